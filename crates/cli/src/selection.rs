@@ -18,7 +18,7 @@ pub struct Arguments {
     #[arg(short, long = "event", value_name = "GLOB")]
     events: Vec<String>,
     /// Only events of which this is true: `rows > 100 && table == "orders*"`
-    #[arg(long, value_name = "EXPR", value_parser = filter::parse)]
+    #[arg(long, value_name = "EXPR", value_parser = filter::parse, allow_hyphen_values = true)]
     filter: Option<Expression>,
     /// From this moment on: 14:03:05.25, `2026-01-02 14:03:05`, or seconds since 1970
     #[arg(long, value_name = "TIME")]
@@ -29,6 +29,14 @@ pub struct Arguments {
     /// The last while before the end of the trace: 5s, 200ms, 1m
     #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to"], value_parser = units::time)]
     last: Option<Duration>,
+    /// Names that babeltrace2 has for the options above
+    #[arg(long, aliases = ["end", "timerange"], hide = true, value_name = "TIME", value_parser = renamed)]
+    begin: Option<String>,
+}
+
+/// Names the options to write instead of babeltrace2's.
+fn renamed(_: &str) -> Result<String, &'static str> {
+    Err("expected --from TIME and --to TIME instead of --begin, --end and --timerange")
 }
 
 impl Arguments {

@@ -75,6 +75,12 @@ pub(crate) struct Folders {
 /// Fails if there is none.
 pub(crate) fn find(path: &Path) -> Result<Folders, Error> {
     let mut folders = Folders::default();
+    if path.is_file() {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).display();
+        let message = format!("expected the folder of a trace, found a file; its folder is {folder}");
+        return Err(Error::Io { path: path.into(), source: std::io::Error::other(message) });
+    }
     search(path, 0, &mut folders)?;
     if !folders.traces.is_empty() {
         return Ok(folders);

@@ -296,12 +296,11 @@ fn value(value: Value<'_>, line: &mut Vec<u8>) {
             line.extend_from_slice(b"{\"value\":");
             number(value, line);
             line.extend_from_slice(b",\"labels\":[");
-            let labels = ty.mappings.iter().filter(|mapping| (mapping.low..=mapping.high).contains(&value));
-            for (index, label) in labels.enumerate() {
+            for (index, label) in ty.labels_of(value).enumerate() {
                 if index > 0 {
                     line.push(b',');
                 }
-                text(label.label.as_bytes(), line);
+                text(label.as_bytes(), line);
             }
             line.extend_from_slice(b"]}");
         }

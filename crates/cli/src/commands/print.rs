@@ -73,10 +73,10 @@ pub struct Arguments {
     #[arg(long)]
     clock_gmt: bool,
     /// Times so many seconds later (negative: earlier)
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, conflicts_with = "follow")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, conflicts_with = "follow", value_parser = whole)]
     clock_offset: Option<i64>,
     /// Times so many nanoseconds later, beside --clock-offset
-    #[arg(long, value_name = "NS", allow_negative_numbers = true, conflicts_with = "follow")]
+    #[arg(long, value_name = "NS", allow_negative_numbers = true, conflicts_with = "follow", value_parser = whole)]
     clock_offset_ns: Option<i64>,
     /// Leave out the time since the event before
     #[arg(long)]
@@ -155,6 +155,10 @@ enum When {
     Never,
 }
 
+fn whole(text: &str) -> Result<i64, &'static str> {
+    text.parse().map_err(|_| "expected a whole number of at most 64 bits")
+}
+
 /// What stands before names, if something was asked for.
 fn header_fields(fields: &[Field]) -> HeaderFields {
     if fields.is_empty() {
@@ -215,6 +219,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         say("--explain: expected --format text or json, found csv, whose columns have no place for it");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
+    if let Some(option) = text_only(arguments).filter(|_| !matches!(arguments.format, Format::Text)) {
+        say(format!("{option}: expected --format text, found another"));
+        return Ok(ExitCode::from(messages::WRONG_USAGE));
+    }
     let paths = super::traces(&arguments.traces)?;
     super::tell_incomplete(&paths);
     let zone = selection::zone(arguments.clock_gmt);
@@ -243,6 +251,16 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     output.flush()?;
     Ok(report(&traces, &options))
+}
+
+/// The first option that only changes the text.
+fn text_only(arguments: &Arguments) -> Option<&'static str> {
+    let given = [
+        ("--fields", !arguments.fields.is_empty()),
+        ("--names", !arguments.names.is_empty()),
+        ("--clock-cycles", arguments.clock_cycles),
+    ];
+    given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
 }
 
 /// How much later all times are, in nanoseconds.

@@ -24,7 +24,7 @@ pub struct Arguments {
     #[arg(short, long = "event", value_name = "GLOB")]
     events: Vec<String>,
     /// Count events of which this is true: `rows > 100 && table == "orders*"`
-    #[arg(long, value_name = "EXPR", value_parser = filter::parse)]
+    #[arg(long, value_name = "EXPR", value_parser = filter::parse, allow_hyphen_values = true)]
     filter: Option<Expression>,
     /// Write JSON
     #[arg(long)]

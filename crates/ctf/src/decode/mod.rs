@@ -65,6 +65,16 @@ impl DecodeError {
     }
 }
 
+/// Describes sizes of a packet in bits that contradict each other.
+fn sizes(least: u64, content: u64, packet: u64) -> String {
+    if packet < least || packet % 8 != 0 || packet == 0 {
+        return format!(
+            "expected a packet of whole bytes with at least {least} bits of header and context, found {packet} bits"
+        );
+    }
+    format!("expected content of {least} to {packet} bits (the packet's size), found {content}")
+}
+
 /// Problem with bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
@@ -118,7 +128,7 @@ pub enum Problem {
     #[error("expected the UUID of the trace, found another one: a packet of another trace")]
     Foreign,
     /// Sizes in the packet's context contradict each other or the size of header and context.
-    #[error("expected content of {least} to {packet} bits (the packet's size), found {content}")]
+    #[error("{}", sizes(*least, *content, *packet))]
     Sizes {
         /// Size of header and context in bits.
         least: u64,

@@ -1,5 +1,7 @@
 //! Builds field classes, as a part of the resolver.
 
+use std::collections::HashSet;
+
 use super::fragment::{Object, Result, array, inside, mappings, number, ranges, text, word, wrong};
 use super::resolver::Resolver;
 use super::value::Json;
@@ -216,6 +218,7 @@ impl Resolver {
         object.check(&[&["member-classes", "minimum-alignment"]])?;
         let alignment = object.alignment("minimum-alignment")?;
         let mut fields: Vec<Field> = Vec::new();
+        let mut names = HashSet::new();
         for member in object.array("member-classes")?.unwrap_or_default() {
             let member = inside("member-classes", Object::of(member))?;
             member.check(&[&["name", "field-class"]])?;
@@ -223,9 +226,22 @@ impl Resolver {
             place.members.push(name.into());
             let ty = inside(name, member.need("field-class").and_then(|class| self.build(class, place)));
             place.members.pop();
+            self.check_name(name, names.insert(name));
             fields.push(Field::new(name, ty?));
         }
         Ok(Type::Struct(Struct { fields, alignment }))
+    }
+
+    /// Remarks on a name that others have, or that no reader of CTF 1.8 could show.
+    fn check_name(&mut self, name: &str, is_new: bool) {
+        if !is_new {
+            self.remark(format!(
+                "expected one field named {name:?} in a structure or variant, found several"
+            ));
+        }
+        if name.contains('\0') {
+            self.remark(format!("expected a name without a NUL character, found {name:?}"));
+        }
     }
 
     fn optional(&mut self, object: Object<'_>, place: &mut Place<'_>) -> Result<Type> {
@@ -241,6 +257,7 @@ impl Resolver {
         object.check(&[&["selector-field-location", "options"]])?;
         let selector = place.location(object, "selector-field-location")?;
         let (mut options, mut all) = (Vec::new(), Vec::<OptionRange>::new());
+        let mut names = HashSet::new();
         for (index, value) in inside("options", array(object.need("options")?))?.iter().enumerate() {
             let option = inside("options", Object::of(value))?;
             option.check(&[&["name", "selector-field-ranges", "field-class"]])?;
@@ -254,6 +271,7 @@ impl Resolver {
                 all.push(OptionRange { low, high, option: index });
             }
             let ty = inside("options", option.need("field-class").and_then(|class| self.build(class, place)));
+            self.check_name(&name, names.insert(name.clone()));
             options.push(Field { name, ty: ty? });
         }
         if options.is_empty() {
@@ -334,6 +352,16 @@ fn number_class(object: Object<'_>, place: &Place<'_>, (variable, signed): (bool
     let integer = Integer { base, roles, clock, ..integer };
     let mappings =
         object.object("mappings")?.map(|object| inside("mappings", mappings(object))).transpose()?;
+    let kind = object.text("type")?.unwrap_or_default();
+    if kind.ends_with("-enumeration") && mappings.as_ref().is_none_or(Vec::is_empty) {
+        return wrong("expected a label of the enumeration, found none");
+    }
+    if integer.roles.has(Role::Magic) && integer.bits != 32 {
+        return inside(
+            "length",
+            wrong(format!("expected 32 bits of a magic number, found {}", integer.bits)),
+        );
+    }
     Ok(match mappings.filter(|mappings| !mappings.is_empty()) {
         Some(mappings) => Type::Enum(Enum { integer, mappings }),
         None => Type::Integer(integer),

@@ -114,7 +114,7 @@ pub fn describe_text(text: &str) -> Result<Description, Error> {
             let begin = offset + part.len() - rest.trim_ascii_start().len();
             let Some(fragment) = fragments.next() else { break };
             let wrong = |message: String| Error::Syntax { offset: begin, message };
-            let fragment = fragment.map_err(|error| wrong(format!("expected JSON: {error}")))?;
+            let fragment = fragment.map_err(|error| wrong(problem_of(&error)))?;
             number += 1;
             let invalid = |wrong: fragment::Wrong| Error::Invalid {
                 offset: begin,
@@ -129,6 +129,15 @@ pub fn describe_text(text: &str) -> Result<Description, Error> {
         return Err(Error::Syntax { offset: 0, message: "expected a preamble, found nothing".into() });
     }
     Ok(Description { trace: resolver.trace, warnings: resolver.remarks })
+}
+
+/// Describes why a fragment is no JSON.
+fn problem_of(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.strip_prefix("recursion limit exceeded") {
+        Some(place) => format!("expected arrays and objects nested at most 127 deep, found more{place}"),
+        None => format!("expected JSON: {text}"),
+    }
 }
 
 /// Splits a text at record separators; each part comes with its position.

@@ -31,6 +31,9 @@ pub(super) const LOG_LEVELS: [(&str, i64); 16] = [
     ("debug", 14),
 ];
 
+/// Maximum number of remarks that are kept.
+const MAX_REMARKS: usize = 16;
+
 /// State of the description so far.
 #[derive(Default)]
 pub(super) struct Resolver {
@@ -46,6 +49,13 @@ pub(super) struct Resolver {
 }
 
 impl Resolver {
+    /// Remarks on an oddity, once and within limits.
+    pub fn remark(&mut self, remark: String) {
+        if self.remarks.len() < MAX_REMARKS && !self.remarks.contains(&remark) {
+            self.remarks.push(remark);
+        }
+    }
+
     /// Processes a fragment.
     pub fn fragment(&mut self, fragment: &Json, number: usize) -> Result<()> {
         let object = Object::of(fragment)?;

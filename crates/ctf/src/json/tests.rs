@@ -227,7 +227,9 @@ fn errors_state_their_location() {
         assert_eq!(parse_text(text).unwrap_err().to_string(), expected, "{text}");
     }
     let deep = format!("{preamble}{}", "[".repeat(100_000));
-    assert!(parse_text(&deep).unwrap_err().to_string().contains("recursion limit"));
+    assert!(
+        parse_text(&deep).unwrap_err().to_string().contains("nested at most 127 deep, found more at line")
+    );
 }
 
 #[test]
@@ -324,4 +326,56 @@ fn packets_with_the_uuid_of_another_trace_are_refused() {
     };
     assert_eq!(packet(1), Ok(()));
     assert_eq!(packet(2), Err(crate::decode::Problem::Foreign));
+}
+
+/// Description of one field class, without the field's name.
+fn of_class(class: &str) -> String {
+    format!(
+        r#"{{"type": "preamble", "version": 2}} {{"type": "data-stream-class"}}
+        {{"type": "event-record-class", "payload-field-class":
+            {{"type": "structure", "member-classes": [{{"name": "x", "field-class": {class}}}]}}}}"#
+    )
+}
+
+#[test]
+fn names_that_occur_twice_are_remarked_upon_once() {
+    let member = r#"{"name": "a", "field-class": {"type": "null-terminated-string"}}"#;
+    let members = [member; 4].join(", ");
+    let description =
+        describe_text(&of_class(&format!(r#"{{"type": "structure", "member-classes": [{members}]}}"#)))
+            .unwrap();
+    let expected = "expected one field named \"a\" in a structure or variant, found several";
+    assert_eq!(description.warnings, [expected]);
+    assert_eq!(parse_text(&of_class(r#"{"type": "null-terminated-string"}"#)).map(|_| ()), Ok(()));
+    let nul = r#"{"type": "structure", "member-classes": [{"name": "a\u0000", "field-class": {"type": "structure"}}]}"#;
+    assert_eq!(describe_text(&of_class(nul)).unwrap().warnings.len(), 1);
+}
+
+#[test]
+fn numbers_of_the_wrong_kind_or_size_are_refused() {
+    let integer = r#""type": "fixed-length-unsigned-integer", "byte-order": "little-endian""#;
+    for (rest, expected) in [
+        (r#""length": 0"#, "expected 1 to 64 bits, found 0"),
+        (r#""length": -8"#, "-8 is out of range"),
+        (r#""length": "8""#, "expected an integer, found \"8\""),
+        (r#""length": 8.5"#, "expected an integer, found a number with a fraction"),
+        (r#""length": 8, "alignment": 0"#, "expected a power of two, found 0"),
+        (r#""length": 8, "alignment": 3"#, "expected a power of two, found 3"),
+        (r#""length": 8, "preferred-display-base": 7"#, "expected 2, 8, 10 or 16, found 7"),
+        (r#""length": 8, "bit-order": "sideways""#, "expected one of first-to-last, last-to-first"),
+        (r#""length": 8, "length": 16"#, "duplicate property"),
+    ] {
+        let error = parse_text(&of_class(&format!("{{{integer}, {rest}}}"))).unwrap_err().to_string();
+        assert!(error.contains(expected), "{rest}: {error}");
+    }
+    let draft = r#"{"type": "fixed-length-unsigned-enumeration", "length": 8, "byte-order": "big-endian", "mappings": {}}"#;
+    let error = parse_text(&of_class(draft)).unwrap_err().to_string();
+    assert!(error.contains("expected a label of the enumeration, found none"), "{error}");
+    let magic = format!(
+        r#"{{"type": "preamble", "version": 2}} {{"type": "trace-class", "packet-header-field-class":
+            {{"type": "structure", "member-classes": [{{"name": "m", "field-class":
+                {{{integer}, "length": 16, "roles": ["packet-magic-number"]}}}}]}}}}"#
+    );
+    let error = parse_text(&magic).unwrap_err().to_string();
+    assert!(error.contains("expected 32 bits of a magic number, found 16"), "{error}");
 }

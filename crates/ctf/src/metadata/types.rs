@@ -344,6 +344,22 @@ pub struct Enum {
     pub mappings: Vec<Mapping>,
 }
 
+impl Enum {
+    /// Returns the labels of a value, each once, although its ranges may overlap.
+    pub fn labels_of(&self, value: i128) -> impl Iterator<Item = &str> {
+        let has = move |mapping: &&Mapping| (mapping.low..=mapping.high).contains(&value);
+        let mut before = 0;
+        self.mappings.iter().enumerate().filter(move |(_, mapping)| has(mapping)).filter_map(
+            move |(index, mapping)| {
+                before += 1;
+                let mut earlier = self.mappings.iter().take(index).filter(has);
+                let is_twice = before > 1 && earlier.any(|other| other.label == mapping.label);
+                (!is_twice).then_some(mapping.label.as_str())
+            },
+        )
+    }
+}
+
 /// Label for the values `low..=high`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -562,6 +578,23 @@ impl Struct {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_label_whose_ranges_overlap_is_one_label() {
+        let label = |label: &str, low, high| Mapping { label: label.into(), low, high };
+        let mappings = vec![label("a", 0, 5), label("b", 3, 3), label("a", 2, 9), label("a", 3, 3)];
+        let integer = Integer::unsigned(8, ByteOrder::Little);
+        let labels = |value| {
+            Enum { integer: integer.clone(), mappings: mappings.clone() }
+                .labels_of(value)
+                .map(String::from)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (labels(3), labels(7), labels(10)),
+            (vec!["a".into(), "b".into()], vec!["a".into()], vec![])
+        );
+    }
 
     #[test]
     fn a_structure_is_aligned_as_its_strictest_field() {

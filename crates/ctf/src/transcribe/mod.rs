@@ -55,9 +55,18 @@ impl Transcript {
     ///
     /// # Errors
     ///
-    /// Fails if its fields refer to one another in a way that the new trace cannot express.
+    /// Fails if its fields refer to one another in a way that the new trace cannot express, or are
+    /// nested more deeply than its description can be read.
     pub fn new(source: &Trace, version: Version) -> Result<Self, Inexpressible> {
-        model::translate(source, version)
+        let transcript = model::translate(source, version)?;
+        // A description that cannot be read back would lose the trace.
+        match crate::parse(transcript.description().as_bytes()) {
+            Ok(_) => Ok(transcript),
+            Err(reason) => Err(Inexpressible {
+                place: "the new description".into(),
+                message: format!("no reader takes back: {reason}"),
+            }),
+        }
     }
 
     /// Returns the description of the new trace.

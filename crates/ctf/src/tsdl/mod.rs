@@ -52,6 +52,12 @@ pub enum Error {
         /// Problem.
         message: String,
     },
+    /// The file is no text that any version has.
+    #[error("expected a description in UTF-8 without a byte order mark, found {found}")]
+    Text {
+        /// Content found instead.
+        found: &'static str,
+    },
     /// The text comes in packets, and one of them is corrupt.
     #[error("expected {expected}, found {found}, metadata packet at byte {offset}")]
     Packet {
@@ -85,6 +91,20 @@ pub fn parse_text(text: &str) -> Result<Trace, Error> {
 
 /// Reads the text of a description, with warnings about what is odd but leaves the decoding clear.
 pub fn describe_text(text: &str) -> Result<Description, Error> {
+    check_version(text)?;
     let (items, remarks) = parser::parse(text)?;
     resolver::resolve(&items, remarks)
+}
+
+/// Checks the version in the comment at the beginning. Text from packets has none.
+fn check_version(text: &str) -> Result<(), Error> {
+    let at = Position { line: 1, column: 1 };
+    let comment = text.trim_start().strip_prefix("/* CTF ").and_then(|rest| rest.split_once("*/"));
+    match comment.map(|(version, _)| version.trim()).filter(|version| *version != "1.8") {
+        None => Ok(()),
+        Some(version) => {
+            let message = format!("expected version 1.8 in the first comment, found {version:?}");
+            Err(Error::Invalid { at, message })
+        }
+    }
 }

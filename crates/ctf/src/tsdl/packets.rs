@@ -26,7 +26,7 @@ pub fn text(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
     let read: fn([u8; 4]) -> u32 = match magic {
         Some(&magic) if u32::from_le_bytes(magic) == MAGIC => u32::from_le_bytes,
         Some(&magic) if u32::from_be_bytes(magic) == MAGIC => u32::from_be_bytes,
-        _ => return Ok(String::from_utf8_lossy(bytes)),
+        _ => return plain(bytes),
     };
     let mut text = Vec::new();
     let mut offset = 0;
@@ -44,6 +44,18 @@ pub fn text(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
         offset += size;
     }
     Ok(String::from_utf8_lossy(&text).into_owned().into())
+}
+
+/// Returns the text of a file without packets.
+fn plain(bytes: &[u8]) -> Result<Cow<'_, str>, Error> {
+    let wrong = |found| Err(Error::Text { found });
+    match bytes {
+        [0xef, 0xbb, 0xbf, ..] => wrong("a byte order mark"),
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => wrong("text in UTF-16"),
+        [0, first, ..] | [first, 0, ..] if matches!(first, b'/' | b'{' | b't') => wrong("text in UTF-16"),
+        bytes if bytes.trim_ascii().is_empty() => wrong("an empty file"),
+        bytes => Ok(String::from_utf8_lossy(bytes)),
+    }
 }
 
 /// Returns the UUID in the packets of a `metadata` file; `None` for plain text.

@@ -195,3 +195,23 @@ fn lengths_refer_to_the_environment() {
     }
     assert_eq!(refusal(&with("", "u8 a[env.same];")), "nothing");
 }
+
+#[test]
+fn what_is_no_text_of_ctf_1_8_is_named() {
+    let text = with("", "");
+    let utf16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let marked = [&[0xff, 0xfe][..], &utf16].concat();
+    let expected = "expected a description in UTF-8 without a byte order mark, found";
+    for (bytes, found) in [
+        (&b""[..], "an empty file"),
+        (b" \n", "an empty file"),
+        (&[b"\xef\xbb\xbf", text.as_bytes()].concat(), "a byte order mark"),
+        (&utf16, "text in UTF-16"),
+        (&marked, "text in UTF-16"),
+    ] {
+        let error = crate::parse(bytes).unwrap_err().to_string();
+        assert_eq!(error, format!("{expected} {found}"));
+    }
+    let found = refusal(&text.replace("CTF 1.8", "CTF 1.7"));
+    assert!(found.starts_with("expected version 1.8 in the first comment, found \"1.7\""), "{found}");
+}

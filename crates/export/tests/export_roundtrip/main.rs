@@ -1,6 +1,7 @@
 //! Rewrites traces of other tracers. The traces are outside the repository, in
 //! `../shared/ctf-corpus`; without them these tests are skipped and say so.
 
+mod depth;
 mod formats;
 mod merging;
 mod options;

@@ -103,12 +103,11 @@ pub(super) fn hexadecimal(value: u64, line: &mut Vec<u8>) {
 /// Writes `( "label" : container = 1 )`.
 fn enumeration(value: u64, ty: &Enum, line: &mut Vec<u8>) {
     let number = if ty.integer.signed { i128::from(value as i64) } else { i128::from(value) };
-    let labels = ty.mappings.iter().filter(|mapping| (mapping.low..=mapping.high).contains(&number));
     let mut separator: &[u8] = b"( ";
-    for label in labels {
+    for label in ty.labels_of(number) {
         line.extend_from_slice(separator);
         separator = b", ";
-        text(label.label.as_bytes(), line);
+        text(label.as_bytes(), line);
     }
     if separator == b"( " {
         line.extend_from_slice(b"( <unknown>");
