@@ -1,6 +1,6 @@
-//! How many interrupts have come since a real-time thread was switched to.
+//! Counts the interrupts since a real-time thread was switched to.
 //!
-//! A thread that looks right after it has read the clock knows whether something came between the
+//! A thread that reads the count right after the clock knows whether an interrupt came between the
 //! switch and that. What the kernel doesn't know of, such as a hypervisor that let the CPU wait,
 //! isn't counted.
 
@@ -14,7 +14,7 @@ use crate::{OBJECT, attach, map};
 
 /// Programs and their tracepoints (x86-64's names for interrupts that no device makes).
 const PROGRAMS: [(&str, &str); 8] = [
-    ("counts_anew", "sched_switch"),
+    ("restarts_count", "sched_switch"),
     ("counts_local_timer_entry", "local_timer_entry"),
     ("counts_reschedule_entry", "reschedule_entry"),
     ("counts_call_function_entry", "call_function_entry"),
@@ -38,7 +38,7 @@ impl Interruptions {
     /// Loads and attaches the programs.
     ///
     /// # Errors
-    /// If the kernel refuses that; [`crate::obstacles`] tells more.
+    /// The kernel refuses that; [`crate::obstacles`] says why.
     pub fn load() -> Result<Self, Error> {
         let btf = Btf::from_sys_fs().map_err(|error| Error::Types(chain(&error)))?;
         let cpus = tompion_os::possible_cpus();
@@ -54,8 +54,8 @@ impl Interruptions {
         Ok(Self { counts, cpus: cpus as usize, _programs: programs })
     }
 
-    /// How many interrupts, hard and soft ones, have come on a CPU since a real-time thread was
-    /// switched to there; 0 for a CPU that the machine doesn't have.
+    /// Number of hard and soft interrupts on a CPU since a real-time thread was switched to there;
+    /// 0 for a CPU that the machine doesn't have.
     pub fn since_switch(&self, cpu: u32) -> u64 {
         let cpu = cpu as usize;
         if cpu < self.cpus { self.counts.word(cpu * ENTRY).load(Relaxed) } else { 0 }

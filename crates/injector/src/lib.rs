@@ -1,17 +1,16 @@
-//! Delays on purpose, in the kernel: what the latency monitor's accuracy and its explanations are
-//! held against.
+//! Delays on purpose, in the kernel: the reference for the latency monitor's accuracy and its
+//! attributions.
 //!
-//! A thread that is chosen orders a delay for itself, and then does what leads to its place
-//! ([`Place`]): the CPU spins there, with interrupts or preemption off, for as long as was ordered.
-//! BPF programs do that (`src/bpf/injector.bpf.c`); no module, no patch, and nothing is left when
-//! an [`Injector`] is dropped. No other thread is touched, no delay is longer than [`MOST`], and
-//! each order is done once.
+//! A thread orders a delay for itself, and then does what leads to its place ([`Place`]): the CPU
+//! spins there, with interrupts or preemption off, for as long as was ordered. BPF programs do that
+//! (`src/bpf/injector.bpf.c`); no module, no patch, and nothing is left when an [`Injector`] is
+//! dropped. No other thread is touched, no delay is longer than [`MAX_DELAY`], and each order is
+//! carried out once.
 //!
-//! For tests and benchmarks alone: the command doesn't carry it (`./x test layers`). When to delay,
-//! and what should come of it, is theirs.
+//! For tests and benchmarks alone: the command doesn't carry it (`./x test layers`). They decide
+//! when to delay, and what must come of it.
 //!
-//! What else comes between a switch and the moment when a thread goes on is told by
-//! [`Interruptions`].
+//! [`Interruptions`] counts what else comes between a switch and the moment when a thread goes on.
 #![forbid(unsafe_code)]
 
 mod interruptions;
@@ -35,16 +34,16 @@ pub use interruptions::Interruptions;
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/injector.o"));
 
 /// The longest delay.
-pub const MOST: Duration = Duration::from_millis(1);
+pub const MAX_DELAY: Duration = Duration::from_millis(1);
 
-/// Where a thread is delayed.
+/// Place at which a thread is delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Place {
     /// With interrupts off: when the thread arms a timer next, as every sleep does.
     InterruptsOff = 1,
-    /// With preemption off: when the thread enters its next system call. Interrupts come; nobody
-    /// else runs.
+    /// With preemption off: when the thread enters its next system call. Interrupts come; no other
+    /// thread runs.
     PreemptionOff = 2,
     /// In a hard interrupt: when the timer of the thread's sleep goes off, on the CPU where it
     /// does.
@@ -52,7 +51,7 @@ pub enum Place {
     /// In a soft interrupt: when one runs next on top of this thread (a datagram sent to oneself
     /// does that).
     SoftInterrupt = 4,
-    /// When a CPU leaves idling next, whichever it is: an order for thread 0.
+    /// Next end of idling on any CPU: an order for thread 0.
     IdleExit = 5,
 }
 
@@ -77,11 +76,11 @@ const ENDED: usize = 32;
 /// Delays that were done for a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// How many.
+    /// Number of delays.
     pub count: u64,
-    /// When the last one began, on CLOCK_MONOTONIC in nanoseconds.
+    /// Begin of the last one, on CLOCK_MONOTONIC in nanoseconds.
     pub begun_ns: u64,
-    /// When it ended.
+    /// End of the last one.
     pub ended_ns: u64,
 }
 
@@ -109,7 +108,7 @@ impl Injector {
     /// Loads and attaches the programs for these places.
     ///
     /// # Errors
-    /// If the kernel refuses that; [`obstacles`] tells more.
+    /// The kernel refuses that; [`obstacles`] says why.
     pub fn load(places: &[Place]) -> Result<Self, Error> {
         let btf = Btf::from_sys_fs().map_err(|error| Error::Types(chain(&error)))?;
         let wakes_sleeper = KernelSymbols::named(&["hrtimer_wakeup"]).address("hrtimer_wakeup").unwrap_or(0);
@@ -125,8 +124,8 @@ impl Injector {
         Ok(Self { orders, _programs: programs })
     }
 
-    /// Orders a delay for a thread, at most [`MOST`]. It is done once, when the thread comes to
-    /// that place; one that was ordered before and not done is forgotten. A thread orders for
+    /// Orders a delay for a thread, at most [`MAX_DELAY`]. It is done once, when the thread comes
+    /// to that place; one that was ordered before and not done is forgotten. A thread orders for
     /// itself, or for one that sleeps. Threads whose numbers have the lowest twelve bits in common
     /// share one place.
     pub fn order(&self, tid: u32, place: Place, delay: Duration) {
@@ -134,8 +133,8 @@ impl Injector {
         self.orders.word(at + DELAY).store(0, Relaxed);
         self.orders.half(at + TID).store(tid, Relaxed);
         self.orders.half(at + PLACE).store(place as u32, Relaxed);
-        // Pairs with the program's compare-and-swap: who takes the delay sees whose it is.
-        self.orders.word(at + DELAY).store(delay.min(MOST).as_nanos() as u64, Release);
+        // Pairs with the program's compare-and-swap: a program that takes the delay sees its owner.
+        self.orders.word(at + DELAY).store(delay.min(MAX_DELAY).as_nanos() as u64, Release);
     }
 
     /// Forgets what was ordered for a thread and is not done.
@@ -143,7 +142,7 @@ impl Injector {
         self.orders.word(at(tid) + DELAY).store(0, Relaxed);
     }
 
-    /// What was done for a thread.
+    /// Delays that were carried out for a thread.
     pub fn done(&self, tid: u32) -> Done {
         let word = |offset| self.orders.word(at(tid) + offset);
         // Pairs with the program's addition, which follows the times.
@@ -152,7 +151,7 @@ impl Injector {
     }
 }
 
-/// Where a thread's order lies.
+/// Index of a thread's order.
 const fn at(tid: u32) -> usize {
     tid as usize % ORDERS * ORDER
 }

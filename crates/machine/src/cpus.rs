@@ -69,7 +69,7 @@ impl CpuSet {
         texts.join(",")
     }
 
-    /// How many there are.
+    /// Number of CPUs.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -1,4 +1,4 @@
-//! What a reader of measurements must know of the machine: its kind, not its name.
+//! Description of a machine beside its measurements: its kind, not its name.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,13 +7,13 @@ use crate::{CpuSet, Root};
 /// A property of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// What it is called.
+    /// Name of the property.
     pub name: String,
-    /// What it is.
+    /// Its value.
     pub value: String,
 }
 
-/// What can be read of it, in the order of a reader's interest; what can't is left out.
+/// Reads the properties, in the order of a reader's interest. What can't be read is left out.
 pub fn describe(root: &Root) -> Vec<Fact> {
     let cpu = |key: &str| cpu_info(root, key);
     let read = |path: &str| root.read_if_any(path).filter(|text| !text.is_empty());
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_told() {
+    fn existing_properties_are_listed() {
         let cpuinfo = "processor\t: 0\ncpu family\t: 6\nmodel\t\t: 85\nmodel name\t: A CPU @ 2 GHz\nstepping\t: 7\n\
                        microcode\t: 0x1\nflags\t\t: fpu hypervisor tsc\n\nprocessor\t: 1\nmodel name\t: B\n";
         let found = made_up(&[

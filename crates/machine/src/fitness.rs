@@ -1,8 +1,8 @@
-//! What of a machine's settings matters to real-time programs: what it is now, why it matters, how
-//! it is changed.
+//! Checks of a machine's settings for real-time programs: the present state, why it matters, and
+//! how to change it.
 //!
-//! Each check looks at a few files below a [`Root`] and judges nothing that it can't read. Nothing
-//! is changed.
+//! Each check reads a few files below a [`Root`] and judges nothing that it can't read. Nothing is
+//! changed.
 
 mod kernel;
 mod limits;
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::{CpuSet, Root, Unread};
 
-/// How a check came out.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -27,23 +27,23 @@ pub enum State {
     Unknown,
 }
 
-/// What a check found.
+/// Finding of a check.
 #[derive(Debug, Serialize)]
 pub struct Finding {
     /// The check.
     pub name: &'static str,
-    /// How it came out.
+    /// The result.
     pub state: State,
-    /// What is set.
+    /// The present setting.
     pub found: String,
-    /// Why it matters.
+    /// The reason why it matters.
     pub why: &'static str,
-    /// What changes it, a step on each line, most of them commands for root's shell; none where it
-    /// is good.
+    /// Steps that change it, a line each, most of them commands for root's shell; none where it is
+    /// good.
     pub mend: Option<String>,
 }
 
-/// What a check found, without what doesn't depend on the machine.
+/// Finding of a check, without what doesn't depend on the machine.
 struct Look {
     state: State,
     found: String,
@@ -140,15 +140,14 @@ impl MadeUp {
         Root::new(self.0.path())
     }
 
-    /// What the check of this name says here.
+    /// Finding of the check of this name.
     #[track_caller]
     fn look(&self, name: &str) -> Finding {
         examine(&self.root()).into_iter().find(|finding| finding.name == name).expect("a check of this name")
     }
 }
 
-/// What the check `name` finds on a machine of these files: its state, and that the words are in
-/// what it says.
+/// Checks that `name` has this state on a machine of these files, and that its text has the words.
 #[cfg(test)]
 #[track_caller]
 fn check(name: &str, files: &[(&str, &str)], (state, words): (State, &[&str])) {

@@ -1,8 +1,8 @@
-//! How a machine is set up for real time: looked at ([`fitness`]), described ([`description`]), and
-//! changed for as long as a command runs ([`shield`]).
+//! Real-time setup of a machine: checks ([`fitness`]), description ([`description`]), and CPUs kept
+//! free while a command runs ([`shield`]).
 //!
-//! Everything is read and written below a [`Root`], `/` in life and a made-up tree in tests. What
-//! is measured on the machine is somebody else's business.
+//! Everything is read and written below a [`Root`]: `/`, or a fixture in tests. Measurements are
+//! left to other crates.
 #![forbid(unsafe_code)]
 
 mod cpus;

@@ -15,7 +15,7 @@ pub struct Root(PathBuf);
 pub struct Unread {
     /// Its path below the root, with a slash before it.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub error: io::Error,
 }
 
@@ -60,7 +60,7 @@ impl Root {
         self.0 == Path::new("/")
     }
 
-    /// Where a path (`/proc/…`) really is.
+    /// Path below the root of an absolute path (`/proc/…`).
     pub fn place(&self, path: &str) -> PathBuf {
         self.0.join(path.trim_start_matches('/'))
     }

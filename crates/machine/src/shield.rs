@@ -1,14 +1,14 @@
 //! CPUs kept free for one command: everything else moved away, and put back afterwards.
 //!
 //! ```text
-//! raise ─► note a change ─► make it ─► … ─► the command runs ─► lower: undo the notes, the last one first
-//!            │ /run/tompion/shield/changes                        ▲ so does the guardian, when the tool is killed,
-//!            └────────────────────────────────────────────────────┘ and the next start, and `restore`
+//! raise ─► note a change ─► make it ─► … ─► the command runs ─► lower: undo the notes, last first
+//!            │ /run/tompion/shield/changes                        ▲ so do the guardian, when the
+//!            └────────────────────────────────────────────────────┘ tool is killed, and `restore`
 //! ```
 //!
-//! Every change is noted before it is made, so whoever finds the notes can put everything back. One
-//! shield is up at a time: its folder is locked by a process, and the kernel opens the lock when
-//! that process is gone, however it went.
+//! Every change is noted before it is made, so any process that finds the notes can undo it. One
+//! shield is up at a time: a process locks its folder, and the kernel opens the lock when that
+//! process is gone, however it ended.
 
 mod groups;
 mod interrupts;
@@ -28,13 +28,13 @@ use notes::Notes;
 
 use crate::{CpuSet, NoCpus, Root, Unread};
 
-/// How long the guardian may take to be there, and anybody to let go of the lock.
+/// Time in which the guardian must start, and in which another process must release the lock.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a shield is to be.
+/// Request for a shield.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where `proc`, `sys` and `run` are.
+    /// Root of `proc`, `sys` and `run`.
     pub root: Root,
     /// The CPUs to keep free.
     pub cpus: CpuSet,
@@ -43,7 +43,7 @@ pub struct Config {
     pub guardian: Option<(PathBuf, Vec<String>)>,
 }
 
-/// Why CPUs could not be kept free.
+/// Reason why CPUs could not be kept free.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Not root.
@@ -70,7 +70,7 @@ pub enum Error {
     Refused {
         /// The CPUs.
         cpus: CpuSet,
-        /// What it says.
+        /// Message for users.
         reason: String,
     },
     /// The process that would put things back after a kill did not start.
@@ -94,14 +94,14 @@ impl From<Unread> for Error {
     }
 }
 
-/// What was moved.
+/// Summary of what was moved.
 #[derive(Debug, Default)]
 pub struct Moved {
     /// Interrupts that came to these CPUs.
     pub interrupts: u64,
     /// Threads of the kernel that could run on them.
     pub kernel_threads: u64,
-    /// What stays there although it should not, and what else went wrong: a line each.
+    /// Problems, a line each: what stays on the CPUs although it should not, and what else failed.
     pub problems: Vec<String>,
 }
 
@@ -113,18 +113,19 @@ pub struct Shield {
     notes: Notes,
     /// The `cgroup.procs` of the group that has the CPUs.
     group: String,
-    /// What was moved away.
+    /// Moves everything away.
     pub moved: Moved,
 }
 
 impl Shield {
     /// Keeps the CPUs free.
     ///
-    /// What a killed shield left behind is put back first. When this fails, everything is as
+    /// Changes that a killed shield left behind are undone first. When this fails, everything is as
     /// before.
     ///
     /// # Errors
-    /// See [`Error`]. What can't be moved alone is no error: it is told in [`Moved::problems`].
+    /// See [`Error`]. Single threads or interrupts that can't be moved are no error: they are
+    /// listed in [`Moved::problems`].
     pub fn raise(config: &Config) -> Result<Self, Error> {
         let root = &config.root;
         let online = cpus_of(root, "/sys/devices/system/cpu/online")?;
@@ -179,7 +180,7 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// Where something may run that may run on these CPUs now; `None` if it can stay as it is.
+    /// CPUs to which something must move that may run on these CPUs now; `None` if it can stay.
     fn moved(&self, now: &CpuSet) -> Option<CpuSet> {
         if now.shared_with(self.cpus).is_empty() {
             return None;
@@ -212,8 +213,8 @@ fn start_guardian(config: &Config) -> Result<(), Error> {
     if ready { Ok(()) } else { Err(Error::NoGuardian) }
 }
 
-/// What the guardian does: says that it is `ready`, waits until the process has ended, and puts
-/// back what it left.
+/// Runs the guardian: it reports `ready`, waits until the process has ended, and undoes the changes
+/// that are left.
 ///
 /// # Errors
 /// The notes can't be opened.
@@ -252,7 +253,7 @@ fn wait_for_end(watch: Option<&tompion_os::ProcessWatch>) {
     }
 }
 
-/// What [`restore`] found.
+/// Result of [`restore`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Restored {
     /// Nothing to put back.

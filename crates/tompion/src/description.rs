@@ -14,7 +14,7 @@
 
 use crate::{Level, mark};
 
-/// What kind of thing an event is.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -34,18 +34,18 @@ pub enum Kind {
     Mark = 6,
 }
 
-/// What a use of a macro says about its event.
+/// Event as a use of a macro declares it.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline {
-    /// Who defines the event.
+    /// Provider that defines the event.
     pub provider: &'static str,
     /// The event's own name, as the macro was given it.
     pub name: &'static str,
-    /// What stands behind it in the event's full name.
+    /// Suffix of the event's full name.
     pub suffix: &'static str,
-    /// What the event is.
+    /// Kind of the event.
     pub kind: Kind,
-    /// How important it is.
+    /// Level of the event.
     pub level: Level,
     /// Whether it belongs to the initial state.
     pub init: bool,
@@ -58,7 +58,7 @@ pub struct Outline {
 }
 
 impl Kind {
-    /// What stands behind the names of such events.
+    /// Suffix of the names of such events.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::Begin | Self::Job => "_begin",
@@ -87,7 +87,7 @@ impl Outline {
 
 /// An event that a macro describes.
 pub trait Described {
-    /// What it says.
+    /// Names and kind of the event.
     const OUTLINE: Outline;
 }
 
@@ -111,7 +111,7 @@ pub struct Name {
     pub next: Option<&'static Name>,
 }
 
-/// What the description says of a type.
+/// Shape of a type in a description.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     code: u8,
@@ -132,7 +132,7 @@ pub struct Shapes {
 }
 
 impl Shapes {
-    /// How many fields there are.
+    /// Number of fields.
     pub const fn count(mut shapes: Option<&Self>) -> usize {
         let mut count = 0;
         while let Some(shape) = shapes {
@@ -277,7 +277,7 @@ pub const UNIT: usize = 16;
 /// Most enum fields that an event has.
 pub const MAX_ENUMS: usize = 64;
 
-/// What the parts of a description take.
+/// Sizes of a description's parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// Units of all parts.
@@ -286,7 +286,7 @@ pub struct Sizes {
     event: usize,
     /// The number of enumerations.
     pub enums: usize,
-    /// Where each begins, in bytes.
+    /// Offset of each part, in bytes.
     pub offsets: [usize; MAX_ENUMS],
 }
 
@@ -335,7 +335,7 @@ const fn check_name(name: &[u8], suffix: usize) {
     }
 }
 
-/// Everywhere else an event is `provider:name`, and the first colon tells the two apart.
+/// Elsewhere an event is `provider:name`, and the first colon separates the two.
 const fn check_has_no_colon(provider: &[u8]) {
     let mut at = 0;
     while at < provider.len() {
@@ -344,7 +344,7 @@ const fn check_has_no_colon(provider: &[u8]) {
     }
 }
 
-/// Whether U+0080 to U+009F begins here.
+/// Returns whether U+0080 to U+009F begins here.
 const fn is_c1(name: &[u8], at: usize) -> bool {
     name[at] == 0xc2 && at + 1 < name.len() && name[at + 1] < 0xa0
 }
@@ -395,22 +395,22 @@ const fn identifier(name: &str) -> &[u8] {
     }
 }
 
-/// What a description says of its event before the fields.
+/// Begin of a description: the event before its fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
-    /// What the event is.
+    /// Kind of the event.
     pub kind: Kind,
-    /// How important it is.
+    /// Level of the event.
     pub level: Level,
     /// Whether it belongs to the initial state.
     pub init: bool,
     /// The number of its fields.
     pub fields: usize,
-    /// Who defines it.
+    /// Provider that defines it.
     pub provider: &'a str,
     /// Its own name.
     pub name: &'a str,
-    /// What stands behind that.
+    /// Suffix of its name.
     pub suffix: &'a str,
 }
 
@@ -496,7 +496,7 @@ impl<const UNITS: usize> Writer<UNITS> {
         self.enumerations(shapes);
     }
 
-    /// What stands before the fields.
+    /// Description before the fields.
     const fn head(&mut self, head: &Head<'_>) {
         self.u32(EVENT_MAGIC);
         self.u32(self.sizes.event as u32);

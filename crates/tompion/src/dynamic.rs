@@ -1,8 +1,8 @@
 //! Events that are described while the program runs: for bridges from other ways to instrument
 //! programs.
 //!
-//! Who writes events by hand uses the macros, which describe an event while the program is
-//! compiled. A bridge knows an event's fields only when it first happens:
+//! Events written by hand use the macros, which describe an event while the program is compiled. A
+//! bridge knows an event's fields only when it first happens:
 //!
 //! ```
 //! use tompion::{Level, dynamic::{Event, Kind, Outline, Values}};
@@ -10,7 +10,8 @@
 //! let mut values = Values::new();
 //! values.unsigned(0, 3);
 //! values.text(1, "orders");
-//! let outline = Outline { kind: Kind::Instant, level: Level::Info, provider: "db", name: "query_done" };
+//! let (kind, level) = (Kind::Instant, Level::Info);
+//! let outline = Outline { kind, level, provider: "db", name: "query_done" };
 //! // Once: takes a lock and memory, for as long as the process lives.
 //! let event = Event::describe(&outline, &values, |key| ["rows", "table"][usize::from(key)]);
 //! // As often as it happens: no lock, no allocation, no system call.
@@ -45,7 +46,7 @@ const MAX_UNITS: usize = 512;
 /// Longest name, without the ending of a span's events.
 const MAX_NAME: usize = 240;
 
-/// What kind of thing an event is.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Something happened.
@@ -56,15 +57,15 @@ pub enum Kind {
     End,
 }
 
-/// What an event is, but for its fields.
+/// An event without its fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline<'a> {
     /// The kind of event.
     pub kind: Kind,
-    /// How important it is.
+    /// Level of the event.
     pub level: Level,
-    /// Who defines it. A module's path is written with dots, because elsewhere a colon ends the
-    /// provider.
+    /// Provider that defines it. A module's path is written with dots, because elsewhere a colon
+    /// ends the provider.
     pub provider: &'a str,
     /// Its name.
     pub name: &'a str,
@@ -72,7 +73,7 @@ pub struct Outline<'a> {
 
 /// An event, described by its outline and its first values.
 ///
-/// Dropping it frees nothing that the library has been told.
+/// Dropping it frees nothing that the library keeps.
 #[derive(Debug)]
 pub struct Event {
     /// None where there is no library.
@@ -82,11 +83,12 @@ pub struct Event {
 }
 
 impl Event {
-    /// Describes an event that has fields like these values. `name_of` tells the name for each key.
+    /// Describes an event that has fields like these values. `name_of` returns the name for each
+    /// key.
     ///
-    /// Names become what names can be: letters, digits and `_` for fields, of which a second one of
-    /// the same name becomes `name_2`. Where there is no library, and if the description would be
-    /// larger than 8 KiB, the event is never recorded.
+    /// Names become valid ones: letters, digits and `_` for fields; a second field of the same name
+    /// becomes `name_2`. Where there is no library, and if the description would be larger than 8
+    /// KiB, the event is never recorded.
     pub fn describe<'n>(outline: &Outline<'_>, values: &Values, name_of: impl Fn(u8) -> &'n str) -> Self {
         let signature = values.signature();
         let tails = signature.iter().filter(|field| has_tail(type_of(**field))).count();

@@ -1,4 +1,4 @@
-//! What can be a field, and how its value gets into a record.
+//! Types that can be fields, and how their values get into a record.
 //!
 //! ```text
 //! fields   &rows, &name, &ms                       Cons<&u64, Cons<&&str, Cons<&f64, Nil>>>
@@ -71,16 +71,16 @@ pub struct Chain<A, B>(A, B);
     note = "for an enum there is `tompion::enumeration!`; for an `Option`, `unwrap_or` or a field of its own"
 )]
 pub unsafe trait Field {
-    /// What the description says of the type.
+    /// Shape of the type in the description.
     #[doc(hidden)]
     const SHAPE: Shape;
     /// The field's place in the fixed part of a record.
     #[doc(hidden)]
     type Image;
-    /// What follows the fixed part.
+    /// Bytes behind the fixed part.
     #[doc(hidden)]
     type Tails;
-    /// Where bytes stand that exist for the record only.
+    /// Storage for bytes that exist for the record only.
     #[doc(hidden)]
     type Scratch: Default;
     /// Takes the value.
@@ -96,7 +96,7 @@ pub unsafe trait Element: Copy {
     /// The type's code.
     #[doc(hidden)]
     const CODE: u8;
-    /// What a slice is.
+    /// Field that a slice becomes.
     #[doc(hidden)]
     const SLICE: Shape = Shape::sequence(Self::CODE);
 }
@@ -382,7 +382,7 @@ pub unsafe trait Fields {
     const SHAPES: Option<&'static Shapes>;
     /// The fixed part of a record, without gaps.
     type Image;
-    /// What follows it.
+    /// Bytes behind it.
     type Tails;
     /// See [`Field::Scratch`].
     type Scratch: Default;

@@ -4,7 +4,7 @@ use std::{ptr::NonNull, time::Duration};
 
 use crate::field::Field;
 
-/// What [`counter!`](crate::counter) takes.
+/// Value that [`counter!`](crate::counter) takes.
 #[diagnostic::on_unimplemented(message = "a counter's value is an integer or a float, not `{Self}`")]
 pub trait Quantity {
     /// As what it is recorded.
@@ -13,14 +13,14 @@ pub trait Quantity {
     fn quantity(&self) -> Self::Value;
 }
 
-/// What [`flow!`](crate::flow) takes.
+/// Value that [`flow!`](crate::flow) takes.
 #[diagnostic::on_unimplemented(message = "a flow's id is an integer or an address, not `{Self}`")]
 pub trait Identity {
     /// The id.
     fn identity(&self) -> u64;
 }
 
-/// What [`job!`](crate::job) takes for the time allowed.
+/// Time that [`job!`](crate::job) takes as the deadline.
 #[diagnostic::on_unimplemented(
     message = "a deadline is a `Duration` or a number of nanoseconds (`u64`), not `{Self}`"
 )]

@@ -1,4 +1,4 @@
-/// How important an event is; the levels are LTTng's, the most severe first.
+/// Levels of events, those of LTTng, the most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Level {

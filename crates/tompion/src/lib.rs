@@ -41,7 +41,7 @@ pub use field::{Field, Hex, Integers, Network, Text, hex, network, text};
 pub use level::Level;
 pub use site::Span;
 
-/// What the macros need; not for use by hand, and without promises.
+/// Items that the macros need; not for use by hand, and without promises.
 #[doc(hidden)]
 pub mod private {
     pub use std::option::Option::{None, Some};
@@ -55,10 +55,10 @@ pub mod private {
     };
 }
 
-/// Asks that the flight recorders which record this program be saved, now.
+/// Requests a snapshot of the flight recorders that record this program.
 ///
-/// Returns whether anybody was asked: false where nothing records the program as a flight recorder.
-/// Does not wait until it is done. May be called from any thread, also in signal handlers.
+/// Returns whether there was one: false where no flight recorder records the program. Does not wait
+/// until the snapshot is saved. May be called from any thread, also in signal handlers.
 pub fn snapshot() -> bool {
     platform::request_snapshot()
 }

@@ -64,7 +64,7 @@ pub const fn to_printf(format: &str, arguments: Option<&Shapes>) -> Printf {
             }
             b'{' if scan.take(b'{') => printf.push(b'{'),
             b'{' => {
-                let (number, is_told) = match scan.number() {
+                let (number, has_number) = match scan.number() {
                     Some(number) => (number, true),
                     None => {
                         next += 1;
@@ -77,7 +77,7 @@ pub const fn to_printf(format: &str, arguments: Option<&Shapes>) -> Printf {
                 );
                 used |= 1 << number;
                 printf.push(b'%');
-                if is_told {
+                if has_number {
                     printf.push_number(number + 1);
                     printf.push(b'$');
                 }
@@ -142,7 +142,7 @@ impl Scan<'_> {
         number
     }
 
-    /// What stands in braces, behind the argument's number, up to the closing one.
+    /// Text in braces, behind the argument's number, up to the closing brace.
     const fn conversion(&mut self) -> Conversion {
         let mut found = Conversion::NONE;
         if self.take(b':') {

@@ -1,4 +1,4 @@
-//! Where nothing is recorded: events are checked by the compiler and cost nothing.
+//! Platforms without recording: the compiler checks events, and they cost nothing.
 
 use std::{
     ffi::{CStr, c_void},

@@ -1,5 +1,5 @@
-//! Where an event stands in a program: a site, which the agent enables, and the way from there into
-//! a record.
+//! Sites: places of events in a program, which the agent enables, and the way from there into a
+//! record.
 //!
 //! ```text
 //! tompion_sites        pointers to sites; the linker knows the section's bounds

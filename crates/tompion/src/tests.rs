@@ -92,7 +92,7 @@ unsafe extern "C" fn append_tails(
     RECORDED.with_borrow_mut(|all| all.push(recorded));
 }
 
-/// What the thread records while the function runs.
+/// Records that the thread makes while the function runs.
 fn recorded(run: impl FnOnce()) -> Vec<Recorded> {
     static ENABLED: Once = Once::new();
     ENABLED.call_once(|| assert!(hand_over(agent)));

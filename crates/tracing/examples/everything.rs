@@ -1,4 +1,4 @@
-//! What the tests record: every type, spans of all kinds, and how little it takes.
+//! Events that the tests record: every type, spans of all kinds, and how little it takes.
 //!
 //!     everything fields | spans | optional | levels | threads | steady | late | absent
 #![forbid(unsafe_code)]
@@ -130,7 +130,7 @@ fn late() {
     }
 }
 
-/// What is computed where nothing records.
+/// Values that are computed where no session records.
 fn absent() {
     let mut computed = 0;
     let mut compute = || {

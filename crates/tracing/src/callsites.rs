@@ -10,8 +10,8 @@
 //!                          └► Callsite ─► event ─► event of other types ─► …
 //! ```
 //!
-//! Looking up is free of locks. A place or an event that is missing is filled in by a `OnceLock`:
-//! who comes at the same time waits until it is described.
+//! Looking up is free of locks. A place or an event that is missing is filled in by a `OnceLock`: a
+//! thread that comes at the same time waits until it is described.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -86,16 +86,16 @@ pub fn callsite(metadata: &'static Metadata<'static>) -> &'static Callsite {
 
 /// Whether a recording takes events or spans of a callsite, or could.
 pub fn is_wanted(metadata: &Metadata<'_>) -> bool {
-    // Metadata that are no static are nobody's callsite.
+    // Metadata that are no static belong to no callsite.
     TABLE.find(address_of(metadata)).is_none_or(Callsite::is_wanted)
 }
 
-/// Which of a callsite's events.
+/// Role of an event at its callsite.
 #[derive(Clone, Copy)]
 pub enum Role {
     /// An event, or what begins a span.
     Main,
-    /// What ends a span.
+    /// Event that ends a span.
     End,
 }
 

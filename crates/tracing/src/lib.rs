@@ -65,7 +65,7 @@ impl<S> Filter<S> for WhatIsRecorded {
 /// Records what the filter lets through.
 struct Recorder;
 
-/// What a span has with it: the event that begins it, with its values.
+/// Data of a span: the event that begins it, with its values.
 ///
 /// Spans without fields have none.
 struct Beginning(Kept);

@@ -57,7 +57,7 @@ static ALWAYS_INLINE int delay(u32 tid, enum place place)
 	bpf_loop(MAX_ROUNDS, is_over, &until, 0);
 	order->begun = begun;
 	order->ended = bpf_ktime_get_ns();
-	/* Orders memory: who sees the new count sees the times, too. */
+	/* Orders memory: a reader that sees the new count sees the times, too. */
 	__sync_fetch_and_add(&order->count, 1);
 	return 0;
 }
@@ -97,8 +97,8 @@ SECTION("tp_btf/hrtimer_expire_entry") int in_hard_interrupt(u64 *arguments)
 	return delay(tid, HARD_INTERRUPT);
 }
 
-/* Leaving is told by the state ~0. The idle thread's number is 0 on all CPUs: who orders sees to
- * it that the others don't idle. */
+/* The state ~0 marks that idling ends. The idle thread's number is 0 on all CPUs: the test that
+ * orders a delay keeps the others from idling. */
 SECTION("tp_btf/cpu_idle") int while_leaving_idle(u64 *arguments)
 {
 	return (u32)arguments[0] == ~0u ? delay(0, IDLE_EXIT) : 0;
@@ -113,7 +113,7 @@ static ALWAYS_INLINE struct interruptions *interruptions_here(void)
 /* Priorities below this are real-time (include/linux/sched/prio.h). */
 #define FIRST_ORDINARY 100
 
-SECTION("tp_btf/sched_switch") int counts_anew(u64 *arguments)
+SECTION("tp_btf/sched_switch") int restarts_count(u64 *arguments)
 {
 	struct task_struct *next = (void *)arguments[2];
 	struct interruptions *here = next->prio < FIRST_ORDINARY ? interruptions_here() : 0;

@@ -3,7 +3,7 @@
  * readers and writers are crates/injector/src/lib.rs and interruptions.rs. Times are
  * CLOCK_MONOTONIC, in nanoseconds.
  *
- *   orders         by the low bits of a thread's number: what is ordered for it, and what came of it (struct order)
+ *   orders         by the low bits of a thread's number: its order and the result (struct order)
  *   interruptions  an entry for each CPU (struct interruptions)
  */
 #ifndef TOMPION_BPF_INJECTOR_H

@@ -38,7 +38,7 @@ const REALTIME_KERNEL: &str =
 const PREEMPT_FULL: &str =
     "echo full > /sys/kernel/debug/sched/preempt\nfor good: kernel parameter preempt=full";
 
-/// How the kernel preempts its own code.
+/// Way in which the kernel preempts its own code.
 #[derive(Debug, PartialEq, Eq)]
 enum Preemption {
     RealTime,
@@ -79,7 +79,7 @@ fn preemption(root: &Root) -> Look {
     }
 }
 
-/// Whether the files that tell of the scheduler, and change it, are nowhere.
+/// Returns whether the scheduler's files in debugfs are missing.
 fn lacks_debugfs(root: &Root) -> bool {
     let mounts = root.read_if_any("/proc/self/mountinfo");
     mounts.is_some_and(|mounts| !mounts.lines().any(|line| line.contains(" - debugfs ")))
@@ -113,7 +113,7 @@ fn model(root: &Root, version: &str) -> Preemption {
     }
 }
 
-/// What the kernel was built for, where its configuration lies beside it.
+/// The kernel's build configuration, if it is installed beside it.
 fn configured(root: &Root) -> Option<&'static str> {
     let release = root.read_if_any("/proc/sys/kernel/osrelease")?;
     let files = [format!("/boot/config-{release}"), format!("/lib/modules/{release}/config")];
@@ -143,7 +143,7 @@ fn throttling(root: &Root) -> Look {
         return Look::good("off: a real-time thread that never sleeps keeps its CPU");
     }
     let free = period.saturating_sub(runtime);
-    let told = match (runtime < 0 || free <= 0, &server) {
+    let shown = match (runtime < 0 || free <= 0, &server) {
         (false, None) => format!("real-time threads pause {free} µs in each {period} µs if they don't sleep"),
         (false, Some(server)) => format!(
             "real-time threads pause if they don't sleep: {free} µs in each {period} µs in older kernels, {server}"
@@ -159,7 +159,7 @@ fn throttling(root: &Root) -> Look {
         mend.push("for f in /sys/kernel/debug/sched/fair_server/cpu*/runtime; do echo 0 > $f; done");
     }
     mend.push("only where no real-time thread can run away: nothing else stops it then");
-    Look::drawback(told, mend.join("\n"))
+    Look::drawback(shown, mend.join("\n"))
 }
 
 /// Since Linux 6.12 a deadline server runs ordinary threads that starve, whatever the throttling
@@ -264,8 +264,8 @@ mod tests {
         {
             check("preemption", &[("/proc/version", version)], (State::Good, &["PREEMPT_RT"]));
         }
-        let told = [("/proc/version", "Linux 5.4"), ("/sys/kernel/realtime", "1\n")];
-        check("preemption", &told, (State::Good, &[]));
+        let shown = [("/proc/version", "Linux 5.4"), ("/sys/kernel/realtime", "1\n")];
+        check("preemption", &shown, (State::Good, &[]));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What this user's programs may do.
+//! Limits of this user's programs: priorities, locked memory, open files.
 
 use super::{Check, Look};
 use crate::{Root, Unread};
@@ -50,7 +50,7 @@ fn is_capable(root: &Root, capability: u32) -> bool {
     mask.is_some_and(|mask| mask >> capability & 1 == 1)
 }
 
-/// What gives a user's programs this limit.
+/// Steps that give a user's programs this limit.
 fn mend(rule: &str) -> String {
     format!(
         "echo '@realtime - {rule}' >> /etc/security/limits.d/99-realtime.conf\n\
@@ -58,7 +58,7 @@ fn mend(rule: &str) -> String {
     )
 }
 
-/// What a limit comes to, for users without the capability that outweighs it; `judge` is asked for
+/// Finding for a limit, for users without the capability that outweighs it; `judge` is called for
 /// numbers.
 fn look(root: &Root, (capability, good): (u32, &str), name: &str, judge: impl FnOnce(u64) -> Look) -> Look {
     if is_capable(root, capability) {

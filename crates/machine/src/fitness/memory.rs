@@ -17,7 +17,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "NUMA balancing",
-        why: "the kernel takes pages away for a moment to see who uses them: each is a fault, in locked memory, too",
+        why: "the kernel takes pages away for a moment to see what uses them: each is a fault, in locked memory, too",
         look: numa_balancing,
     },
 ];

@@ -1,5 +1,5 @@
-//! The processors: which are kept free, who interrupts them, how they sleep, and whether they are
-//! real.
+//! Checks of the processors: which are isolated, what interrupts them, how they idle, and whether
+//! they are virtual.
 
 use super::{Check, Look, boot_parameter, isolated, online};
 use crate::{CpuSet, Root};
@@ -64,9 +64,9 @@ fn hypervisor(root: &Root) -> Look {
         return Look::good("none is seen");
     }
     let maker = root.read_if_any("/sys/class/dmi/id/sys_vendor").filter(|maker| !maker.is_empty());
-    let told = maker.map_or(String::new(), |maker| format!(" ({maker})"));
+    let shown = maker.map_or(String::new(), |maker| format!(" ({maker})"));
     Look::drawback(
-        format!("this machine is virtual{told}: what is measured holds for this host, at this time"),
+        format!("this machine is virtual{shown}: what is measured holds for this host, at this time"),
         "measure on the real machine; else have the host pin each virtual CPU to a CPU of its own",
     )
 }
@@ -123,8 +123,8 @@ fn example(root: &Root, online: &CpuSet) -> String {
 
 fn nohz_full(root: &Root) -> Look {
     let Some(online) = online(root) else { return unknown_cpus(root) };
-    let told = root.read_if_any("/sys/devices/system/cpu/nohz_full");
-    let cpus = told.and_then(|text| CpuSet::from_list(&text).ok()).unwrap_or_default();
+    let shown = root.read_if_any("/sys/devices/system/cpu/nohz_full");
+    let cpus = shown.and_then(|text| CpuSet::from_list(&text).ok()).unwrap_or_default();
     if !cpus.is_empty() {
         return Look::good(cpus.to_string());
     }
@@ -140,8 +140,8 @@ fn nohz_full(root: &Root) -> Look {
 fn rcu_nocbs(root: &Root) -> Look {
     let Some(online) = online(root) else { return unknown_cpus(root) };
     // What nohz_full names, the kernel takes for this, too.
-    let told = root.read_if_any("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
-    let full = CpuSet::from_list(&told).unwrap_or_default();
+    let shown = root.read_if_any("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
+    let full = CpuSet::from_list(&shown).unwrap_or_default();
     let cpus: CpuSet = named_at_boot(root, "rcu_nocbs").iter().chain(full.iter()).collect();
     if cpus.is_empty() {
         return Look::drawback(
@@ -227,16 +227,16 @@ fn governor(root: &Root) -> Look {
     if governors.is_empty() {
         return Look::good("the kernel scales no frequencies here; firmware or a host may");
     }
-    let told = governors.iter().map(|(name, cpus)| {
+    let shown = governors.iter().map(|(name, cpus)| {
         let cpus: CpuSet = cpus.iter().copied().collect();
         format!("{name} on CPUs {cpus}")
     });
-    let told = told.collect::<Vec<_>>().join(", ");
+    let shown = shown.collect::<Vec<_>>().join(", ");
     if governors.iter().all(|(name, _)| name == "performance") {
-        return Look::good(told);
+        return Look::good(shown);
     }
     Look::drawback(
-        told,
+        shown,
         "for f in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; do echo performance > $f; done\nfor good: \
          kernel parameter cpufreq.default_governor=performance",
     )
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn governors_are_told_by_cpu() {
+    fn governors_are_listed_by_cpu() {
         let file = |cpu: u32| format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
         let (zero, one) = (file(0), file(1));
         let mixed = [FOUR, (&*zero, "powersave\n"), (&*one, "performance\n")];

@@ -1,9 +1,9 @@
-//! The control groups: one that has the CPUs alone; in version 1, another one for everybody else.
+//! Control groups: one that has the CPUs alone; in version 1, another one for all other threads.
 //!
 //! | | version 2 | version 1 |
 //! |---|---|---|
-//! | the CPUs for themselves | `cpuset.cpus.partition` = `isolated` | `cpuset.sched_load_balance` = 0, there and at the top |
-//! | everybody else | the kernel takes the CPUs from all other groups | all threads of the top move to `tompion-rest` |
+//! | exclusive CPUs | `cpuset.cpus.partition` = `isolated` | `cpuset.sched_load_balance` = 0, there and at the top |
+//! | all other threads | the kernel takes the CPUs from all other groups | all threads of the top move to `tompion-rest` |
 //! | no load balancing on them | part of `isolated` | as no group that balances has them |
 
 use std::{collections::BTreeSet, fs, io};
@@ -20,7 +20,7 @@ const REST: &str = "tompion-rest";
 /// Rounds of moving threads that were started meanwhile.
 const ROUNDS: u32 = 16;
 
-/// Where cpusets are, below the root.
+/// Folder of the cpusets, below the root.
 #[derive(Debug, PartialEq, Eq)]
 enum Hierarchy {
     Version1(String),
@@ -125,15 +125,15 @@ fn own_group(root: &Root, top: &str) -> String {
     if root.place(&own).is_dir() { own } else { top.to_owned() }
 }
 
-/// Version 1: everybody at the top moves to a group without the CPUs, and only that one is
+/// Version 1: all threads at the top move to a group without the CPUs, and only that one is
 /// balanced.
 fn split(places: Places<'_>, notes: &mut Notes, top: &str, moved: &mut Moved) -> Result<String, Error> {
     let Places { root, cpus, rest } = places;
     let memory = root.read(&format!("{top}/cpuset.mems"))?;
     warn_of_others(places, top, moved);
     let everybody = super::cpus_of(root, &format!("{top}/cpuset.cpus"))?;
-    // Undone after the groups, as noted before: the kernel forgets the own choice of who is moved
-    // (before Linux 6.2).
+    // Undone after the groups, as noted before: the kernel forgets the affinity of threads that are
+    // moved (before Linux 6.2).
     for thread in members(root, top) {
         note_choice(root, notes, thread, &everybody)?;
     }
@@ -171,7 +171,8 @@ fn members(root: &Root, group: &str) -> Vec<u32> {
     text.lines().filter_map(|line| line.trim().parse().ok()).collect()
 }
 
-/// Moves all threads from the top to the group of everybody else, also those that start meanwhile.
+/// Moves all threads from the top to the group of the other threads, also those that start
+/// meanwhile.
 fn move_members(root: &Root, top: &str, moved: &mut Moved) {
     let mut seen = BTreeSet::new();
     for _ in 0..ROUNDS {

@@ -3,7 +3,7 @@
 use super::{Error, Moved, Places, notes::Notes};
 use crate::{CpuSet, root::words_of};
 
-/// Moves away what can be. What can't is told.
+/// Moves away what can be moved, and lists the rest.
 pub(super) fn move_away(places: Places<'_>, notes: &mut Notes, moved: &mut Moved) {
     for (number, name) in places.root.numbered("/proc/irq", "") {
         // Each device that uses the interrupt has a folder here.
@@ -39,7 +39,7 @@ fn devices(places: Places<'_>, number: &str) -> String {
     devices.join(", ")
 }
 
-/// How a file names CPUs.
+/// Format in which a file names CPUs.
 #[derive(Clone, Copy)]
 enum Form {
     List,

@@ -1,4 +1,4 @@
-//! What was changed, noted before it is changed, and undone from the notes alone.
+//! Notes of changes, written before each change is made; the changes are undone from them alone.
 
 use std::{
     fs::{self, File},
@@ -14,15 +14,15 @@ use tompion_os::{DirHandle, Lock};
 use super::{Error, threads};
 use crate::{CpuSet, Root, root::words_of};
 
-/// Where the notes are. A restart of the machine empties `/run`, and undoes the changes.
+/// Folder of the notes. A restart of the machine empties `/run`, and undoes the changes.
 pub const FOLDER: &str = "/run/tompion/shield";
 const CHANGES: &str = "/run/tompion/shield/changes";
 const HOLDER: &str = "/run/tompion/shield/holder";
 
-/// How long whoever has the notes is waited for: the guardian of a shield that was just lowered
-/// looks into them, and a program that was just begun has its copy of the lock until it executes.
+/// Time to wait for another holder of the notes: the guardian of a shield that was just lowered
+/// reads them, and a program that was just started has its copy of the lock until it executes.
 const HOLDER_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a group may take to become empty.
+/// Time in which a group must become empty.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A change, with what undoes it.
@@ -33,7 +33,7 @@ pub(super) enum Change {
     Setting { path: String, before: String },
     /// The controller of CPUs is turned on for the groups in this folder.
     Controller { folder: String },
-    /// A control group is made. Who is in it when it goes away moves to another one; both by files
+    /// A control group is made. When it is removed, its threads move to another one; both by files
     /// of this name.
     Group { folder: String, home: String, members: String },
     /// A thread may run on other CPUs. It is the one that started then, in the kernel's ticks.
@@ -55,7 +55,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Opens the notes, if nobody else goes on having them.
+    /// Opens the notes, unless another process keeps them locked.
     pub(super) fn lock(root: &Root) -> Result<Self, Error> {
         let unwritten = |error| Error::Unwritten(FOLDER.into(), error);
         let folder = DirHandle::open_or_create(&root.place(FOLDER)).map_err(unwritten)?;
@@ -95,14 +95,14 @@ impl Notes {
         self.changes().is_empty()
     }
 
-    /// Those noted so far. A line that a kill cut short tells of a change that was not made.
+    /// Changes noted so far. A line that a kill cut short notes a change that was not made.
     fn changes(&self) -> Vec<Change> {
         let text = self.root.read_if_any(CHANGES).unwrap_or_default();
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Undoes all changes, the last one first. What could not be undone stays noted, and is told in
-    /// a line each.
+    /// Undoes all changes, the last one first. What could not be undone stays noted, and is
+    /// returned as a line each.
     pub(super) fn undo(&mut self) -> Vec<String> {
         let (mut problems, mut kept) = (Vec::new(), Vec::new());
         for change in self.changes().into_iter().rev() {
@@ -160,7 +160,7 @@ impl Notes {
         }
     }
 
-    /// Moves everybody out of a group and removes it.
+    /// Moves all threads out of a group and removes it.
     fn dissolve(&self, folder: &str, home: &str, members: &str) -> Result<(), String> {
         let place = self.root.place(folder);
         let begin = Instant::now();

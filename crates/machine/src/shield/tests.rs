@@ -116,7 +116,7 @@ impl Tree {
     }
 }
 
-/// What is had in the end, when nobody holds the lock any more.
+/// The state in the end, when no process holds the lock any more.
 #[track_caller]
 fn when_free<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> T {
     let until = Instant::now() + Duration::from_secs(20);
@@ -248,7 +248,7 @@ fn an_interrupt_that_can_not_be_moved_is_named() {
     let tree = Tree::new(VERSION_2);
     let place = tree.root().place("/proc/irq/24/smp_affinity_list");
     fs::remove_file(&place).unwrap();
-    // A file of the kernel's that nobody can write, and that names CPU 0.
+    // A file of the kernel's that can't be written, and that names CPU 0.
     symlink("/sys/devices/system/cpu/online", &place).unwrap();
     let shield = tree.raise("0").unwrap();
     let [problem] = &shield.moved.problems[..] else { panic!("{:?}", shield.moved) };
@@ -258,16 +258,16 @@ fn an_interrupt_that_can_not_be_moved_is_named() {
 }
 
 #[test]
-fn what_can_not_be_put_back_is_told_and_tried_again() {
+fn failed_restores_are_reported_and_retried() {
     let tree = Tree::new(VERSION_2);
     let shield = tree.raise("3").unwrap();
     let place = tree.root().place("/proc/irq/24/smp_affinity_list");
     fs::remove_file(&place).unwrap();
     symlink("/sys/devices/system/cpu/kernel_max", &place).unwrap();
-    let told = shield.lower();
+    let shown = shield.lower();
     assert!(
-        matches!(&told[..], [line] if line.starts_with("/proc/irq/24/smp_affinity_list stays ")),
-        "{told:?}"
+        matches!(&shown[..], [line] if line.starts_with("/proc/irq/24/smp_affinity_list stays ")),
+        "{shown:?}"
     );
 
     fs::remove_file(&place).unwrap();

@@ -1,4 +1,4 @@
-//! Threads, as `/proc` tells of them; those of the kernel are moved away.
+//! Threads, as `/proc` lists them; those of the kernel are moved away.
 
 use std::io;
 
@@ -46,8 +46,8 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(ESRCH)
 }
 
-/// What stands behind the name in a thread's line of state: its third field is the first of these.
-/// The name can have spaces and parentheses in it.
+/// Fields behind the name in a thread's line of state: its third field is the first of these. The
+/// name can have spaces and parentheses in it.
 fn field(root: &Root, tid: u32, number: usize) -> Option<u64> {
     let stat = root.read_if_any(&format!("/proc/{tid}/stat"))?;
     let (_, rest) = stat.rsplit_once(')')?;
@@ -66,7 +66,7 @@ pub(super) fn is_bound(root: &Root, tid: u32) -> bool {
     flags(root, tid) & BOUND != 0
 }
 
-/// When a thread started, in the kernel's ticks since its own start.
+/// Start of a thread, in the kernel's ticks since its own start.
 pub(super) fn start_of(root: &Root, tid: u32) -> Option<u64> {
     field(root, tid, 22)
 }
@@ -82,8 +82,8 @@ pub(super) fn name_of(root: &Root, tid: u32) -> String {
     root.read_if_any(&format!("/proc/{tid}/comm")).unwrap_or_else(|| "gone".into())
 }
 
-/// Lets a thread run on these CPUs. Numbers in a made-up tree are nobody's: what they get is
-/// written beside them.
+/// Lets a thread run on these CPUs. In a fixture no thread has such numbers: their affinity is
+/// written to a file.
 pub(super) fn set_affinity(root: &Root, tid: u32, cpus: &CpuSet) -> io::Result<()> {
     if root.is_real() {
         let cpus: Vec<u32> = cpus.iter().collect();

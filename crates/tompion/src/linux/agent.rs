@@ -42,7 +42,7 @@ const SNAPSHOT: u32 = 2;
 struct Place<T>(UnsafeCell<T>);
 
 impl<T: Copy> Place<T> {
-    /// What the agent put there.
+    /// Value that the agent put there.
     ///
     /// # Safety
     /// The agent doesn't write it at the same time.
@@ -231,7 +231,7 @@ pub fn register(description: &'static [u128]) -> Option<&'static Site> {
     described.sites = [&raw const described.site];
     described.module = Module::new(described.sites.as_ptr_range());
     let described: &Described = described;
-    // SAFETY: all of it stays for ever.
+    // SAFETY: all of it is static.
     (unsafe { agent(&described.module, LOAD) } == 0).then_some(&described.site)
 }
 
@@ -282,12 +282,12 @@ pub unsafe fn append_tails(
 
 #[cfg(test)]
 impl Module {
-    /// What an agent does first.
+    /// Does what an agent does first.
     ///
     /// # Safety
     /// No site of the module is enabled yet.
     pub unsafe fn set_functions(&self, append: AppendFunction, append_tails: AppendTailsFunction) {
-        // SAFETY: as the caller promises, nobody reads.
+        // SAFETY: as the caller promises, no thread reads it.
         unsafe {
             *self.append.0.get() = Some(append);
             *self.append_tails.0.get() = Some(append_tails);

@@ -9,9 +9,9 @@ use super::agent::{AgentFunction, function};
 
 /// The library, as programs find it.
 const LIBRARY: &CStr = c"libtompion.so.0";
-/// Where the library is, for programs that don't find it by its name.
+/// Paths of the library, for programs that don't find it by its name.
 const LIBRARY_VARIABLE: &CStr = c"TOMPION_LIBRARY";
-/// What the environment has that asks for a recording.
+/// Variables of the environment that ask for a recording.
 const ASKING_VARIABLES: [&CStr; 2] = [c"TOMPION_SESSION", c"TOMPION_RECORD"];
 /// `1` keeps the library out of a process.
 const DISABLE_VARIABLE: &CStr = c"TOMPION_DISABLE";
@@ -63,10 +63,11 @@ pub fn open() -> Option<AgentFunction> {
     None
 }
 
-/// A variable of the environment; nothing in a program with more rights than who started it.
+/// A variable of the environment; none in a program with more rights than the process that started
+/// it.
 fn variable(name: &CStr) -> Option<&'static CStr> {
-    // SAFETY: the name is text; nobody changes the environment while constructors run, and who
-    // calls `load` later keeps to the rules of `std::env::set_var`.
+    // SAFETY: the name is text; no thread changes the environment while constructors run, and later
+    // callers of `load` keep to the rules of `std::env::set_var`.
     let value = unsafe { secure_getenv(name.as_ptr()) };
     // SAFETY: null, or text.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })

@@ -1,4 +1,4 @@
-//! Where programs are recorded: Linux on x86-64 and aarch64.
+//! Recording of programs: Linux on x86-64 and aarch64.
 
 mod agent;
 #[cfg_attr(target_feature = "crt-static", path = "no_loader.rs")]

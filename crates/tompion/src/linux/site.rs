@@ -12,7 +12,7 @@ use crate::{
 struct Description<D, F>(PhantomData<(D, F)>);
 
 impl<D: Described, F: Fields> Description<D, F> {
-    /// How large it is.
+    /// Its size.
     const SIZES: Sizes = measure(&D::OUTLINE, F::SHAPES);
     /// A small one; zeros behind its end, as in the others.
     const SMALL: [u128; 16] = write(&D::OUTLINE, F::SHAPES, Self::SIZES);
