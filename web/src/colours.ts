@@ -116,7 +116,7 @@ export const STATE_WORDS: Record<number, [string, string]> = {
   [Style.runnable]: ["runnable", "woken, waiting for a CPU"],
   [Style.runnablePreempted]: ["runnable (preempted)", "ready to run, but another thread took the CPU"],
   [Style.sleeping]: ["sleeping", "asleep until an event wakes it: a timer, a lock, input"],
-  [Style.uninterruptible]: ["uninterruptible sleep", "asleep, and signals don't wake it: often I/O"],
+  [Style.uninterruptible]: ["uninterruptible sleep", "asleep, and signals don't wake it: a disk, a lock, memory"],
   [Style.stopped]: ["stopped", "by a signal or a debugger"],
   [Style.created]: ["new", "created, has not run yet"],
   [Style.syscall]: ["system call", "the thread is in the kernel"],

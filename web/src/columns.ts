@@ -52,7 +52,7 @@ export class Columns {
       if (y < (high[x] ?? 0)) high[x] = y;
       if (y > (low[x] ?? 0)) low[x] = y;
     };
-    let [x, y, started] = [0, 0, false];
+    let [x, y, started, any] = [0, 0, false, false];
     // Where a value ends and the next begins is one column.
     const goOn = (to: number): void => {
       if (started) for (let at = x; at <= to; at++) reach(at, y);
@@ -71,11 +71,13 @@ export class Columns {
           reach(x, row(most));
           reach(x, row(least));
         }
-        reach(x, (y = row(value)));
-        started = true;
+        // Where events are missing, the value is unknown until there is another one.
+        started = Number.isFinite(value);
+        any ||= started;
+        if (started) reach(x, (y = row(value)));
       }
     });
-    if (!started) return false;
+    if (!any) return false;
     goOn(width - 1);
     for (let at = 0; at < width; at++) {
       if ((high[at] ?? 0) > (low[at] ?? 0)) continue;

@@ -13,7 +13,7 @@ const HINTS: Record<number, string> = {
   [Style.runnable]: "It was ready to run and had to wait for a CPU.",
   [Style.runnablePreempted]: "It was ready to run, but another thread had its CPU.",
   [Style.sleeping]: "It was asleep until an event woke it.",
-  [Style.uninterruptible]: "It was asleep, and signals could not wake it. Often that is I/O, but not always.",
+  [Style.uninterruptible]: "It was asleep, and signals could not wake it: it waited for a disk, a lock or memory.",
   [Style.lost]: "Events were discarded here: what happened is unknown.",
   [Style.overwritten]: "The flight recorder replaced this history with newer events.",
 };
@@ -88,16 +88,10 @@ export class Detail implements Page {
     if (line !== "") box.append(el("p", { class: "answer", text: sentence(line), data: { why: detail.why ?? line } }));
     if (hint !== "") box.append(el("p", { class: "muted", text: hint }));
     const links = el("p", { class: "links" });
-    const { waker, thread } = detail;
-    const waits = detail.style === Style.runnablePreempted || detail.style === Style.runnable;
-    const culprit = detail.culprit ?? (waits ? this.named(detail.why ?? "") : null);
-    if (culprit !== null) {
-      // Who took the CPU need not be who had it for most of the time.
-      const named = culprit.name !== undefined && (detail.why ?? "").includes(culprit.name);
-      const word = detail.style === Style.runnablePreempted && named ? "preempted by " : "its CPU mostly ran ";
-      links.append(this.threadLink(word, culprit, detail.begin, "culprit"));
-    }
+    const { waker, during, thread } = detail;
+    this.shares(detail, links);
     if (waker !== undefined && waker !== null) links.append(this.threadLink("woken by ", waker, detail.end, "waker"));
+    if (during !== undefined && during !== null) links.append(this.threadLink("ran when it was woken: ", during, detail.end, "during"));
     if (thread?.lane !== undefined && thread.lane >= 0 && thread.lane !== detail.lane) {
       links.append(this.threadLink("thread ", thread, detail.begin, "thread"));
     }
@@ -115,14 +109,17 @@ export class Detail implements Page {
     return range === undefined ? "" : valueText(value, range, this.app.tracks.all.get(track)?.unit ?? "");
   }
 
-  /** The thread that a line names by its number. */
-  private named(line: string): ThreadLink | null {
-    const tid = Number(/preempted by .*\(tid (\d+)\)/.exec(line)?.[1] ?? Number.NaN);
-    for (const track of this.app.tracks.all.values()) {
-      const lane = track.lanes.find((candidate) => candidate.kind === "thread");
-      if (track.tid === tid && lane !== undefined) return { tid, name: track.name, lane: lane.id };
+  /** A link to each thread that had the CPU meanwhile, with its share of the wait. */
+  private shares(detail: Interval, links: HTMLElement): void {
+    const length = detail.end - detail.begin;
+    for (const [place, thread] of (detail.ran ?? []).entries()) {
+      const share = length > 0 ? Math.round(((thread.ns ?? 0) * 100) / length) : 0;
+      const chip = this.threadLink("ran ", thread, detail.begin, place === 0 ? "culprit" : "ran");
+      chip.append(` ${share} %, ${duration(thread.ns ?? 0)}`);
+      links.append(chip);
     }
-    return null;
+    const others = detail.ran_others ?? 0;
+    if (others > 0) links.append(el("span", { class: "muted", text: `and ${others} more` }));
   }
 
   private threadLink(word: string, thread: ThreadLink, fallback: number, role: string): HTMLElement {

@@ -71,7 +71,7 @@ export class Header {
       chips.push(this.chip("lost", what, "Discarded events", ["Losses are drawn in red where they happened; click one for its count.", ...lossLines(info.losses)]));
     }
     if (overwritten > 0) {
-      const lines = ["By design: a flight recorder keeps the newest events. Overwritten history is drawn in grey, up to the channel’s first event.", ...lossLines(info.losses)];
+      const lines = ["By design: a flight recorder keeps the newest events. Overwritten history is drawn in grey, before the channel’s first event and between snapshots.", ...lossLines(info.losses)];
       chips.push(this.chip("overwritten", `${grouped(overwritten)} overwritten`, "Overwritten history", lines));
     }
     for (const [word, title, lines] of [["damage", "Unreadable parts", info.damages ?? []], ["time goes back", "Streams whose timestamps go back", info.disorders ?? []]] as const) {

@@ -86,7 +86,7 @@ export function valueText(value: number | null | undefined, range: [number | nul
   const [least, most] = [range[0] ?? Number.NaN, range[1] ?? Number.NaN];
   const apart = most - least;
   const of = unit === "" ? "" : ` ${unit}`;
-  if (value === null || value === undefined || !Number.isFinite(value)) return "no number";
+  if (value === null || value === undefined || !Number.isFinite(value)) return "unknown";
   const told = `${quantity(value, apart)}${of}`;
   return apart > 0 ? `${told} (${quantity(least, apart)} … ${quantity(most, apart)})` : told;
 }

@@ -111,7 +111,35 @@ export class Selection implements Page {
         this.events(found),
       ].filter((card): card is HTMLElement => card !== null),
     );
-    fill(this.root, head, cards);
+    fill(this.root, this.verdict(), head, cards);
+  }
+
+  /** What a monitor's incident was, as `tompion explain` says it, with links to those who had the time. */
+  private verdict(): HTMLElement | null {
+    const { incident } = this.app.info;
+    const { area } = this.app;
+    const isOfIt = incident && area !== null && area.begin < incident.end && incident.begin < area.end;
+    if (!isOfIt || !incident.verdict) return null;
+    const { percent: share, words } = incident.verdict;
+    const box = el("section", { class: "verdict" }, el("p", { class: "answer", text: shorten(`${Math.round(share)} %: ${words}`, 400) }));
+    const list = el("ul");
+    for (const culprit of incident.culprits ?? []) {
+      const text = shorten(`${culprit.percent.toFixed(1)} %  ${culprit.words}`, 200);
+      const lane = this.laneOf(culprit.tid);
+      list.append(el("li", {}, lane === null ? text : link(text, "Go to this thread at that time", () => this.app.jump(lane, culprit.time))));
+    }
+    box.append(list);
+    return box;
+  }
+
+  /** The lane of a thread's states; none for what is no thread. */
+  private laneOf(tid: number): number | null {
+    if (tid <= 0) return null;
+    for (const track of this.app.tracks.all.values()) {
+      const lane = track.tid === tid ? track.lanes.find((candidate) => candidate.kind === "thread") : undefined;
+      if (lane !== undefined) return lane.id;
+    }
+    return null;
   }
 
   /** Counts the events of the area's tracks, which have to be read for that. */

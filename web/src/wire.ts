@@ -54,6 +54,10 @@ export interface Incident {
   name: string;
   /** The job that missed its deadline; nothing for a late wake-up. */
   job: string | null;
+  /** What most of it was, as `tompion explain` says it. */
+  verdict?: { percent: number; words: string } | null;
+  /** Who had how much of it; the largest part comes first. */
+  culprits?: { words: string; tid: number; percent: number; time: number }[];
 }
 
 export interface TraceInfo {
@@ -155,6 +159,8 @@ export interface ThreadLink {
   track?: number;
   lane?: number;
   time?: number;
+  /** For how long it ran, in nanoseconds. */
+  ns?: number;
 }
 
 export interface Neighbour {
@@ -179,7 +185,12 @@ export interface Interval {
   after?: Neighbour | null;
   why?: string;
   waker?: ThreadLink;
+  /** The thread that ran when it was woken, where the trace doesn't tell whether it or an interrupt woke. */
+  during?: ThreadLink;
   culprit?: ThreadLink;
+  /** The threads that its CPU ran while a thread waited, the longest first, and how many more there were. */
+  ran?: ThreadLink[];
+  ran_others?: number;
   /** Of a counter: what it is, and the least and the greatest that it ever is. */
   value?: number | null;
   range?: [number | null, number | null];

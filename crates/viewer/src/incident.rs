@@ -10,8 +10,11 @@ use crate::recording;
 const NAME: &str = "incident.json";
 const MAX_SIZE: u64 = 4 << 20;
 
+/// Most culprits that are shown.
+const MAX_CULPRITS: usize = 12;
+
 /// What was late.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Incident {
     /// From when to when, in nanoseconds since the epoch: from what it should have followed to what came late.
     pub span: (i64, i64),
@@ -21,6 +24,32 @@ pub struct Incident {
     pub thread: (i32, String),
     /// The job that missed its deadline; nothing for a late wake-up.
     pub job: Option<String>,
+    /// What most of it was, and of how much of it, in percent.
+    pub verdict: Option<Verdict>,
+    /// Who had how much of it, the largest part first.
+    pub culprits: Vec<Culprit>,
+}
+
+/// What most of it was.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Verdict {
+    /// In percent of all.
+    pub percent: f64,
+    /// In a sentence.
+    pub words: String,
+}
+
+/// Who had a part of it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Culprit {
+    /// What it did, in words.
+    pub words: String,
+    /// Its thread; 0 if it is none.
+    pub tid: i32,
+    /// In percent of all.
+    pub percent: f64,
+    /// When it had the longest part, in nanoseconds since the epoch.
+    pub time_ns: i64,
 }
 
 #[derive(Deserialize)]
@@ -30,6 +59,9 @@ struct Kept {
     limit_ns: i64,
     thread: Thread,
     job: Option<Job>,
+    verdict: Option<Verdict>,
+    #[serde(default)]
+    culprits: Vec<Culprit>,
 }
 
 #[derive(Deserialize)]
@@ -53,5 +85,7 @@ pub fn incident(paths: &[PathBuf]) -> Option<Incident> {
         limit: kept.limit_ns,
         thread: (kept.thread.tid, kept.thread.name),
         job: kept.job.map(|job| job.name),
+        verdict: kept.verdict,
+        culprits: kept.culprits.into_iter().take(MAX_CULPRITS).collect(),
     })
 }

@@ -34,7 +34,7 @@ describe("a counter", () => {
     expect(valueText(17, [0, 20], "")).toBe("17 (0 … 20)");
     expect(valueText(1_000_003, [1_000_000, 1_000_010], "rows").replaceAll("\u202f", " ")).toBe("1 000 003 rows (1 000 000 … 1 000 010)");
     expect(valueText(3, [3, 3], "")).toBe("3");
-    expect(valueText(null, [0, 1], "")).toBe("no number");
+    expect(valueText(null, [0, 1], "")).toBe("unknown");
   });
 });
 

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use tompion_os::{BoundedFile, DirHandle};
 use tompion_session::write_told;
 
-pub use words::Verdict;
+pub use words::{Culprit, Verdict};
 
 use crate::{
     Error, Kind,
@@ -116,6 +116,12 @@ pub struct Incident {
     pub causes: Vec<Share>,
     /// What it is made of; their sum is the latency.
     pub segments: Vec<Segment>,
+    /// What most of the latency was, as `explain` tells it, for readers of the file that compute nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Who had how much of the latency, the largest part first; for the same readers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub culprits: Vec<Culprit>,
     /// How many system management interrupts (firmware) may have come meanwhile; none where nobody counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smis: Option<u64>,
@@ -139,7 +145,7 @@ impl Incident {
         let ahead_ns = tompion_os::realtime_ns().saturating_sub(now);
         let party =
             |tid, name: &str, priority| Party { tid, name: name.into(), priority: priority_words(priority) };
-        Self {
+        let mut incident = Self {
             schema: SCHEMA,
             tompion: env!("CARGO_PKG_VERSION").into(),
             time_ns: crossing.end + ahead_ns,
@@ -161,7 +167,12 @@ impl Incident {
             segments,
             not_saved_before,
             problems: problems(caught),
-        }
+            verdict: None,
+            culprits: Vec::new(),
+        };
+        incident.verdict = incident.verdict();
+        incident.culprits = incident.culprits();
+        incident
     }
 
     /// Looks for the thread's name in a report, where nothing else had it: rows of threads that have ended keep theirs.

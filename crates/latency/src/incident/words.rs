@@ -1,5 +1,7 @@
 //! What an incident says to people: each segment, and in one sentence what most of the latency was, and whose doing.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Incident, Share};
 use crate::blame::{Cause, Segment};
 
@@ -13,13 +15,29 @@ const ALONE: u64 = 90;
 const TOO_LITTLE: u64 = 5;
 
 /// What most of a latency was.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// How much of the latency, in percent.
     pub percent: f64,
     /// What that was: "hog (thread 7) ran, of a priority as high or higher".
     pub words: String,
 }
+
+/// A thread, an interrupt or code that had a part of a latency.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Culprit {
+    /// What it did, in words.
+    pub words: String,
+    /// Its thread; 0 if it is none.
+    pub tid: u32,
+    /// How much of the latency, in percent.
+    pub percent: f64,
+    /// Where its longest segment begins: CLOCK_REALTIME, in nanoseconds.
+    pub time_ns: u64,
+}
+
+/// Maximum number of culprits that a file names.
+const MAX_CULPRITS: usize = 12;
 
 /// All that is one party's doing: one thread's, one interrupt's, one place's in the kernel.
 struct Party<'a> {
@@ -54,6 +72,25 @@ impl Incident {
         };
         let words = format!("{}, above all {told}", of_several(share.cause));
         Some(Verdict { percent: share.percent, words })
+    }
+}
+
+impl Incident {
+    /// Returns who had how much of the latency, the largest part first. Their segments, of all causes, are the
+    /// latency, up to those that are too many to name.
+    pub fn culprits(&self) -> Vec<Culprit> {
+        let all = self.causes.iter().flat_map(|share| parties(&self.segments, share.cause));
+        let mut culprits: Vec<Culprit> = all
+            .map(|party| Culprit {
+                words: party.longest.in_words(),
+                tid: party.longest.tid,
+                percent: party.ns as f64 * 100.0 / self.latency_ns.max(1) as f64,
+                time_ns: party.longest.begin.saturating_add(self.ahead_ns),
+            })
+            .collect();
+        culprits.sort_by(|one, other| other.percent.total_cmp(&one.percent));
+        culprits.truncate(MAX_CULPRITS);
+        culprits
     }
 }
 

@@ -37,6 +37,8 @@ pub struct PacketSummary {
     pub end: Option<i64>,
     /// Size in bytes.
     pub bytes: u64,
+    /// Sequence number, if the packet states one.
+    pub sequence: Option<u64>,
 }
 
 impl TraceSet {
@@ -73,6 +75,7 @@ impl TraceSet {
                     begin,
                     end,
                     bytes,
+                    sequence: scan.sequence(),
                 });
             }
         }

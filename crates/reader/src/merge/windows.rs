@@ -193,6 +193,11 @@ impl Scan {
         self.source.trace
     }
 
+    /// Returns the sequence number of the packet, if it states one.
+    pub fn sequence(&self) -> Option<u64> {
+        self.source.file.as_ref()?.packet.as_ref()?.sequence
+    }
+
     /// Returns the CPU of the packets, if they state one.
     pub fn cpu(&self) -> Option<u64> {
         self.source.file.as_ref().and_then(|file| file.cpu)

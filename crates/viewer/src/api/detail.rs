@@ -19,6 +19,9 @@ const MOST_LOOKED_AT: usize = 1000;
 /// Most threads of which is told for how long each ran while another one waited.
 const MOST_SHARES: usize = 12;
 
+/// Threads of these that are named in a sentence.
+const SHARES_IN_WORDS: usize = 3;
+
 /// Entries of a lane around a time.
 pub struct Around {
     /// In the order in which they begin.
@@ -116,6 +119,9 @@ pub fn at(question: &Question<'_>) -> Answer {
             .take(MOST_SHARES)
             .filter_map(|ran| culprit_value(&index, ran, around.offset))
             .collect();
+        if entry.style == slice_kind::RUNNABLE_PREEMPTED {
+            object.insert("why".into(), preempted_words(&index, &others.ran, &entry).into());
+        }
         object.insert("ran".into(), ran.into());
         object.insert("ran_others".into(), others.ran.len().saturating_sub(MOST_SHARES).into());
     }
@@ -142,8 +148,8 @@ fn tell_waker(index: &Index, (lane, woken): (&Lane, &Entry), offset: i64, object
     {
         why.push_str(&format!(", {words}"));
     }
-    if let Some(waker) = found.remove("waker") {
-        object.insert("waker".into(), waker);
+    for role in ["waker", "during"] {
+        object.extend(found.remove(role).map(|thread| (role.to_owned(), thread)));
     }
 }
 
@@ -234,6 +240,26 @@ fn shares(slice: &Slice, store: &Store, (from, to): (i64, i64)) -> std::io::Resu
     Ok(times)
 }
 
+/// Says which threads had the CPU of a preempted one, each with its share of the time.
+fn preempted_words(index: &Index, ran: &[(Entry, i64)], wait: &Entry) -> String {
+    let name = |entry: &Entry| {
+        let track = entry.extra.checked_sub(1).and_then(|track| u32::try_from(track).ok());
+        track.and_then(|track| describe(index, track)).unwrap_or_else(|| "a thread".into())
+    };
+    if let [(only, _)] = ran {
+        return format!("preempted by {}", name(only));
+    }
+    let percent = |ns: i64| ns as f64 * 100.0 / wait.duration().max(1) as f64;
+    let told = ran.iter().take(SHARES_IN_WORDS);
+    let told: Vec<String> =
+        told.map(|(entry, ns)| format!("{} {:.0} %", name(entry), percent(*ns))).collect();
+    let more = match ran.len().saturating_sub(SHARES_IN_WORDS) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("preempted; its CPU ran {}{more}", told.join(", "))
+}
+
 /// A thread that ran meanwhile, when it began to, and for how long.
 fn culprit_value(index: &Index, (entry, ns): &(Entry, i64), offset: i64) -> Option<Value> {
     let mut value = thread_value(index, u32::try_from(entry.extra.checked_sub(1)?).ok()?)?;
@@ -298,10 +324,14 @@ pub fn relations(
         (LaneKind::Thread, slice_kind::RUNNABLE) => {
             let (kind, number) = wakeup_source::parts(entry.extra);
             let waker = number.checked_sub(1).and_then(|track| u32::try_from(track).ok());
-            let waker = waker.filter(|_| kind == wakeup_source::THREAD);
+            let role = match kind {
+                wakeup_source::THREAD => "waker",
+                _ => "during",
+            };
+            let waker = waker.filter(|_| matches!(kind, wakeup_source::THREAD | wakeup_source::DURING));
             if let Some(Value::Object(mut waker)) = waker.and_then(|track| thread_value(index, track)) {
                 waker.insert("time".into(), entry.begin.saturating_add(offset).into());
-                object.insert("waker".into(), Value::Object(waker));
+                object.insert(role.into(), Value::Object(waker));
             }
             let source =
                 wakeup_words(index, entry.extra).map(|words| format!("{words}, ")).unwrap_or_default();

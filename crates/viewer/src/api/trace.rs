@@ -60,7 +60,13 @@ fn incident(question: &Question<'_>, base: i64) -> Option<Value> {
     let ((begin, end), (tid, name)) = (incident.span, &incident.thread);
     Some(json!({
         "begin": time(begin), "end": time(end), "limit": incident.limit, "tid": tid, "name": name,
-        "job": incident.job,
+        "job": incident.job, "verdict": incident.verdict.as_ref().map(|verdict| json!({
+            "percent": verdict.percent, "words": verdict.words,
+        })),
+        "culprits": incident.culprits.iter().map(|culprit| json!({
+            "words": culprit.words, "tid": culprit.tid, "percent": culprit.percent,
+            "time": time(culprit.time_ns),
+        })).collect::<Vec<_>>(),
     }))
 }
 

@@ -49,6 +49,8 @@ pub enum Finding {
     Density(u32, (i64, i64), u64),
     /// Lost events of a channel.
     Lost(u32, (i64, i64), u64),
+    /// Packets of a channel are missing, of which trace, from when to when and how many.
+    Gap(u32, u32, (i64, i64), u64),
     /// A part was read.
     Part(usize, PartRows),
     /// How far it went, and how many events each trace has, with its bounds.
@@ -79,13 +81,23 @@ pub struct Applier {
     jobs: QuickMap<(ThreadId, i64), u64>,
     /// The traces of programs' threads.
     traces: QuickMap<ThreadId, u32>,
+    /// Traces of flight recorders that have overwritten events.
+    overwrites: Vec<u32>,
+    /// The latest end of a gap, for each trace.
+    gaps: QuickMap<u32, i64>,
 }
 
 impl Applier {
     /// For these machines and channels.
     pub fn new(machines: Vec<(String, u32)>, machine_of: Vec<u16>, channels: Vec<u32>) -> Self {
-        let (flows, jobs) = (QuickMap::default(), QuickMap::default());
-        Self { machines, machine_of, channels, flows, jobs, traces: QuickMap::default() }
+        let (flows, jobs, traces) = (QuickMap::default(), QuickMap::default(), QuickMap::default());
+        let (overwrites, gaps) = (Vec::new(), QuickMap::default());
+        Self { machines, machine_of, channels, flows, jobs, traces, overwrites, gaps }
+    }
+
+    /// The same, where these traces are of flight recorders that have overwritten events.
+    pub fn with_overwrites(self, overwrites: Vec<u32>) -> Self {
+        Self { overwrites, ..self }
     }
 
     /// Takes what was found.
@@ -129,6 +141,7 @@ impl Applier {
             Finding::Lost(channel, times, count) => {
                 self.channel(index, (channel, LaneKind::Lost), (slice_kind::LOST, times, count));
             }
+            Finding::Gap(channel, trace, times, count) => self.gap(index, (channel, trace), (times, count)),
             Finding::Part(part, rows) => {
                 if index.parts.len() <= part {
                     index.parts.resize(part + 1, PartRows { first: rows.first, counts: Vec::new() });
@@ -144,6 +157,25 @@ impl Applier {
             }
         }
         Ok(())
+    }
+
+    /// Packets are missing. How many events a flight recorder has overwritten there is unknown.
+    fn gap(&mut self, index: &mut Index, (channel, trace): (u32, u32), (times, count): ((i64, i64), u64)) {
+        if self.overwrites.contains(&trace) {
+            let kind = (channel, LaneKind::Overwritten);
+            self.channel(index, kind, (slice_kind::OVERWRITTEN, times, 0));
+        } else {
+            self.channel(index, (channel, LaneKind::Lost), (slice_kind::LOST, times, count));
+        }
+        // A counter may have had any value meanwhile.
+        let counters: Vec<u32> = index.known.counters.values().copied().collect();
+        for lane in counters {
+            if index.lanes.get(lane as usize).is_some_and(|lane| lane.trace == trace) {
+                index.push(lane, &point(times.0, f64::NAN));
+            }
+        }
+        let until = self.gaps.entry(trace).or_insert(i64::MIN);
+        *until = times.1.max(*until);
     }
 
     /// How many events were overwritten before a channel's first one. When they happened nobody knows: from the trace's begin on, or
@@ -489,19 +521,10 @@ impl Applier {
         if let Some(lane) = index.lanes.get_mut(lane as usize) {
             lane.range = (lane.range.0.min(value), lane.range.1.max(value));
         }
-        let values = Values::one(value);
-        index.push(
-            lane,
-            &Entry {
-                begin: time,
-                end: time,
-                style: slice_kind::COUNTER,
-                seen: 3,
-                count: 1,
-                values,
-                ..Entry::default()
-            },
-        );
+        index.push(lane, &point(time, value));
+        if self.gaps.get(&trace).is_some_and(|until| time < *until) {
+            index.push(lane, &point(time, f64::NAN));
+        }
     }
 
     fn flow(
@@ -528,6 +551,19 @@ fn arrow(index: &mut Index, style: u8, from: (i64, u32), to: (i64, u32)) -> io::
     let extra = u64::from(to.1);
     let entry = Entry { begin: from.0, end: to.0, style, label: from.1, extra, count: 1, ..Entry::default() };
     index.arrows.push(&entry, (&index.widths, &index.store)).map(drop)
+}
+
+/// A counter's value at a time; no number where it is unknown from then on.
+fn point(time: i64, value: f64) -> Entry {
+    Entry {
+        begin: time,
+        end: time,
+        style: slice_kind::COUNTER,
+        seen: 3,
+        count: 1,
+        values: Values::one(value),
+        ..Entry::default()
+    }
 }
 
 /// A track without lanes.

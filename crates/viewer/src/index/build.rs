@@ -72,8 +72,10 @@ pub struct Outline {
     bytes: Vec<Vec<u32>>,
     /// From when to when each trace was recorded, as its packets say; no end where one doesn't.
     recorded: Vec<Recorded>,
-    /// For each stream: its trace, its processor, and when its first packet was begun.
-    firsts: Vec<Option<(usize, Option<u32>, i64)>>,
+    /// For each stream: its first packet.
+    firsts: Vec<Option<PacketSummary>>,
+    /// For each trace: what sequence numbers say of overwritten history.
+    history: Vec<History>,
     base: i64,
     duration: i64,
 }
@@ -113,15 +115,43 @@ impl Outline {
         }
         let recorded = recorded(&packets, traces.traces().len());
         let firsts = firsts(&packets, channel_of.len());
-        Self { parts, part_bytes, size, channel_of, channels, bytes, recorded, firsts, base, duration }
+        let history = history(&packets, traces.traces().len());
+        Self {
+            parts,
+            part_bytes,
+            size,
+            channel_of,
+            channels,
+            bytes,
+            recorded,
+            firsts,
+            history,
+            base,
+            duration,
+        }
     }
 
-    /// Up to when events of these traces were overwritten on each processor.
-    fn overwritten(&self, traces: &TraceSet, told: &recording::Told) -> Vec<Overwritten> {
-        let path = |trace: usize| traces.traces().get(trace).map(|trace| &trace.path);
-        let is_told = |trace| told.overwritten.iter().any(|(told, _)| path(trace) == Some(told));
-        let firsts = self.firsts.iter().flatten().filter(|(trace, ..)| is_told(*trace));
-        firsts.map(|&(trace, cpu, until)| Overwritten { trace, cpu, until }).collect()
+    /// Traces of which recordings tell that events were overwritten.
+    fn overwriting(traces: &TraceSet, told: &recording::Told) -> Vec<u32> {
+        let is_told = |path| told.overwritten.iter().any(|(told, _)| told == path);
+        let all = traces.traces().iter().zip(0..);
+        all.filter(|(trace, _)| is_told(&trace.path)).map(|(_, number)| number).collect()
+    }
+
+    /// Up to when events of these traces were overwritten on each CPU.
+    fn overwritten(&self, overwriting: &[u32]) -> Vec<Overwritten> {
+        let firsts = self.firsts.iter().flatten().filter(|first| {
+            overwriting.contains(&(first.trace as u32)) && !self.history(first.trace).is_whole(first)
+        });
+        let found = firsts.filter_map(|first| {
+            let cpu = first.cpu.and_then(|cpu| cpu.try_into().ok());
+            Some(Overwritten { trace: first.trace, cpu, until: first.begin? })
+        });
+        found.collect()
+    }
+
+    fn history(&self, trace: usize) -> History {
+        self.history.get(trace).copied().unwrap_or_default()
     }
 
     /// The names of the tracks of all streams' channels.
@@ -148,15 +178,50 @@ fn recorded(packets: &[PacketSummary], traces: usize) -> Vec<Recorded> {
     recorded
 }
 
-/// The trace of each stream, its processor, and when its first packet was begun.
-fn firsts(packets: &[PacketSummary], streams: usize) -> Vec<Option<(usize, Option<u32>, i64)>> {
+/// The first packet of each stream.
+fn firsts(packets: &[PacketSummary], streams: usize) -> Vec<Option<PacketSummary>> {
     let mut firsts = vec![None; streams];
     for packet in packets {
-        let Some(first) = firsts.get_mut(packet.source).filter(|first| first.is_none()) else { continue };
-        let cpu = packet.cpu.and_then(|cpu| cpu.try_into().ok());
-        *first = packet.begin.map(|begin| (packet.trace, cpu, begin));
+        if let Some(first) = firsts.get_mut(packet.source).filter(|first| first.is_none()) {
+            *first = Some(*packet);
+        }
     }
     firsts
+}
+
+/// What sequence numbers of a trace's packets say of history that a flight recorder has overwritten.
+#[derive(Clone, Copy, Debug, Default)]
+struct History {
+    /// Whether one is left out before a stream's first packet.
+    before_first: bool,
+    /// Whether one is left out between two packets.
+    between: bool,
+}
+
+impl History {
+    /// Whether it is known that a stream has all events up to the end of its first packet. Older
+    /// recordings leave no number out.
+    fn is_whole(self, first: &PacketSummary) -> bool {
+        first.sequence == Some(0) && (self.before_first || self.between)
+    }
+}
+
+fn history(packets: &[PacketSummary], traces: usize) -> Vec<History> {
+    let mut history = vec![History::default(); traces];
+    let mut last: Option<&PacketSummary> = None;
+    for packet in packets {
+        let before = last.filter(|last| last.source == packet.source);
+        last = Some(packet);
+        let Some(of_trace) = history.get_mut(packet.trace) else { continue };
+        match (before, packet.sequence) {
+            (None, Some(sequence)) => of_trace.before_first |= sequence > 0,
+            (Some(PacketSummary { sequence: Some(before), .. }), Some(sequence)) => {
+                of_trace.between |= sequence > before.saturating_add(1);
+            }
+            _ => {}
+        }
+    }
+    history
 }
 
 /// Adds bytes of a packet to the parts of the time that it takes.
@@ -233,7 +298,8 @@ impl Builder {
         let told = recording::told(&traces);
         let mut engine = Engine::new(traces.traces());
         engine.recorded(outline.recorded.clone());
-        engine.overwritten(outline.overwritten(&traces, &told));
+        let overwriting = Outline::overwriting(&traces, &told);
+        engine.overwritten(outline.overwritten(&overwriting));
         let machine = |trace| engine.machine_of(trace).unwrap_or_default();
         let of_traces: Vec<_> = (0..traces.traces().len()).map(machine).collect();
         let machine_of: Vec<u16> = of_traces.iter().map(|machine| machine.0).collect();
@@ -253,7 +319,7 @@ impl Builder {
         index.events = vec![0; traces.traces().len()];
         index.bounds = vec![None; traces.traces().len()];
         index.machines.clone_from(&machine_of);
-        let applier = Applier::new(machines, machine_of, tracks);
+        let applier = Applier::new(machines, machine_of, tracks).with_overwrites(overwriting);
         let teller = Teller::new(Arc::new(Classes::new(&traces)), of_traces);
         (index, Self { traces, outline, told, engine, teller, applier })
     }
@@ -301,8 +367,13 @@ impl Builder {
             let channel = self.outline.channels.iter().position(|channel| {
                 self.traces.traces().get(channel.trace).is_some_and(|trace| trace.path == *path)
             });
-            if let Some(channel) = channel {
-                self.applier.overwritten(index, channel as u32, *count);
+            let Some(channel) = channel else { continue };
+            let trace = self.outline.channels.get(channel).map_or(0, |channel| channel.trace);
+            let history = self.outline.history(trace);
+            // Where there are gaps, too, nothing tells how many events each time had.
+            let count = if history.between { 0 } else { *count };
+            if history.before_first || !history.between {
+                self.applier.overwritten(index, channel as u32, count);
             }
         }
         self.count_losses(index, told);
@@ -314,7 +385,10 @@ impl Builder {
         for loss in self.traces.losses() {
             let is_told =
                 self.traces.traces().get(loss.trace).is_some_and(|trace| told.traces.contains(&trace.path));
+            let path = self.traces.traces().get(loss.trace).map(|trace| &trace.path);
+            let overwrites = told.overwritten.iter().any(|(told, _)| Some(told) == path);
             let which = match loss.kind {
+                tompion_reader::LossKind::Packets if overwrites => continue,
                 tompion_reader::LossKind::Packets => 1,
                 tompion_reader::LossKind::Events if !is_told => 0,
                 tompion_reader::LossKind::Events
@@ -371,4 +445,29 @@ fn machines(traces: &TraceSet, machine_of: &[u16]) -> Vec<(String, u32)> {
         }
     }
     machines.into_iter().map(|(host, kernel, _)| (host, kernel)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(source: usize, sequence: u64) -> PacketSummary {
+        let (begin, end) = (Some(sequence as i64), Some(sequence as i64));
+        PacketSummary { source, trace: 0, cpu: None, begin, end, bytes: 1, sequence: Some(sequence) }
+    }
+
+    #[test]
+    fn sequence_numbers_tell_where_history_was_overwritten() {
+        let told = |packets: &[PacketSummary]| {
+            let History { before_first, between } = history(packets, 1)[0];
+            (before_first, between)
+        };
+        assert_eq!(told(&[packet(0, 0), packet(0, 1), packet(1, 0)]), (false, false));
+        assert_eq!(told(&[packet(0, 1), packet(0, 2), packet(1, 0)]), (true, false));
+        assert_eq!(told(&[packet(0, 0), packet(0, 2), packet(1, 0)]), (false, true));
+        // A stream is whole only where another one shows that numbers are left out.
+        let known = History { before_first: true, between: false };
+        assert!(known.is_whole(&packet(1, 0)) && !known.is_whole(&packet(0, 1)));
+        assert!(!History::default().is_whole(&packet(0, 0)));
+    }
 }

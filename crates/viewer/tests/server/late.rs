@@ -24,7 +24,9 @@ fn reason(client: &Client, state: u64, (begin, end): (i64, i64)) -> (i64, String
     let waits = boxes.iter().filter(|(.., style, _, _)| [PREEMPTED, BLOCKED].contains(style));
     let (from, _, style, ..) = waits.max_by_key(|(from, to, ..)| to - from).expect("it waited");
     let answer = client.get(&format!("/api/at?lane={state}&time={from}"));
-    let who = if *style == PREEMPTED { "culprit" } else { "waker" };
+    // The trace does not state the context of wakeups.
+    let who = if *style == PREEMPTED { "culprit" } else { "during" };
+    assert!(answer["waker"].is_null(), "{answer}");
     (*style, answer[who]["name"].as_str().unwrap_or_default().to_owned())
 }
 

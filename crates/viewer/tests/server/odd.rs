@@ -24,7 +24,10 @@ fn the_story_of_a_thread() {
     assert_eq!((boxes[0].0, boxes[0].1), (0, 500));
     assert_eq!(boxes[2].3, "read");
     let at = client.get(&format!("/api/at?lane={lane}&time=800"));
-    assert_eq!((&at["label"], &at["why"]), (&"read".into(), &"sleeping in read".into()));
+    assert_eq!(
+        (&at["label"], &at["why"]),
+        (&"read".into(), &"sleeping in read, woken by an interrupt on CPU 0".into())
+    );
     assert_eq!(at["thread"]["name"], "worker");
     let lost = client.lanes("density")[0];
     let bins = client.drawn(&format!("ids={lost}&from=0&to=4100&width=10"));
@@ -216,11 +219,15 @@ fn what_an_incidents_folder_says_is_told() {
     let desk = Desk::new();
     made_up::write(&desk.trace(), &made_up::story("worker"));
     let kept = r#"{"schema":1,"time_ns":3900,"latency_ns":1200,"limit_ns":1000,
-        "thread":{"tid":7,"name":"worker","priority":"rt 5"},"job":{"name":"motor:control","released_by":"timer"}}"#;
+        "thread":{"tid":7,"name":"worker","priority":"rt 5"},"job":{"name":"motor:control","released_by":"timer"},
+        "verdict":{"percent":99.5,"words":"hog (thread 9) ran, of a priority as high or higher"},
+        "culprits":[{"words":"hog (thread 9) ran","tid":9,"percent":99.5,"time_ns":2700}]}"#;
     fs::write(desk.trace().join("incident.json"), kept).unwrap();
     // The trace begins at 1000.
     let told = serde_json::json!({
         "begin": 1700, "end": 2900, "limit": 1000, "tid": 7, "name": "worker", "job": "motor:control",
+        "verdict": { "percent": 99.5, "words": "hog (thread 9) ran, of a priority as high or higher" },
+        "culprits": [{ "words": "hog (thread 9) ran", "tid": 9, "percent": 99.5, "time": 1700 }],
     });
     assert_eq!(desk.open().trace()["incident"], told);
     for wrong in [

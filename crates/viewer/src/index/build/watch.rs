@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
 use tompion_analysis::state::{Engine, Instant, Interval, Visitor};
-use tompion_reader::{AddressNames, Loss, TraceSet};
+use tompion_reader::{AddressNames, Loss, LossKind, TraceSet};
 
 use super::seen::{Finder, Found, Seen, Step};
 use super::teller::Teller;
@@ -212,7 +212,10 @@ impl<'t> Watch<'t> {
         let to = to.or(from).unwrap_or(base);
         let from = from.unwrap_or(to).min(to);
         let times = (from.saturating_sub(base), to.saturating_sub(base));
-        self.batch.push(Finding::Lost(channel, times, loss.count));
+        self.batch.push(match loss.kind {
+            LossKind::Packets => Finding::Gap(channel, loss.trace as u32, times, loss.count),
+            _ => Finding::Lost(channel, times, loss.count),
+        });
     }
 
     fn end_part(&mut self) {
