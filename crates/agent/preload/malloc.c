@@ -25,7 +25,8 @@
  *
  * The next library's functions are looked up at the first call, which may come before any
  * constructor of ours. dlsym itself may allocate: these calls are served from a small block that is
- * never freed. Calls before our constructor are not recorded.
+ * never freed. Calls before our constructor, from constructors of the program's libraries, can't be
+ * recorded. They are counted, and the event `unrecorded` says how many there were.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -125,10 +126,44 @@ static void *resize(void *in_ptr, size_t size)
     return NEXT(realloc)(in_ptr, size);
 }
 
+/* -- Calls before our constructor -- */
+
+enum { MALLOC, FREE, CALLOC, REALLOC, ALIGNED, KINDS };
+
+static _Atomic uint64_t unrecorded[KINDS];
+/* Whether calls are recorded, if anybody records. Written once, by the constructor. */
+static atomic_int has_begun;
+
+static __attribute__((noinline, cold)) void count_unrecorded(int kind)
+{
+    atomic_fetch_add_explicit(&unrecorded[kind], 1, memory_order_relaxed);
+}
+
+/* dlsym's own calls are no calls of the program. */
+#define CALLED(kind)                                                                                      \
+    do {                                                                                                  \
+        if (__builtin_expect(!LOAD(has_begun), 0) && !looking_up)                                         \
+            count_unrecorded(kind);                                                                       \
+    } while (0)
+
+/* Behind the constructor that registers the events, whose priority is 101. */
+__attribute__((constructor(102))) static void begin(void)
+{
+    uint64_t calls[KINDS], all = 0;
+    atomic_store_explicit(&has_begun, 1, memory_order_relaxed);
+    for (int kind = 0; kind < KINDS; kind++)
+        all += calls[kind] = LOAD(unrecorded[kind]);
+    if (all)
+        TOMPION_EVENT(lttng_ust_libc, unrecorded, (u64, mallocs, calls[MALLOC]), (u64, frees, calls[FREE]),
+                      (u64, callocs, calls[CALLOC]), (u64, reallocs, calls[REALLOC]),
+                      (u64, aligned, calls[ALIGNED]));
+}
+
 /* -- What the program calls -- */
 
 EXPORT void *malloc(size_t size)
 {
+    CALLED(MALLOC);
     void *ptr = HAVE(malloc) ? NEXT(malloc)(size) : early_alloc(16, size);
     TOMPION_EVENT(lttng_ust_libc, malloc, (u64, size, size), (x64, ptr, ptr));
     return ptr;
@@ -136,6 +171,7 @@ EXPORT void *malloc(size_t size)
 
 EXPORT void free(void *ptr)
 {
+    CALLED(FREE);
     TOMPION_EVENT(lttng_ust_libc, free, (x64, ptr, ptr));
     if (__builtin_expect(is_early(ptr), 0))
         return;
@@ -147,6 +183,7 @@ EXPORT void *calloc(size_t nmemb, size_t size)
 {
     size_t bytes;
     void *ptr;
+    CALLED(CALLOC);
     if (HAVE(calloc))
         ptr = NEXT(calloc)(nmemb, size);
     else if (__builtin_mul_overflow(nmemb, size, &bytes))
@@ -160,6 +197,7 @@ EXPORT void *calloc(size_t nmemb, size_t size)
 EXPORT void *realloc(void *in_ptr, size_t size)
 {
     const uint64_t old = (uintptr_t)in_ptr; /* the pointer itself must not be used after the call */
+    CALLED(REALLOC);
     void *ptr = resize(in_ptr, size);
     TOMPION_EVENT(lttng_ust_libc, realloc, (x64, in_ptr, old), (u64, size, size), (x64, ptr, ptr));
     return ptr;
@@ -170,6 +208,7 @@ EXPORT void *reallocarray(void *in_ptr, size_t nmemb, size_t size)
 {
     const uint64_t old = (uintptr_t)in_ptr;
     size_t bytes;
+    CALLED(REALLOC);
     void *ptr = __builtin_mul_overflow(nmemb, size, &bytes) ? (errno = ENOMEM, NULL) : resize(in_ptr, bytes);
     TOMPION_EVENT(lttng_ust_libc, reallocarray, (x64, in_ptr, old), (u64, nmemb, nmemb), (u64, size, size),
                   (x64, ptr, ptr));
@@ -178,6 +217,7 @@ EXPORT void *reallocarray(void *in_ptr, size_t nmemb, size_t size)
 
 EXPORT void *memalign(size_t alignment, size_t size)
 {
+    CALLED(ALIGNED);
     void *ptr = HAVE(memalign) ? NEXT(memalign)(alignment, size) : early_alloc(alignment, size);
     TOMPION_EVENT(lttng_ust_libc, memalign, (u64, alignment, alignment), (u64, size, size), (x64, ptr, ptr));
     return ptr;
@@ -185,6 +225,7 @@ EXPORT void *memalign(size_t alignment, size_t size)
 
 EXPORT void *aligned_alloc(size_t alignment, size_t size)
 {
+    CALLED(ALIGNED);
     void *ptr = HAVE(aligned_alloc) ? NEXT(aligned_alloc)(alignment, size) : early_alloc(alignment, size);
     TOMPION_EVENT(lttng_ust_libc, aligned_alloc, (u64, alignment, alignment), (u64, size, size),
                   (x64, ptr, ptr));
@@ -195,6 +236,7 @@ EXPORT void *aligned_alloc(size_t alignment, size_t size)
 EXPORT int posix_memalign(void **out_ptr, size_t alignment, size_t size)
 {
     int result;
+    CALLED(ALIGNED);
     if (HAVE(posix_memalign)) {
         result = NEXT(posix_memalign)(out_ptr, alignment, size);
     } else {

@@ -178,3 +178,27 @@ fn real_programs_with_threads_do_the_same_under_all_preloads() {
         assert!(some("lttng_ust_libc:") > 10, "{name}");
     }
 }
+
+/// Constructors of libraries run before what is preloaded can record: their calls are counted.
+#[test]
+fn allocations_before_the_recording_are_counted() {
+    let dir = TestDir::new();
+    let library = dir.link("libearly.so", &["early_library.c"], &["-shared", "-fPIC"]);
+    let library = library.to_str().expect("a path in UTF-8");
+    let program = dir.link("early", &["early.c"], &[library]);
+    run(&mut dir.recording("trace", &with(&["malloc"]), &[&program])).succeeded();
+    let events = dir.trace("trace").events();
+    let recorded = |name: &str, field: &str, value: u64| {
+        let is_it = |event: &&Event| event.name == name && event.fields[field].as_u64() == Some(value);
+        events.iter().filter(is_it).count() as u64
+    };
+    let unrecorded: Vec<&Event> =
+        events.iter().filter(|event| event.name == "lttng_ust_libc:unrecorded").collect();
+    let [unrecorded] = unrecorded[..] else { panic!("{unrecorded:?}") };
+    assert_eq!(recorded("lttng_ust_libc:malloc", "size", 7777), 10);
+    assert_eq!(recorded("lttng_ust_libc:calloc", "size", 7777), 0);
+    // The loader and the C library may have called some, too.
+    assert!((100..200).contains(&unrecorded.number("mallocs")), "{unrecorded:?}");
+    assert!((40..140).contains(&unrecorded.number("frees")), "{unrecorded:?}");
+    assert!((1..50).contains(&unrecorded.number("callocs")), "{unrecorded:?}");
+}
