@@ -51,12 +51,13 @@ fn each_wake_up_is_kept_with_the_time_that_was_asked_for() {
     let (mut monitor, _) = Monitor::begin_with_log(&name.0, Kinds::ALL, ROOM).unwrap();
     let (tid, seen) = sleep_until_times();
     let log: Log = monitor.log().unwrap();
-    assert!(log.room() == u64::from(ROOM) && log.ended() >= ROUNDS as u64, "{}", log.ended());
     let wakeups: Vec<Wakeup> = log.wakeups().into_iter().filter(|wakeup| wakeup.tid == tid).collect();
     let of = |intended| wakeups.iter().find(|wakeup| wakeup.intended_ns == Some(intended));
     let both: Vec<_> = seen.iter().filter_map(|(time, now)| Some((of(*time)?, *now))).collect();
-    // There are kernels that start no programs while certain processes run (docs/design/kernel.md), and count that.
+    // Some kernels start no programs while certain processes run, and count nothing
+    // (docs/design/kernel.md). So a tenth may be missing, and no more.
     let not_started = monitor.report(None).not_started as usize;
+    assert!(log.room() == u64::from(ROOM) && log.ended() >= both.len() as u64, "{}", log.ended());
     let text = format!("{} of {ROUNDS}, {not_started} programs not started", both.len());
     assert!((both.len() + not_started) * 100 >= ROUNDS * 90 && both.len() * 2 >= ROUNDS, "{text}");
     for (wakeup, now) in both {
