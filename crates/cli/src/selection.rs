@@ -1,6 +1,6 @@
 //! Which events to read: `-e`, `--filter`, and times, for all commands that take them.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -8,14 +8,18 @@ use jiff::{Timestamp, Zoned, civil, tz::TimeZone};
 use tompion_filter::Expression;
 use tompion_reader::{Selection, TraceSet};
 
-use crate::{filter, units};
+use crate::{
+    filter,
+    messages::{nearest, say},
+    units,
+};
 
 #[derive(Args)]
 // The commands' own arguments are a group of this name.
 #[group(skip)]
 pub struct Arguments {
-    /// Only events whose provider:name matches (repeatable) [default: all]
-    #[arg(short, long = "event", value_name = "GLOB")]
+    /// Only events whose provider:name matches one of these (repeatable) [default: all]
+    #[arg(short, long = "event", value_name = "GLOBS", value_delimiter = ',')]
     events: Vec<String>,
     /// Only events of which this is true: `rows > 100 && table == "orders*"`
     #[arg(long, value_name = "EXPR", value_parser = filter::parse, allow_hyphen_values = true)]
@@ -67,10 +71,36 @@ impl Arguments {
         Ok(Selection { events: self.events.clone(), from, to, filter, predicate: None })
     }
 
+    /// Whether the traces know an event of each name that was asked for; says of which not.
+    pub fn finds_names(&self, traces: &TraceSet) -> bool {
+        find_names(&self.events, traces)
+    }
+
     /// Whether the traces have what the filter asks for; says what not.
     pub fn fits(&self, traces: &TraceSet) -> bool {
         filter::fits(self.filter.as_ref(), traces)
     }
+}
+
+/// Whether the traces know an event for each of these globs; says for which not.
+pub fn find_names(globs: &[String], traces: &TraceSet) -> bool {
+    let streams = traces.traces().iter().flat_map(|trace| &trace.metadata().streams);
+    let names: BTreeSet<&str> =
+        streams.flat_map(|stream| &stream.events).map(|event| event.name.as_str()).collect();
+    let is_known = |glob: &&String| {
+        let streams = traces.traces().iter().flat_map(|trace| &trace.metadata().streams);
+        let mut events = streams.flat_map(|stream| &stream.events);
+        let selection = Selection { events: vec![(*glob).clone()], ..Selection::default() };
+        events.any(|event| selection.takes_name(event))
+    };
+    let mut all = true;
+    for glob in globs.iter().filter(|glob| !is_known(glob)) {
+        let near = nearest(glob, names.iter().copied());
+        let hint = if near.is_empty() { String::new() } else { format!("; nearest: {}", near.join(", ")) };
+        say(format!("no event of the trace matches `{glob}`{hint}"));
+        all = false;
+    }
+    all
 }
 
 /// The time zone in which times are given and shown.

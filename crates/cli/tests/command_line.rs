@@ -242,6 +242,20 @@ fn a_silent_caller_keeps_nobody_else_waiting() {
 }
 
 #[test]
+fn names_that_no_event_of_a_trace_has_are_told() {
+    let dir = with_hello();
+    run(&mut dir.recording("trace", &["-e", "db:query_start,db:query_done"], &[&"./hello", &"3"]))
+        .succeeded();
+    let list = run(&mut dir.tompion(&["print", "-e", "db:query_start,db:query_done", "trace"])).succeeded();
+    assert_eq!(list.out.lines().count(), 6);
+    for command in ["print", "stat"] {
+        let told = run(&mut dir.tompion(&[command, "-e", "db:query_don", "trace"])).exited(1);
+        assert!(told.err.contains("no event of the trace matches `db:query_don`"), "{}", told.err);
+        assert!(told.err.contains("; nearest: db:query_done"), "{}", told.err);
+    }
+}
+
+#[test]
 fn the_newest_trace_is_taken_where_none_is_named() {
     let dir = with_hello();
     run(&mut dir.recording("older", &[], &[&"./hello", &"1"])).succeeded();

@@ -31,7 +31,7 @@ fn a_commands_death_by_a_signal_is_passed_on() {
 
 #[test]
 fn a_command_that_ended_in_time_has_succeeded() {
-    record(&TestDir::new(), &["--for", "100ms"], "sleep 60").succeeded();
+    record(&TestDir::new(), &["--for", "100ms"], "exec sleep 60").succeeded();
     record(&TestDir::new(), &["--for", "100ms"], "trap 'exit 4' TERM; sleep 2 & wait").exited(4);
 }
 

@@ -52,6 +52,8 @@ fn is_told(finished: Finished, status: i32, what: &str) -> Finished {
 /// What is missing is counted, by the last line and in the trace.
 fn is_known(disk: &Disk, finished: &Finished, what: &str) {
     assert!(finished.err.contains("not_written: "), "{what}: {}", finished.err);
+    assert!(finished.err.contains("(make room there, "), "{what}: {}", finished.err);
+    assert!(!finished.err.contains("--subbuf-size"), "a larger one would not help: {}", finished.err);
     let stat = run(tompion().args(["stat", "--json"]).arg(disk.path("trace"))).succeeded();
     assert!(stat.out.contains("\"not_written\": ") && !stat.out.contains("incomplete"), "{what}: {stat:?}");
 }

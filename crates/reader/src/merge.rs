@@ -116,7 +116,8 @@ impl fmt::Debug for EventPredicate {
 }
 
 impl Selection {
-    fn takes_name(&self, event: &metadata::Event) -> bool {
+    /// Whether the selection takes events of a class, by its name.
+    pub fn takes_name(&self, event: &metadata::Event) -> bool {
         let names = event.names();
         self.events.is_empty() || self.events.iter().any(|glob| matches_event(glob, &names))
     }

@@ -250,7 +250,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Format::Csv => json::print_csv(&mut traces, &mut output)?,
     };
     output.flush()?;
-    Ok(report(&traces, &options))
+    let code = report(&traces, &options);
+    Ok(if arguments.selection.finds_names(&traces) { code } else { ExitCode::from(messages::FAILED) })
 }
 
 /// The first option that only changes the text.

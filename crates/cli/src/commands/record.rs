@@ -63,11 +63,11 @@ pub struct Arguments {
     /// Folder of the trace; must not exist [default: tompion-CMD-TIME]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Record events whose provider:name matches (repeatable) [default: all]
-    #[arg(short, long = "event", value_name = "GLOB")]
+    /// Record events whose provider:name matches one of these (repeatable) [default: all]
+    #[arg(short, long = "event", value_name = "GLOBS", value_delimiter = ',')]
     events: Vec<String>,
     /// Leave out events that match (repeatable)
-    #[arg(short = 'x', long = "exclude", value_name = "GLOB")]
+    #[arg(short = 'x', long = "exclude", value_name = "GLOBS", value_delimiter = ',')]
     exclude: Vec<String>,
     /// Record events of this log level and more severe ones, `info` for example
     #[arg(long, value_name = "LEVEL", value_parser = level)]
@@ -569,6 +569,9 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> bool {
 /// instance.
 const NOT_WRITTEN: &str = "not_written";
 
+/// The cause under which events of children stand that run on their parent's memory.
+pub const VFORK_CHILD: &str = "vfork_child";
+
 /// The kind of the kernel's trace in the manifest.
 const KERNEL: &str = "kernel";
 
@@ -606,6 +609,9 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
         let sum = causes.entry(cause).or_default();
         *sum = sum.saturating_add(*count);
     }
+    // Nothing that a recorder could keep: the child runs on its parent's memory.
+    let untraced = causes.remove(VFORK_CHILD).unwrap_or(0);
+    let lost = lost.saturating_sub(untraced);
     let causes: Vec<String> =
         causes.iter().map(|(cause, count)| format!("{cause}: {}", grouped(*count))).collect();
     // While it says that it is being recorded, something is still to be recovered.
@@ -629,7 +635,13 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
     if overwritten != 0 {
         text += &format!(", {} overwritten by design", grouped(overwritten));
     }
-    if causes.iter().any(|cause| cause.starts_with("full")) {
+    if untraced != 0 {
+        text += &format!(", {} of vfork children not traced", counted(untraced, "event"));
+    }
+    // Rings fill up, too, when nothing can be written.
+    if causes.iter().any(|cause| cause.starts_with(NOT_WRITTEN)) {
+        text += " (make room there, or record elsewhere: -o DIR)";
+    } else if causes.iter().any(|cause| cause.starts_with("full")) {
         text += " (try a larger --subbuf-size)";
     }
     text
@@ -677,7 +689,7 @@ fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> Str
         _ if !arguments.exclude.is_empty() || arguments.level.is_some() => {
             "no event that -e, -x and --level let through came to pass".into()
         }
-        _ => format!("none of {} came to pass", counted(known.len() as u64, "known event")),
+        _ => none_fired(known),
     }
 }
 
@@ -704,6 +716,15 @@ fn not_loaded(command: &str, arguments: &Arguments, config: &Config, outcome: &O
         "{command} did not load libtompion (it is not linked with -ltompion, or it is static or \
          set-user-ID); try --preload malloc"
     )
+}
+
+/// That none of the known events fired, with some of their names.
+fn none_fired(known: &[(String, String)]) -> String {
+    let names: Vec<String> =
+        known.iter().take(3).map(|(provider, name)| format!("{provider}:{name}")).collect();
+    let more = if known.len() > names.len() { ", …" } else { "" };
+    let count = counted(known.len() as u64, "known event");
+    format!("none of the {count} fired ({}{more})", names.join(", "))
 }
 
 fn suggestion(glob: &str, known: &[(String, String)]) -> String {

@@ -10,6 +10,7 @@ use tompion_reader::stat::Summary;
 use crate::{
     filter,
     messages::{self, counted, grouped, harmless, say},
+    selection,
 };
 
 #[derive(Args)]
@@ -20,8 +21,8 @@ pub struct Arguments {
     /// Folders with CTF traces [default: the newest here]
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Count events whose provider:name matches (repeatable) [default: all]
-    #[arg(short, long = "event", value_name = "GLOB")]
+    /// Count events whose provider:name matches one of these (repeatable) [default: all]
+    #[arg(short, long = "event", value_name = "GLOBS", value_delimiter = ',')]
     events: Vec<String>,
     /// Count events of which this is true: `rows > 100 && table == "orders*"`
     #[arg(long, value_name = "EXPR", value_parser = filter::parse, allow_hyphen_values = true)]
@@ -55,7 +56,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for damage in &summary.corruptions {
         say(damage);
     }
-    Ok(if summary.corruptions.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
+    let finds_names = selection::find_names(&arguments.events, &traces);
+    let is_sound = summary.corruptions.is_empty() && finds_names;
+    Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
 }
 
 /// Most events and processes that the text names.
