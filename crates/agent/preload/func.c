@@ -7,15 +7,15 @@
  * Built as malloc.c is.
  *
  * Events have the names and fields that LTTng's cyg-profile helper gives them. Addresses mean
- * something only to those who know which file lies where, so the agent is told of each executable
- * and library before the first event with an address in it: of all that the program begins with,
- * and of a library that is loaded later when an address in it comes up for the first time.
+ * something only to readers that know which file lies where. So the agent gets a description of
+ * each executable and library before the first event with an address in it: of all that the program
+ * begins with, and of a later library when an address in it is seen for the first time.
  *
  * An event costs two look-ups of pages that are known, without a lock. A page that isn't known
- * costs a question to the C library, which answers without a lock, too; the agent, which has one,
- * is asked once for an object. Once dlclose() has been called, the same addresses can be another
- * library's, so everything is asked anew; and while it is at work nothing is known. dlopen() is
- * none of our business: what it does depends on who calls it.
+ * costs a look-up by the C library, which takes no lock either; the agent, which takes one, is
+ * called once for an object. Once dlclose() has been called, the same addresses can be another
+ * library's, so everything is looked up again; and while it runs nothing is known. dlopen() is not
+ * wrapped: its result depends on its caller.
  *
  * Safe in signal handlers: nothing here is left half done. errno is kept.
  */
@@ -156,12 +156,12 @@ static __attribute__((noinline, cold)) void find(uintptr_t address, uint64_t sta
     errno = error;
 }
 
-/* The address, of whose object the agent knows. */
-static inline const void *told(const void *address)
+/* Returns the address, after the agent knows the object that it is in. */
+static inline const void *known_address(const void *address)
 {
     const uintptr_t number = (uintptr_t)address;
-    /* Ordering: pairs with the release in dlclose(): who runs code that was loaded after it sees
-     * it. */
+    /* Ordering: pairs with the release in dlclose(): a thread that runs code that was loaded
+     * after it sees it. */
     const uint64_t state = atomic_load_explicit(&closes, memory_order_acquire);
     if (__builtin_expect((state & CLOSES_AT_WORK) != 0 || !is_known(known_pages, number, word_of(number, state)), 0))
         find(number, state);
@@ -177,7 +177,7 @@ static __attribute__((constructor(102))) void tell_of_all(void)
     executable[size < 0 ? 0 : size] = 0;
     next_dlclose = (int (*)(void *))dlsym(RTLD_NEXT, "dlclose");
     for (const struct link_map *map = _r_debug.r_map; map; map = map->l_next)
-        told(map->l_ld);
+        known_address(map->l_ld);
 }
 
 /* -- What the program calls -- */
@@ -196,12 +196,12 @@ EXPORT int dlclose(void *handle)
 
 EXPORT void __cyg_profile_func_enter(void *function, void *call_site)
 {
-    TOMPION_EVENT_LEVEL(DEBUG_FUNCTION, lttng_ust_cyg_profile, func_entry, (x64, addr, told(function)),
-                        (x64, call_site, told(call_site)));
+    TOMPION_EVENT_LEVEL(DEBUG_FUNCTION, lttng_ust_cyg_profile, func_entry, (x64, addr, known_address(function)),
+                        (x64, call_site, known_address(call_site)));
 }
 
 EXPORT void __cyg_profile_func_exit(void *function, void *call_site)
 {
-    TOMPION_EVENT_LEVEL(DEBUG_FUNCTION, lttng_ust_cyg_profile, func_exit, (x64, addr, told(function)),
-                        (x64, call_site, told(call_site)));
+    TOMPION_EVENT_LEVEL(DEBUG_FUNCTION, lttng_ust_cyg_profile, func_exit, (x64, addr, known_address(function)),
+                        (x64, call_site, known_address(call_site)));
 }

@@ -131,7 +131,7 @@ static void *resize(void *in_ptr, size_t size)
 enum { MALLOC, FREE, CALLOC, REALLOC, ALIGNED, KINDS };
 
 static _Atomic uint64_t unrecorded[KINDS];
-/* Whether calls are recorded, if anybody records. Written once, by the constructor. */
+/* Whether calls are recorded, if a session records. Written once, by the constructor. */
 static atomic_int has_begun;
 
 static __attribute__((noinline, cold)) void count_unrecorded(int kind)

@@ -21,7 +21,7 @@
  *
  * Functions of the program behave as without this library: same results, same errno, same
  * cancellation points. No lock is held at any time, so fork() needs no care. Recording itself calls
- * none of these functions; the agent's own thread is known by who creates it and is left alone.
+ * none of these functions; the agent's own thread is recognized by its creator and is left alone.
  *
  * A thread's id (pthread_t) is told by pthread_start, not by pthread_create, which could only read
  * it from the caller's memory after the call: by then the new thread may have freed that memory.
@@ -143,7 +143,7 @@ static __attribute__((noinline)) void look_up(void)
     VERSIONED_FUNCTIONS(FIND_VERSION)
     OTHER_FUNCTIONS(FIND)
     dl_iterate_phdr(find_agent, NULL);
-    /* Pairs with the acquire load in NEXT: who sees it sees the functions. */
+    /* Pairs with the acquire load in NEXT: a thread that sees it sees the functions. */
     atomic_store_explicit(&looked_up, 1, memory_order_release);
     errno = error;
 }

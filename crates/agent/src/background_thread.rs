@@ -1,21 +1,20 @@
-//! The background thread: waits for what sessions have to say, and for being asked to take part.
+//! The background thread: receives messages of sessions, and requests to join them.
 //!
-//! A process has one, however many recordings it is part of. It sleeps in the kernel nearly always,
-//! in `poll`. It notices when a session is gone and then ends the recording, so that the program
-//! runs on as if it had never been recorded.
+//! A process has one, however many recordings it is part of. It sleeps in `poll` nearly always.
+//! When a session is gone it ends the recording, so that the program runs on as if it had never
+//! been recorded.
 //!
-//! Programs close and reuse descriptors that aren't theirs, and may count on the numbers that they
-//! get. So the thread has a table of descriptors of its own: what it opens and closes is nobody
-//! else's business. Where the kernel doesn't allow that, it looks before each wait, and again
-//! before it reads, whether its descriptors still are what they were, and forgets those that
-//! aren't.
+//! Programs close and reuse descriptors that aren't theirs, and may depend on the numbers that they
+//! get. So the thread has a descriptor table of its own, and what it opens and closes is invisible
+//! to the program. If the kernel doesn't allow that, the thread checks before each wait and each
+//! read whether its descriptors are still its own, and forgets those that aren't.
 //!
 //! ```text
-//! descriptor                    in the program's table           in the thread's
-//! conversations begun at start  as long as the program likes     copies
-//! all other conversations       while the thread is paused       yes
-//! the attach_socket                      while the thread is paused       yes
-//! memory files, who rings       never                            while they are looked at
+//! descriptor                     in the program's table          in the thread's
+//! connections made at the start  as long as the program likes    copies
+//! all other connections          while the thread is paused      yes
+//! the attach socket              while the thread is paused      yes
+//! memory files, requests         never                           while they are in use
 //! ```
 
 use std::{
@@ -41,16 +40,15 @@ use crate::{
     trust,
 };
 
-/// How long somebody who rings may take to say what he wants, in milliseconds.
+/// Time in which a peer must send its request, in milliseconds.
 const REQUEST_TIMEOUT_MS: u32 = 50;
-/// How many milliseconds the thread rests, first and at most, where the program may open no more
-/// files: it can neither wait for its descriptors then, nor let in who rings, and would try for
-/// ever.
+/// First and maximum pause of the thread in milliseconds if the program may open no more files. It
+/// can then neither wait for its descriptors nor accept requests, and would retry without a pause.
 const IDLE_INTERVAL_MS: u32 = 10;
 const MAX_IDLE_INTERVAL_MS: u32 = 1000;
-/// How long [`pause`] waits for the thread to be gone.
+/// Time that [`pause`] waits for the thread to end.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often [`pause`] looks.
+/// Interval of the checks in [`pause`].
 const PAUSE_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Starts the thread, unless it runs, in a process that can be asked to take part. No other gets a
@@ -193,7 +191,7 @@ pub fn resume() {
     ensure(&mut registry);
 }
 
-/// What the thread waits for.
+/// Source of messages that the thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     AttachSocket,
@@ -328,7 +326,7 @@ fn begin(registry: &mut Registry) {
     registry.background.ready = true;
 }
 
-/// Ends the thread's work. What only it has goes to who waits for that.
+/// Ends the thread's work. Descriptors of its own table go to the waiting [`pause`].
 fn end(registry: &mut Registry) {
     if has_own_table() {
         let own = std::process::id();
@@ -344,8 +342,8 @@ fn end(registry: &mut Registry) {
             let mut ours = Watched::new();
             ours.add_all(registry);
             for index in 0..ours.count {
-                // SAFETY: the registry's lock is held, and the thread's descriptors are nobody
-                // else's.
+                // SAFETY: the registry's lock is held, and no other thread uses the thread's
+                // descriptors.
                 let descriptor = unsafe { BorrowedFd::borrow_raw(ours.descriptors[index]) };
                 let _ = socket.send(&ours.sources[index].to_bytes(), &[descriptor]);
             }
@@ -373,8 +371,8 @@ fn collect_sources(registry: &mut Registry, watched: &mut Watched) -> bool {
     watched.count != 0 || registry.background.retry.is_some()
 }
 
-/// Somebody rings: a session that wants the process, the program that has something to do, or
-/// [`pause`], which stays in the queue. False if whoever it is can't be let in.
+/// Serves the attach socket: a session that requests the process, a wakeup by the program, or
+/// [`pause`], whose connection stays in the queue. False if the connection can't be accepted.
 fn answer_attach_socket(registry: &mut Registry) -> bool {
     // Ordering: pairs with the store in `pause`, under the same lock.
     if PAUSED.load(Ordering::Relaxed) {
@@ -411,7 +409,7 @@ fn receive(registry: &mut Registry, slot: usize, buffer: &mut [u8]) {
         Heard::End => None,
     };
     match message {
-        // Who has no memory for the new rules goes on with the old ones.
+        // Without memory for the new rules, the old ones stay.
         Some(ToAgent::RulesChanged) if heap::is_short() => {}
         Some(ToAgent::RulesChanged) => {
             joined.refresh_rules();

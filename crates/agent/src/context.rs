@@ -62,11 +62,12 @@ pub fn wanted() -> u32 {
     WANTED.load(Ordering::Relaxed)
 }
 
-/// First event number of each number of contexts, in order: number << 8 | contexts.
+/// First event number of each number of contexts, in order: number << 8
+/// contexts.
 ///
 /// A record has the contexts that its event's description names. So when contexts are added, events
-/// get new numbers and descriptions, and who still records under an old number adds the contexts of
-/// that time.
+/// get new numbers and descriptions. A thread that still records under an old number adds the
+/// contexts of that time.
 static EPOCHS: [AtomicU32; MAX_CONTEXTS + 1] = [const { AtomicU32::new(0) }; MAX_CONTEXTS + 1];
 
 /// Gives events with numbers from `first` on this many contexts.

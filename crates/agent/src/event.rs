@@ -67,7 +67,8 @@ pub fn forget_probe_thread() {
     PROBE_THREAD.store(0, Ordering::Relaxed);
 }
 
-/// Where the agent's thread was started from keeps its id: 0 before, and where that isn't known.
+/// Offset at which the thread that started the agent's thread keeps its id: 0 before, and if it is
+/// unknown.
 static STARTER_TID_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
 /// Before the agent's thread is started: looks where its starter keeps its id.
@@ -76,8 +77,8 @@ pub fn note_starter() {
     STARTER_TID_OFFSET.store(tompion_os::tid_offset().map_or(0, |place| place.offset), Ordering::Relaxed);
 }
 
-/// Returns where threads keep their ids, compared with the real id of this thread. Where the C library
-/// doesn't describe the place, another thread compares it as well.
+/// Returns where threads keep their ids, compared with the real id of this thread. Where the C
+/// library doesn't describe the place, another thread compares it as well.
 fn common_tid_offset() -> Option<usize> {
     static ANSWER: AtomicUsize = AtomicUsize::new(UNKNOWN);
     const UNKNOWN: usize = usize::MAX;
@@ -152,7 +153,7 @@ pub fn may_be_first(form: WriteProtocol, given_time: bool) -> bool {
     form == WriteProtocol::Rseq && !given_time
 }
 
-/// What a recording's timestamps come from where writers read the clock in the midst of an append.
+/// Clock of a recording's timestamps where writers read it inside an append.
 pub fn clock(given_time: bool) -> Clock {
     match given_time {
         false => Clock::Tsc,
@@ -306,9 +307,9 @@ impl Buffer {
     unsafe fn fill(&self, (image, image_len): (*const u8, usize), tails: &[Tail], total: usize) {
         let start = self.0.get().cast::<u8>();
         let mut at = image_len;
-        // SAFETY: `total` bytes fit into the buffer, which nobody else has. Sources are readable as
-        // the caller promises; that another thread changes a string meanwhile harms nothing but its
-        // text.
+        // SAFETY: `total` bytes fit into the buffer, which is a local of the caller. Sources are
+        // readable as the caller promises; if another thread changes a string meanwhile, only its
+        // text is affected.
         unsafe {
             start.add(total & !7 & (record::MAX_IMAGE - 8)).cast::<u64>().write(0);
             ptr::copy_nonoverlapping(image, start, image_len);

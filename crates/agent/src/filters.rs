@@ -1,4 +1,5 @@
-//! Filters on the event path: what an event says decides whether a recording takes it.
+//! Filters on the event path: predicates over an event's fields that decide whether a recording
+//! records it.
 //!
 //! For each recording that has a filter there is a table from event numbers to programs. Programs
 //! are compiled when an event is enabled, and never freed, because a thread may run one at any
@@ -6,10 +7,10 @@
 //!
 //! What a program cannot know here (a context that only the session knows) is left to the session.
 //!
-//! Programs are compiled in this process, from the filter's text: bytes that somebody else made
-//! never come this far. What they read is the program's own memory, as the event's caller described
-//! it, and no more of it than a record can hold: where an event without a filter would do no harm,
-//! one with a filter does none either.
+//! Programs are compiled in this process, from the filter's text; they are never received. They
+//! read the program's own memory, as the event's caller described it, and at most as much as a
+//! record can hold. So an event with a filter does no harm where the same event without one does
+//! none.
 
 use std::{
     cell::OnceCell,
@@ -91,7 +92,7 @@ fn can_be_true(program: &Program) -> bool {
         || program.evaluate(&RecordValues::new(&[], nothing)) == Verdict::True
 }
 
-/// What the agent knows of a context.
+/// Finds a context that the agent knows.
 fn find_context(name: &Name) -> Found<'static> {
     let known = |number, kind| Found { place: Place::Context(number), kind };
     match (name.scope, name.head()) {
@@ -185,8 +186,8 @@ fn with_floats(filter: &Filter, values: &dyn Values) -> Verdict {
     tompion_os::with_default_fp_env(|| filter.program.evaluate(values))
 }
 
-/// Whether a record has room for a tail. What an event says of a larger one may be a mistake, a
-/// length of -1 for example, which must harm no more than without a filter: nobody reads it.
+/// Returns whether a record has room for a tail. The size of a larger one may be a mistake, a
+/// length of -1 for example. It must do no more harm than without a filter, so it is not read.
 fn fits(tail: &Tail) -> bool {
     tail.size <= record::MAX_RECORD
 }
@@ -203,7 +204,7 @@ impl Tails for TailBytes<'_> {
     }
 }
 
-/// What the application writes as a context's text, and how long it is.
+/// Text that the application wrote for a context, and its length.
 type Text = ([u8; context::MAX_TEXT], usize);
 
 /// The texts of all contexts.

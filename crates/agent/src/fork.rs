@@ -5,9 +5,9 @@
 //! introduced itself to the session as a process of its own. The agent's lock is kept across the
 //! copying: what the child finds is whole.
 //!
-//! A child that was made by a bare system call has not been through here. It is a *stray*: its copy
-//! of the agent may be half changed, and its lock taken by a thread that it doesn't have. It knows
-//! itself by a word that was wiped, and leaves the agent alone; so do its own children, until they
+//! A child made by a bare system call has not been through here and is *untracked*: its copy of the
+//! agent may be half changed, and its lock held by a thread that it doesn't have. It recognizes
+//! itself by a word that was wiped, and leaves the agent alone. So do its own children, until they
 //! execute something.
 
 use std::{
@@ -32,7 +32,7 @@ static REAL_FORK: AtomicPtr<std::ffi::c_void> = AtomicPtr::new(std::ptr::null_mu
 /// that are not here, so nothing may be asked of it that takes one.
 static BARE: AtomicBool = AtomicBool::new(false);
 
-/// How a process came to its copy of the memory.
+/// System interface by which a process was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copied {
     /// By `fork`, of which libc tells us.
@@ -91,7 +91,8 @@ pub fn may_start_threads() -> bool {
     !BARE.load(Ordering::Relaxed)
 }
 
-/// Nobody changes the agent's state, or uses its heap, while the process is copied.
+/// Takes the lock, so that no thread changes the agent's state or uses its heap while the process
+/// is copied.
 extern "C" fn before() {
     if !is_untracked_child() {
         lock::keep_for_fork(false);
@@ -112,10 +113,10 @@ extern "C" fn in_forked_child() {
 
 /// Begins a child's own life. Its only thread is the one that was copied, which has kept the lock.
 pub fn in_copy(how: Copied) {
-    // A stray's children are strays. It hasn't taken the lock, so nobody has it, or a thread that
-    // isn't here.
+    // An untracked child's children are untracked, too. It hasn't taken the lock: the lock is free,
+    // or held by a thread that isn't here.
     let Some(presence) = presence().filter(|_| lock::is_mine()) else { return };
-    // Ordering: nobody else is here.
+    // Ordering: the process has no other thread.
     presence.store(1, Ordering::Relaxed);
     BARE.store(how != Copied::Fork, Ordering::Relaxed);
     // The child's thread has another id.

@@ -1,12 +1,12 @@
 //! The agent's own heap: the host's may be traced, replaced, broken or in use.
 //!
-//! It is guarded by the agent's lock and by no other, so that a fork, which keeps that lock, never
-//! copies a heap that somebody is changing.
+//! It is guarded by the agent's lock and by no other. A fork keeps that lock, so it never copies a
+//! heap that is being changed.
 //!
-//! Rust ends a program that gets no memory, with a message, and this is somebody else's program. So
-//! there is a reserve, which costs nothing before it is used: who gets no memory from the kernel
-//! gets some of that, and whatever would need more of it looks first whether it should
-//! ([`Heap::is_short`]), and leaves it.
+//! Rust aborts a program that gets no memory, with a message; the host must not be aborted. So
+//! there is a reserve, which costs nothing before it is used: allocations that the kernel refuses
+//! get a piece of it. Work that would need more of it checks first ([`is_short`]), and is left
+//! undone.
 
 use std::{
     alloc::{GlobalAlloc, Layout},
@@ -18,9 +18,9 @@ use dlmalloc::Dlmalloc;
 
 use crate::lock;
 
-/// Bytes of the reserve: several times what is needed between two looks at [`Heap::is_short`].
+/// Bytes of the reserve: several times what is needed between two checks by [`is_short`].
 const RESERVE: usize = 256 * 1024;
-/// What must be to be had for the heap to be no longer short, in bytes.
+/// Bytes that must be available for the heap to be no longer short.
 const ENOUGH: usize = 64 * 1024;
 
 #[global_allocator]
@@ -50,7 +50,7 @@ unsafe impl Sync for ReserveBytes {}
 
 static RESERVE_BYTES: ReserveBytes = ReserveBytes(UnsafeCell::new([0; RESERVE]));
 
-/// How much of the reserve is given away.
+/// Use of the reserve.
 struct Reserve {
     /// Bytes from the beginning that were given away.
     used: usize,
@@ -58,7 +58,7 @@ struct Reserve {
     living: usize,
 }
 
-// SAFETY: the allocator is only reached by who has the agent's lock.
+// SAFETY: the allocator is only reached under the agent's lock.
 unsafe impl Sync for Heap {}
 
 impl Heap {
@@ -71,7 +71,7 @@ impl Heap {
     /// Whether there is hardly any memory left, so that what can be left undone should be.
     fn is_short(&self) -> bool {
         let _held = lock::hold();
-        // SAFETY: nobody else has the heap.
+        // SAFETY: the lock is held.
         let inside = unsafe { &mut *self.0.get() };
         if inside.is_short {
             // SAFETY: what was allocated is given back as it was.
@@ -88,7 +88,7 @@ impl Heap {
 }
 
 impl Inside {
-    /// What the heap gave, or else a piece of the reserve.
+    /// Memory of the heap, or else a piece of the reserve.
     fn or_reserve(&mut self, usual: *mut u8, layout: Layout) -> *mut u8 {
         if !usual.is_null() {
             return usual;
@@ -130,11 +130,11 @@ impl Reserve {
 }
 
 // SAFETY: memory comes from an allocator that keeps the contract of `GlobalAlloc`, or is a piece of
-// the reserve that nobody else has; the lock lets one thread at a time in.
+// the reserve that is given away once; the lock admits one thread at a time.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _held = lock::hold();
-        // SAFETY: nobody else has the heap.
+        // SAFETY: the lock is held.
         let inside = unsafe { &mut *self.0.get() };
         // SAFETY: as above.
         let usual = unsafe { inside.usual.malloc(layout.size(), layout.align()) };
@@ -143,7 +143,7 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         let _held = lock::hold();
-        // SAFETY: nobody else has the heap.
+        // SAFETY: the lock is held.
         let inside = unsafe { &mut *self.0.get() };
         if Reserve::has(start) {
             return inside.reserve.give_back();
@@ -154,7 +154,7 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         let _held = lock::hold();
-        // SAFETY: nobody else has the heap.
+        // SAFETY: the lock is held.
         let inside = unsafe { &mut *self.0.get() };
         // SAFETY: as above.
         let usual = unsafe { inside.usual.calloc(layout.size(), layout.align()) };
@@ -171,7 +171,7 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         let _held = lock::hold();
-        // SAFETY: nobody else has the heap.
+        // SAFETY: the lock is held.
         let inside = unsafe { &mut *self.0.get() };
         // SAFETY: the caller promises that the size is fit for a layout of this alignment.
         let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };

@@ -1,10 +1,10 @@
-//! `setuid` and its kin.
+//! `setuid` and related functions.
 //!
-//! Users, groups and capabilities belong to threads. libc has every thread of the process make such
-//! a call, and aborts the program if the kernel doesn't answer all of them alike. The agent's
-//! thread has the capabilities that the program began with; the program may have given itself
-//! others since. So where there is no thread but the program's one and the agent's, the latter ends
-//! before the call, and begins anew after it.
+//! Users, groups and capabilities belong to threads. libc makes every thread of the process do such
+//! a call, and aborts the program if the kernel answers them differently. The agent's thread has
+//! the capabilities that the program began with; the program may have changed its own since. So if
+//! there is no thread but the program's one and the agent's, the latter ends before the call, and
+//! is started again after it.
 
 use std::{
     ffi::{CStr, c_int, c_void},

@@ -24,12 +24,12 @@ pub fn start_session(folder: &Path, name: &str) -> Option<Ready> {
     tompion_os::spawn_detached(&programs, &arguments, is_for_programs).ok()
 }
 
-/// Variables that are meant for the programs that are recorded, not for who records them.
+/// Returns whether a variable is meant for recorded programs, and not for the recorder.
 fn is_for_programs(name: &[u8]) -> bool {
     name.starts_with(b"TOMPION_") || name == b"LD_PRELOAD"
 }
 
-/// Where the command may be: beside this library, where an installation puts it, on the path.
+/// Paths of the command: beside this library, where an installation puts it, on the path.
 fn candidates() -> Vec<PathBuf> {
     let here = tompion_os::object_of(start_session as *const ());
     let folder = here.as_deref().and_then(Path::parent);

@@ -1,17 +1,16 @@
-//! The agent's one lock. It guards the registry and the heap.
+//! The agent's only lock. It guards the registry and the heap.
 //!
-//! The event path never takes it. Whoever has it is not disturbed: no signal handler runs and no
-//! cancellation happens in that thread until it lets go, so nobody ever finds in his own thread,
-//! below him, an agent that is half changed. A thread that has the lock may take it again.
+//! The event path never takes it. A thread that holds it is not interrupted: no signal handler runs
+//! and no cancellation happens in it until it releases the lock. So no handler finds an agent that
+//! the thread below it has half changed. A thread that holds the lock may take it again.
 //!
-//! The lock is kept across a fork, so the child gets a state in which nobody was changing anything,
-//! and the right to use it.
+//! The lock is held across a fork, so the child gets a consistent state, and the right to use it.
 //!
 //! ```text
-//! state   FREE ─► TAKEN ─► FREE                 by whoever takes it and lets go
-//!         TAKEN ─► AWAITED ─► FREE (wakes one)  by whoever comes while it is taken
-//! owner   thread pointer of who has it, 0 while nobody has
-//! depth   how often he has it, disturbances: what his thread's were before; only he touches both
+//! state   FREE ─► TAKEN ─► FREE                 by the thread that takes and releases it
+//!         TAKEN ─► AWAITED ─► FREE (wakes one)  by a thread that comes while it is taken
+//! owner   thread pointer of the holder; 0 while it is free
+//! inside  depth of nested holds and the holder's interruption block; only the holder uses both
 //! ```
 
 use std::{
@@ -24,7 +23,7 @@ use tompion_os::InterruptionBlock;
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
-/// Taken, and somebody sleeps until it is free.
+/// Taken, and a thread sleeps until it is free.
 const AWAITED: u32 = 2;
 
 struct Lock {
@@ -35,7 +34,7 @@ struct Lock {
 
 struct Inside {
     depth: u32,
-    /// Whether nobody is told of this.
+    /// Whether sanitizers are not notified of this hold.
     unwatched: bool,
     /// None for a thread that nothing disturbs anyway.
     undisturbed: Option<InterruptionBlock>,
@@ -81,8 +80,8 @@ pub fn hold() -> Held {
 
 /// Waits for the lock, and keeps it until [`release_kept`], on both sides of a fork.
 ///
-/// `inside_others`: whether a sanitizer's own function may be our caller; it then has locks of its
-/// own, and must not be told of ours.
+/// `inside_others`: whether a sanitizer's own function may be the caller. It then holds locks of
+/// its own, and must not be notified of this one.
 pub fn keep_for_fork(inside_others: bool) {
     std::mem::forget(take_or_deepen(inside_others));
 }
@@ -119,7 +118,7 @@ fn take() {
 
 /// Whether the calling thread has the lock.
 pub fn is_mine() -> bool {
-    // Ordering: nobody but this thread ever stores its pointer.
+    // Ordering: no other thread ever stores this thread's pointer.
     LOCK.owner.load(Ordering::Relaxed) == tompion_os::thread_pointer()
 }
 

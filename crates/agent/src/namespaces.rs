@@ -1,9 +1,9 @@
 //! `unshare` and `setns` of namespaces that the kernel only lets processes with a single thread
 //! change.
 //!
-//! The agent's background thread makes two of one. So when the kernel refuses, the thread ends, the
-//! call is made again, and the thread begins anew. The library puts itself before libc's functions;
-//! who makes the system call himself finds the thread in his way.
+//! The agent's background thread is a second one. So when the kernel refuses, the thread ends, the
+//! call is made again, and the thread is started again. The library puts itself before libc's
+//! functions; a bare system call fails because of the thread.
 
 use std::{ffi::c_int, time::Duration};
 

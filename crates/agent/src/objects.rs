@@ -1,14 +1,13 @@
 //! Executables and shared libraries that are loaded, for readers that turn addresses into names.
 //!
-//! Whoever records addresses (libtompion-func.so) says in which object they lie, by
-//! [`tompion_object_v1`]. Every recording gets records of them, with the names and fields that
-//! LTTng gives them, in the catalog, where no ring overwrites them: of all when it begins
-//! (`lttng_ust_statedump`), and of each that is new afterwards (`lttng_ust_lib`).
+//! A library that records addresses (libtompion-func.so) notes in which object they lie, by
+//! `tompion_object_v1`. Every recording gets records of them, with the names and fields of LTTng,
+//! in the catalog, where no ring overwrites them: of all when it begins (`lttng_ust_statedump`),
+//! and of each that is new afterwards (`lttng_ust_lib`).
 //!
-//! That an object has gone is not told. What is said later of a range of addresses replaces what
-//! was said before, and an object that comes back to its place is known, so plugins that come and
-//! go cost nothing. When there is no more room to tell of those that take each other's place, that
-//! is said once of each place.
+//! Unloading is not recorded. A later record of a range of addresses replaces an earlier one, and
+//! an object that comes back to its place is known, so plugins that come and go cost nothing. When
+//! there is no more room for objects that replace each other, one record for each range says so.
 
 use std::{
     ffi::{CStr, OsStr, c_char},
@@ -19,9 +18,9 @@ use std::{
 
 use tompion_schema::{Event, Field, Integer, Kind, Level, Type};
 
-/// Longest path that is told, in bytes.
+/// Maximum length of a recorded path, in bytes.
 const MAX_PATH: usize = 4096;
-/// Longest build id that is told, in bytes.
+/// Maximum length of a recorded build id, in bytes.
 const MAX_BUILD_ID: usize = 64;
 
 /// An object as its finder describes it.
@@ -65,7 +64,7 @@ pub struct Record {
     pub payload: Vec<u8>,
 }
 
-/// Provider and name of the events that tell of objects.
+/// Provider and name of the events that describe objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Occasion {
     provider: &'static str,
@@ -101,7 +100,7 @@ impl Objects {
 }
 
 impl Object {
-    /// What the finder says.
+    /// Copies the description of an object.
     ///
     /// # Safety
     /// Pointers are null or valid, for as many bytes as they say; the path ends with a NUL.
@@ -128,7 +127,7 @@ impl Object {
         }
     }
 
-    /// The records that tell of it.
+    /// Records that describe the object.
     pub fn records(&self, occasion: Occasion) -> Vec<Record> {
         let mut records = vec![self.record(occasion)];
         if !self.build_id.is_empty() {
@@ -137,12 +136,12 @@ impl Object {
         records
     }
 
-    /// Where it is.
+    /// Addresses of the object.
     pub fn range(&self) -> Range<u64> {
         self.begin..self.begin.saturating_add(self.size)
     }
 
-    /// The record that takes back what was told of its place: something without a name is there.
+    /// Record that invalidates the object's range: something without a name is there.
     pub fn unknown_object(&self) -> Record {
         Self { path: Vec::new(), build_id: Vec::new(), ..self.clone() }.record(LOADED)
     }
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_told_once_and_replaces_what_was_there() {
+    fn an_object_is_recorded_once_and_replaces_older_ones() {
         let mut objects = Objects::new();
         assert!(objects.add(object(0x1000, 0x1000, "a")).is_some());
         assert!(objects.add(object(0x2000, 0x1000, "b")).is_some());
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_paths_are_told_from_the_root() {
+    fn relative_paths_become_absolute() {
         assert_eq!(absolute(b"linux-vdso.so.1"), b"linux-vdso.so.1");
         assert_eq!(absolute(b"/lib/a.so"), b"/lib/a.so");
         let here = std::env::current_dir().unwrap().join("a.so");

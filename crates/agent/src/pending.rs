@@ -28,11 +28,11 @@ pub struct Pending {
 pub struct RetryLater {
     /// The name under which it listens.
     pub name: String,
-    /// How the process came to the session.
+    /// Origin of the connection.
     pub origin: Origin,
     /// Whether the name is the first one of a folder's session, which may have further ones.
     pub is_folder_session: bool,
-    /// When the retries end.
+    /// Time at which the retries end.
     pub deadline: Instant,
 }
 

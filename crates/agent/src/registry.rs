@@ -1,7 +1,7 @@
-//! Which modules, sites, events and recordings this process has.
+//! Registry of the modules, sites, events and recordings of this process.
 //!
-//! The agent's lock guards it all. Who takes it: whoever loads or unloads a module, or joins or
-//! leaves a session.
+//! The agent's lock guards it. It is taken to load or unload a module, and to join or leave a
+//! session.
 
 use std::{
     cell::UnsafeCell,
@@ -37,7 +37,7 @@ pub struct Registry {
     numbers: BTreeMap<Box<[u8]>, u32>,
     /// The next event's number.
     next_number: u32,
-    /// How many contexts of the application go with the events that have numbers.
+    /// Number of the application's contexts that events with numbers have.
     numbered_contexts: u32,
     /// Compiled filters.
     filters: filters::Cache,
@@ -50,7 +50,7 @@ pub struct Registry {
     pub retired: Vec<Retired>,
     /// Conversations that have begun, without a welcome yet.
     pub pending: Vec<Pending>,
-    /// Whether the background thread is to look for sessions that are open to all programs.
+    /// Whether the background thread must probe the sessions that are open to all programs.
     pub probe_due: bool,
     /// Sessions that are being started for this process, or had no room for it.
     pub retries: Vec<RetryLater>,
@@ -109,14 +109,14 @@ pub struct Guard {
 /// If the calling thread has it already.
 pub fn lock() -> Guard {
     let held = lock::hold();
-    // Ordering: only touched by who has the lock.
+    // Ordering: only used under the lock.
     assert!(!REGISTRY.borrowed.swap(true, Ordering::Relaxed), "the registry is taken twice");
     Guard { _held: held }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Ordering: as above; the lock is let go of after this.
+        // Ordering: as above; the lock is released after this.
         REGISTRY.borrowed.store(false, Ordering::Relaxed);
     }
 }
@@ -200,7 +200,7 @@ impl Registry {
         self.recordings.iter().any(Option::is_some)
     }
 
-    /// Decides about every site anew, after recordings or their rules have changed.
+    /// Decides about every site again, after recordings or their rules have changed.
     pub fn enable_all(&mut self) {
         let modules = self.modules.clone();
         self.enable(&modules);
@@ -290,8 +290,8 @@ impl Registry {
         if recording_mask != 0 && names.init {
             recording_mask |= SLOW | PINNED;
         }
-        // Ordering: pairs with the acquire load in `Site::recording_mask`: who sees a bit finds the
-        // id.
+        // Ordering: pairs with the acquire load in `Site::recording_mask`: a thread that sees a bit
+        // finds the id.
         site.enabled.store(recording_mask, Ordering::Release);
     }
 
@@ -371,8 +371,8 @@ impl Registry {
             for site in unsafe { (*module).sites() } {
                 let others = site.recording_mask() & !(1 << slot | 1 << slot << END_SHIFT);
                 let recording_mask = if others & !(SLOW | PINNED) == 0 { 0 } else { others };
-                // Ordering: only changed under the registry's lock; whoever saw the bit finds out
-                // later. Release for the bits that stay: pairs with the acquire load in
+                // Ordering: only changed under the registry's lock; a thread that saw the bit finds
+                // out later. Release for the bits that stay: pairs with the acquire load in
                 // `Site::recording_mask`.
                 site.enabled.store(recording_mask, Ordering::Release);
             }

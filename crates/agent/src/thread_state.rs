@@ -33,7 +33,7 @@ pub struct Background {
     pub ready: bool,
     /// Socket by which sessions request the process, and by which the thread is woken.
     pub attach_socket: Option<AttachSocket>,
-    /// When the thread must retry sessions and unmapping.
+    /// Time of the next retry of sessions and unmapping.
     pub retry: Option<Instant>,
     /// Remaining checks for memory that can be unmapped. They are limited because a thread that
     /// never returns from an append keeps the memory for good.

@@ -118,7 +118,7 @@ impl Build {
     }
 }
 
-/// What the mock wrote.
+/// Lines that the mock wrote.
 struct Record {
     /// Kind of the site, and the event.
     sites: Vec<(String, Event)>,
@@ -366,7 +366,7 @@ fn check(build: &Build, record: &Record) {
 }
 
 #[test]
-fn descriptions_and_images_are_what_the_schema_says_whoever_compiles_them() {
+fn descriptions_and_images_follow_the_schema_with_every_compiler() {
     let folder = folder("matrix");
     for build in Build::all() {
         check(&build, &build.record(&folder));
@@ -474,7 +474,7 @@ fn spans_need_no_more_than_the_first_library_has() {
     }
 }
 
-/// While no recording takes an event, nothing is computed and nobody is called.
+/// While no recording takes an event, nothing is computed and no function is called.
 #[test]
 fn a_disabled_event_computes_nothing() {
     let folder = folder("idle");
@@ -485,7 +485,7 @@ fn a_disabled_event_computes_nothing() {
     assert!(record.events.is_empty());
 }
 
-/// What is plainly wrong is refused by the compiler, and says why, in one of these words.
+/// Mistakes that the compiler must refuse, with a message that has one of these words.
 const MISTAKES: [(&str, &[&str]); 17] = [
     ("TOMPION_EVENT(p, e, (sequence, a, i16, (int *)0, 1));", &["elements of another size"]),
     ("TOMPION_EVENT(p, e, (sequence, a, f64, (double *)0, 1));", &["elements are integers"]),
@@ -525,8 +525,8 @@ fn mistakes_are_compile_errors() {
             let output = build.compile(&folder.join("mistake.o")).arg(&file).output().expect("a compiler");
             let text = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success(), "{compiler} accepts {statement}");
-            let told = complaints.iter().any(|complaint| text.contains(complaint));
-            assert!(told, "{compiler}: {statement}: {text}");
+            let is_named = complaints.iter().any(|complaint| text.contains(complaint));
+            assert!(is_named, "{compiler}: {statement}: {text}");
         }
     }
 }

@@ -33,7 +33,7 @@ tompion_vfork:
     cbnz w14, 1b
     adrp x13, :gottprel:tompion_thread_id
     ldr x13, [x13, :gottprel_lo12:tompion_thread_id]
-    str wzr, [x12, x13]                 // noted anew by the parent's next event
+    str wzr, [x12, x13]                 // noted again by the parent's next event
     mov x0, #0x4111                     // CLONE_VM | CLONE_VFORK | SIGCHLD
     mov x1, xzr                         // on this stack
     mov x2, xzr

@@ -1,9 +1,9 @@
 //! Children that run on their parent's memory: `vfork`, and `clone` with `CLONE_VM`.
 //!
 //! The kernel doesn't restart their sections, so none of their events may go into a ring;
-//! [`crate::writer`] knows them by what is noted here before they begin. Their events are counted
-//! as lost. The library puts itself before libc's functions; who makes such a child by a bare
-//! system call must not record in it.
+//! [`crate::writer`] recognizes them by what is noted here before they begin. Their events are
+//! counted as lost. The library puts itself before libc's functions; a child made by a bare system
+//! call must not record.
 //!
 //! `posix_spawn`, `system` and `popen` make such children too, inside libc and with all signals
 //! blocked: no code of the program runs in them.
@@ -42,10 +42,10 @@ pub unsafe extern "C" fn vfork() -> i32 {
     }
 }
 
-/// What a child runs.
+/// Function that a child runs.
 type Function = extern "C" fn(*mut c_void) -> c_int;
 
-/// What `clone` is.
+/// Type of libc's `clone`.
 type Clone = unsafe extern "C" fn(
     function: Option<Function>,
     stack: *mut c_void,
@@ -88,8 +88,8 @@ pub unsafe extern "C" fn clone(
     };
     let has = |flag| flags & flag != 0;
     match (has(CLONE_VM), has(CLONE_SETTLS), has(CLONE_VFORK)) {
-        // The lock can't be kept for as long as such a child likes, and a child that has its
-        // parent's descriptors must not close any: they are strays.
+        // The lock can't be held for as long as such a child likes, and a child that shares its
+        // parent's descriptors must not close any: these children are not tracked.
         (false, ..) if has(CLONE_VFORK) || has(CLONE_FILES) => go(function, argument),
         (false, ..) => {
             let start = Start { body, argument };
@@ -117,13 +117,13 @@ pub unsafe extern "C" fn clone(
     }
 }
 
-/// What the child of a `clone` that copies memory finds in its copy.
+/// Argument of the child of a `clone` that copies memory, in its copy.
 struct Start {
     body: Function,
     argument: *mut c_void,
 }
 
-/// What the child of a `clone` that shares memory finds in its parent's frame.
+/// Argument of the child of a `clone` that shares memory, in its parent's frame.
 struct SharedVmStart {
     start: Start,
     undisturbed: *const InterruptionBlock,

@@ -30,7 +30,7 @@ tompion_vfork:
     mov r9, [rip + tompion_lent@GOTTPOFF]
     lock inc dword ptr fs:[r9]
     mov rdx, [rip + tompion_thread_id@GOTTPOFF]
-    mov dword ptr fs:[rdx], 0           // noted anew by the parent's next event
+    mov dword ptr fs:[rdx], 0           // noted again by the parent's next event
     pop rdi
     mov eax, 58                         // __NR_vfork
     syscall

@@ -38,7 +38,7 @@ macro_rules! set_thread_word {
     }};
 }
 
-/// Adds to one of this library's thread-local words, at once for whoever shares the storage.
+/// Adds to one of this library's thread-local words, atomically for all that share the storage.
 macro_rules! add_to_thread_word {
     ($name:literal, $change:literal) => {
         // SAFETY: changes a thread-local word of this library, whose place the linker fills in.

@@ -1,19 +1,19 @@
-//! Who is writing: what the event path must know of the calling thread.
+//! The writing thread: its id, and whether it may write, for the event path.
 //!
-//! Three words in thread-local storage answer it without a system call.
+//! Three words in thread-local storage answer that without a system call.
 //!
 //! ```text
-//! tompion_thread_id   the thread's id, once it has been found sound; 0: not yet, or not to be trusted
-//! tompion_lent        how many children run on this storage while the thread waits for them (vfork)
-//! tompion_shared      id of the thread that this storage belongs to, once a child has shared it that runs
-//!                     at the same time; 0: never
+//! tompion_thread_id   the thread's id, once it was verified; 0: not yet, or not to be trusted
+//! tompion_lent        number of children that run on this storage while the thread waits (vfork)
+//! tompion_shared      id of the thread that owns this storage, once a child has shared it that
+//!                     runs at the same time; 0: never
 //! ```
 //!
-//! Why it matters: a child that runs on its parent's memory (`vfork`, `clone` with `CLONE_VM`) has
-//! its parent's rings before it, but the kernel doesn't restart its sections. So it must never
-//! enter one. If it also has its parent's thread-local storage, it finds there what its parent
-//! noted; [`crate::clone`] changes that in time. If it has storage of its own, nobody has noted
-//! anything there, and the C library's own note of the thread's id is missing too.
+//! A child that runs on its parent's memory (`vfork`, `clone` with `CLONE_VM`) sees its parent's
+//! rings, but the kernel doesn't restart its sections. So it must never enter one. If it also has
+//! its parent's thread-local storage, it finds there what its parent noted; [`crate::clone`]
+//! changes that in time. If it has storage of its own, the words are 0, and the C library's own
+//! note of the thread's id is missing, too.
 
 use std::{
     arch::global_asm,
@@ -32,7 +32,7 @@ use aarch64::{add_to_thread_word, set_thread_word, thread_word};
 #[cfg(target_arch = "x86_64")]
 use x86_64::{add_to_thread_word, set_thread_word, thread_word};
 
-/// Where threads keep their ids, see [`tompion_os::tid_offset`]; 0 where that isn't known.
+/// Offset at which threads keep their ids, see [`tompion_os::tid_offset`]; 0 if it is unknown.
 static TID_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
 /// Says where threads keep their ids; without a place, they are asked for.
@@ -59,15 +59,15 @@ global_asm!(
     "#
 );
 
-/// The calling thread's id, if it was noted; 0 says that it is to be asked [`current`] it is.
+/// The calling thread's id, if it was noted; 0 means that [`current`] must find it.
 ///
-/// One word answers two questions of the event path: who is writing, and may it write.
+/// One word answers two questions of the event path: which thread writes, and whether it may.
 #[inline(always)]
 pub fn noted_thread_id() -> u32 {
     thread_word!("tompion_thread_id")
 }
 
-/// Who writes an event.
+/// Writer of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
     /// A thread of this process, with its id.
@@ -76,9 +76,9 @@ pub enum Writer {
     SharedVmChild,
 }
 
-/// Finds out who calls, and notes it if it can't change.
+/// Finds the calling thread's id, and notes it if it can't change.
 ///
-/// No system call, unless the place of the thread's id is unknown or its storage was once shared.
+/// No system call, unless the offset of the thread's id is unknown or its storage was once shared.
 pub fn current() -> Writer {
     if thread_word!("tompion_lent") != 0 {
         return Writer::SharedVmChild;
@@ -125,8 +125,8 @@ impl Drop for StorageLoan {
     }
 }
 
-/// From now on, and for as long as it lives, the calling thread shares its storage with a child
-/// that runs at the same time: each event asks the kernel who writes it.
+/// Marks the calling thread's storage as shared, for good, with a child that runs at the same time:
+/// each event asks the kernel for the thread's id.
 pub fn share_storage() {
     if thread_word!("tompion_shared") == 0 {
         set_thread_word!("tompion_shared", gettid());

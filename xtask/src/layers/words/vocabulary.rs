@@ -17,7 +17,6 @@ pub const PENDING: &[&str] = &[
     "benches/",
     "crates/bench/",
     "crates/tasks/",
-    "crates/agent/",
     "crates/cli/",
     "crates/kernel/",
     "crates/latency/",
