@@ -32,6 +32,8 @@ pub struct Trace {
     pub version: Version,
     /// Identity of a trace without a UUID: namespace, name, and a unique id chosen by the producer.
     pub identity: Option<Identity>,
+    /// Attributes in CTF 2: a JSON object.
+    pub attributes: Option<String>,
     /// Byte order of values without one of their own.
     pub byte_order: ByteOrder,
     /// Unique id of the trace; also in the header of each packet.
@@ -82,6 +84,15 @@ pub struct Identity {
     pub name: Option<String>,
     /// Id that is unique among traces of this name.
     pub uid: Option<String>,
+}
+
+/// Identity and attributes of a class in CTF 2, which readers only hand on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// Namespace and unique id, and the name unless it stands apart.
+    pub identity: Identity,
+    /// Attributes without meaning to Tompion: a JSON object.
+    pub attributes: Option<String>,
 }
 
 /// Byte order: least or most significant byte first.
@@ -204,6 +215,10 @@ pub struct Clock {
     pub frequency: u64,
     /// Precision in cycles.
     pub precision: Option<u64>,
+    /// Accuracy in cycles.
+    pub accuracy: Option<u64>,
+    /// Identity and attributes of a clock of CTF 2.
+    pub details: Option<Details>,
     /// Seconds from the origin to the clock's zero.
     pub offset_seconds: i64,
     /// Cycles to add to the seconds.
@@ -222,6 +237,8 @@ impl Clock {
             description: None,
             frequency: NANOSECONDS,
             precision: None,
+            accuracy: None,
+            details: None,
             offset_seconds: 0,
             offset_cycles: offset_ns,
             absolute: false,
@@ -279,6 +296,8 @@ pub struct Stream {
     pub id: u64,
     /// Name, if it has one.
     pub name: Option<String>,
+    /// Identity and attributes in CTF 2.
+    pub details: Details,
     /// Second structure of each packet: sizes, timestamps, counters.
     pub packet_context: Option<Struct>,
     /// First structure of each event: event class and timestamp.
@@ -308,6 +327,8 @@ pub struct Event {
     /// Other attributes, `model.emf.uri` for example. babeltrace2 2.0.4 knows only this one and
     /// warns about others.
     pub attributes: Vec<(String, EnvironmentValue)>,
+    /// Identity and other attributes in CTF 2.
+    pub details: Details,
     /// Context fields of this class alone.
     pub context: Option<Struct>,
     /// Fields of the event.

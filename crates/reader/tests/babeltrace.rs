@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tompion_ctf::metadata::{
-    Base, ByteOrder, Clock, Encoding, Enum, EnvironmentValue, Event, Field, Float, Integer, Mapping,
+    Base, ByteOrder, Clock, Details, Encoding, Enum, EnvironmentValue, Event, Field, Float, Integer, Mapping,
     Reference, Stream, Struct, Trace, Type, Uuid, Variant, Version,
 };
 use tompion_ctf::tsdl;
@@ -130,6 +130,7 @@ fn trace() -> Trace {
     Trace {
         version: Version::One,
         identity: None,
+        attributes: None,
         byte_order: LITTLE,
         uuid: Uuid::parse("624b19d9-19cd-4eae-bab8-8342e1b96a5d"),
         environment: vec![
@@ -146,6 +147,7 @@ fn trace() -> Trace {
         streams: vec![Stream {
             id: 0,
             name: None,
+            details: Details::default(),
             packet_context: Some(Struct::new(vec![
                 Field::new(
                     "timestamp_begin",

@@ -30,7 +30,7 @@ use tompion_schema::{self as schema, Event};
 
 use crate::event_kind::EventKindInfo;
 use crate::metadata::{
-    self, Base, ByteOrder, Clock, Encoding, Enum, EnvironmentValue, Field, Float, Integer, Mapping,
+    self, Base, ByteOrder, Clock, Details, Encoding, Enum, EnvironmentValue, Field, Float, Integer, Mapping,
     Reference, Scope, Stream, Struct, Trace, Type, Uuid, Variant, Version,
 };
 
@@ -112,6 +112,7 @@ pub fn metadata_of_classes(source: &Source, classes: Vec<metadata::Event>) -> Tr
     };
     let stream = Stream {
         name: None,
+        details: Details::default(),
         id: 0,
         packet_context: Some(packet_context()),
         event_header: Some(event_header()),
@@ -121,6 +122,7 @@ pub fn metadata_of_classes(source: &Source, classes: Vec<metadata::Event>) -> Tr
     Trace {
         version: Version::One,
         identity: None,
+        attributes: None,
         byte_order: ORDER,
         uuid: Some(source.uuid),
         environment: source.environment.clone(),
@@ -194,6 +196,7 @@ pub fn event_class(event: &Event, id: u64) -> metadata::Event {
     let context = part(true);
     metadata::Event {
         id,
+        details: Details::default(),
         name: event.full_name(),
         log_level: Some(event.level.number().into()),
         attributes: EventKindInfo::of(event).to_attribute().into_iter().collect(),

@@ -7,7 +7,7 @@ use super::fields::Place;
 use super::fragment::{Object, Result, inside, number, text, wrong};
 use super::value::Json;
 use crate::metadata::{
-    Clock, EnvironmentValue, Event, Identity, Scope, Stream, Struct, Trace, Type, Uuid, Version,
+    Clock, Details, EnvironmentValue, Event, Identity, Scope, Stream, Struct, Trace, Type, Uuid, Version,
 };
 
 /// Log levels with their names in babeltrace2 and LTTng, and one alternative. Names with a colon
@@ -106,7 +106,8 @@ impl Resolver {
         }
         let of_draft = object.array("uuid")?.map(|bytes| inside("uuid", uuid(bytes))).transpose()?;
         self.trace.uuid = self.trace.uuid.or(of_draft);
-        let identity = identity(object)?;
+        let Details { identity, attributes } = details(object)?;
+        self.trace.attributes = attributes;
         self.trace.identity = Some(identity).filter(|identity| *identity != Identity::default());
         if let Some(environment) = object.object("environment")? {
             for (name, value) in environment.entries() {
@@ -128,7 +129,8 @@ impl Resolver {
         if self.trace.clock(id).is_some() {
             return wrong(format!("clock {id:?} is defined twice"));
         }
-        let Identity { uid, .. } = identity(object)?;
+        let details = details(object)?;
+        let uuid_of_uid = details.identity.uid.as_deref().and_then(Uuid::parse);
         let of_draft = object.array("uuid")?.map(|bytes| inside("uuid", uuid(bytes))).transpose()?;
         let frequency: u64 = inside("frequency", number(object.need("frequency")?))?;
         if frequency == 0 {
@@ -160,14 +162,15 @@ impl Resolver {
                 format!("expected fewer cycles than a second has ({frequency}), found {offset_cycles}");
             return inside("offset-from-origin", wrong(message));
         }
-        object.number::<u64>("accuracy")?;
         self.trace.clocks.push(Clock {
             name: id.into(),
             origin,
-            uuid: uid.as_deref().and_then(Uuid::parse).or(of_draft),
+            uuid: uuid_of_uid.or(of_draft),
             description: object.text("description")?.map(Into::into),
             frequency,
             precision: object.number("precision")?,
+            accuracy: object.number("accuracy")?,
+            details: Some(details),
             offset_seconds: offset_seconds.unwrap_or(0),
             // With a frequency beyond the range of signed integers, precision is lost anyway.
             offset_cycles: i64::try_from(offset_cycles).unwrap_or(i64::MAX),
@@ -200,6 +203,7 @@ impl Resolver {
         let stream = Stream {
             id,
             name: identity(object)?.name,
+            details: Details { identity: nameless(object)?, ..details(object)? },
             packet_context: self.root(
                 object,
                 packet_context,
@@ -228,11 +232,12 @@ impl Resolver {
         if !self.events.insert((stream, id)) {
             return wrong(format!("event class {id} is defined twice in stream class {stream}"));
         }
-        let (log_level, attributes) = attributes(object)?;
+        let (log_level, attributes, others) = attributes(object)?;
         let [context, payload] = fields;
         let event = Event {
             id,
             name: identity(object)?.name.unwrap_or_else(|| Event::UNNAMED.into()),
+            details: Details { identity: nameless(object)?, attributes: others },
             log_level,
             attributes,
             context: self.root(object, context, &mut Place::new(Scope::EventContext, None))?,
@@ -279,15 +284,40 @@ fn environment_value(value: &Json) -> Result<EnvironmentValue> {
     }
 }
 
-type Attributes = Vec<(String, EnvironmentValue)>;
+/// Returns the identity of a class whose name stands apart.
+fn nameless(object: Object<'_>) -> Result<Identity> {
+    Ok(Identity { name: None, ..identity(object)? })
+}
+
+/// Returns the identity, and all attributes.
+fn details(object: Object<'_>) -> Result<Details> {
+    let attributes = object.attributes()?.map(|attributes| {
+        let entries = attributes.entries().map(|(name, value)| (name.to_owned(), value.clone()));
+        Json::Object(entries.collect())
+    });
+    Ok(Details { identity: identity(object)?, attributes: attributes.as_ref().and_then(written) })
+}
+
+/// Returns attributes as text, if there are any.
+fn written(attributes: &Json) -> Option<String> {
+    let is_empty = matches!(attributes, Json::Object(entries) if entries.is_empty());
+    serde_json::to_string(attributes).ok().filter(|_| !is_empty)
+}
+
+/// Log level, supported attributes, and the others as text.
+type Attributes = (Option<i64>, Vec<(String, EnvironmentValue)>, Option<String>);
 
 /// Parses the log level and the supported attributes, of any namespace.
-fn attributes(object: Object<'_>) -> Result<(Option<i64>, Attributes)> {
-    let Some(namespaces) = object.attributes()? else { return Ok((None, Vec::new())) };
-    let (mut level, mut attributes) = (None, Vec::new());
+fn attributes(object: Object<'_>) -> Result<Attributes> {
+    let Some(namespaces) = object.attributes()? else { return Ok((None, Vec::new(), None)) };
+    let (mut level, mut attributes, mut others) = (None, Vec::new(), Vec::new());
     for (owner, namespace) in namespaces.entries() {
-        let Ok(namespace) = Object::of(namespace) else { continue };
-        for (name, value) in namespace.entries() {
+        let Ok(entries) = Object::of(namespace) else {
+            others.push((owner.to_owned(), namespace.clone()));
+            continue;
+        };
+        let mut unknown = Vec::new();
+        for (name, value) in entries.entries() {
             match (name, value) {
                 ("log-level", Json::Integer(number)) => level = i64::try_from(*number).ok().or(level),
                 ("log-level", Json::Text(text)) => {
@@ -302,9 +332,12 @@ fn attributes(object: Object<'_>) -> Result<(Option<i64>, Attributes)> {
                     let value = environment_value(value).ok();
                     attributes.extend(value.map(|value| (name.to_owned(), value)));
                 }
-                _ => {}
+                (name, value) => unknown.push((name.to_owned(), value.clone())),
             }
         }
+        if !unknown.is_empty() {
+            others.push((owner.to_owned(), Json::Object(unknown)));
+        }
     }
-    Ok((level, attributes))
+    Ok((level, attributes, written(&Json::Object(others))))
 }

@@ -379,3 +379,31 @@ fn numbers_of_the_wrong_kind_or_size_are_refused() {
     let error = parse_text(&magic).unwrap_err().to_string();
     assert!(error.contains("expected 32 bits of a magic number, found 16"), "{error}");
 }
+
+#[test]
+fn identities_and_attributes_are_handed_on() {
+    let text = r#"{"type": "preamble", "version": 2}
+        {"type": "trace-class", "name": "t", "attributes": {"me": {"ratio": 0.5, "list": [1, null, true]}}}
+        {"type": "clock-class", "id": "c0", "namespace": "n", "name": "monotonic", "uid": "boot 7",
+            "frequency": 1000, "precision": 2, "accuracy": 3, "attributes": {"me": "x"}}
+        {"type": "data-stream-class", "id": 1, "namespace": "n", "name": "s", "uid": "s1",
+            "default-clock-class-id": "c0", "attributes": {"me": {"a": "b"}}}
+        {"type": "event-record-class", "id": 2, "data-stream-class-id": 1, "namespace": "n", "name": "e",
+            "uid": "e2", "attributes": {"babeltrace.org,2020": {"log-level": 4, "more": 1}, "me": [1]}}"#;
+    let source = parse_text(text).unwrap();
+    let transcript = crate::transcribe::Transcript::new(&source, Version::Two).unwrap();
+    let read = parse_text(&transcript.description()).unwrap();
+    assert_eq!((&read.identity, &read.attributes), (&source.identity, &source.attributes));
+    assert_eq!(read.clocks, source.clocks);
+    assert_eq!(read.clocks[0].details.as_ref().unwrap().identity.uid.as_deref(), Some("boot 7"));
+    assert_eq!(
+        (read.streams[0].name.as_deref(), &read.streams[0].details),
+        (Some("s"), &source.streams[0].details)
+    );
+    let [found, expected] = [&read, &source].map(|trace| &trace.streams[0].events[0]);
+    assert_eq!((&found.details, found.log_level), (&expected.details, Some(4)));
+    assert_eq!(found.details.attributes.as_deref(), Some(r#"{"babeltrace.org,2020":{"more":1},"me":[1]}"#));
+
+    let one = crate::transcribe::Transcript::new(&source, Version::One).unwrap();
+    assert!(one.notes().iter().any(|note| note.contains("unique ids of classes")), "{:?}", one.notes());
+}

@@ -13,8 +13,8 @@ pub(super) enum Json {
     Null,
     Boolean(bool),
     Integer(i128),
-    /// Number with a fraction, which no property uses.
-    Fraction,
+    /// Number with a fraction, which only attributes have.
+    Fraction(f64),
     Text(String),
     Array(Vec<Json>),
     Object(Vec<(String, Json)>),
@@ -27,7 +27,7 @@ impl Json {
             Self::Null => "null".into(),
             Self::Boolean(value) => value.to_string(),
             Self::Integer(value) => value.to_string(),
-            Self::Fraction => "a number with a fraction".into(),
+            Self::Fraction(_) => "a number with a fraction".into(),
             Self::Text(text) => format!("{text:?}"),
             Self::Array(_) => "an array".into(),
             Self::Object(_) => "an object".into(),
@@ -49,7 +49,8 @@ impl<'de> Deserialize<'de> for Json {
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Null | Self::Fraction => serializer.serialize_unit(),
+            Self::Null => serializer.serialize_unit(),
+            Self::Fraction(value) => serializer.serialize_f64(*value),
             Self::Boolean(value) => serializer.serialize_bool(*value),
             Self::Integer(value) => serializer.serialize_i128(*value),
             Self::Text(text) => serializer.serialize_str(text),
@@ -86,8 +87,8 @@ impl<'de> Visitor<'de> for JsonVisitor {
         Ok(Json::Integer(value.into()))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Json, E> {
-        Ok(Json::Fraction)
+    fn visit_f64<E>(self, value: f64) -> Result<Json, E> {
+        Ok(Json::Fraction(value))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Json, E> {

@@ -80,6 +80,7 @@ fn trace_class(trace: &Trace) -> Json {
     let environment = trace.environment.iter().map(|(name, value)| (name.clone(), literal(value)));
     let environment = (!trace.environment.is_empty()).then(|| Json::Object(environment.collect()));
     identity(Entries::new("trace-class"), trace.identity.as_ref())
+        .with("attributes", stored(trace.attributes.as_deref()))
         .with("environment", environment)
         .with("packet-header-field-class", root(&trace.packet_header, Scope::PacketHeader))
         .build()
@@ -104,13 +105,19 @@ fn clock_class(clock: &Clock) -> Json {
     let offset = Entries(Vec::new())
         .with("seconds", number(seconds.clamp(i64::MIN.into(), i64::MAX.into())))
         .with("cycles", number(cycles.rem_euclid(frequency)));
-    Entries::new("clock-class")
+    let of_one = Identity {
+        name: Some(clock.name.clone()),
+        uid: clock.uuid.map(|uuid| uuid.to_string()),
+        namespace: None,
+    };
+    let details = clock.details.as_ref();
+    identity(Entries::new("clock-class"), Some(details.map_or(&of_one, |details| &details.identity)))
         .with("id", text(&clock.name))
-        .with("name", text(&clock.name))
-        .with("uid", clock.uuid.map(|uuid| text(&uuid.to_string())))
+        .with("attributes", stored(details.and_then(|details| details.attributes.as_deref())))
         .with("description", clock.description.as_deref().map(text))
         .with("frequency", number(clock.frequency))
         .with("precision", clock.precision.map(number))
+        .with("accuracy", clock.accuracy.map(number))
         .with("offset-from-origin", offset.build())
         .with("origin", origin)
         .build()
@@ -120,7 +127,10 @@ fn stream_class(stream: &Stream) -> Json {
     let clock = crate::decode::clock_name(stream).map(text);
     Entries::new("data-stream-class")
         .with("id", number(stream.id))
+        .with("namespace", stream.details.identity.namespace.as_deref().map(text))
         .with("name", stream.name.as_deref().map(text))
+        .with("uid", stream.details.identity.uid.as_deref().map(text))
+        .with("attributes", stored(stream.details.attributes.as_deref()))
         .with("default-clock-class-id", clock)
         .with("packet-context-field-class", root(&stream.packet_context, Scope::PacketContext))
         .with("event-record-header-field-class", root(&stream.event_header, Scope::EventHeader))
@@ -135,7 +145,9 @@ fn event_class(stream: u64, event: &Event) -> Json {
     Entries::new("event-record-class")
         .with("id", number(event.id))
         .with("data-stream-class-id", number(stream))
+        .with("namespace", event.details.identity.namespace.as_deref().map(text))
         .with("name", text(&event.name))
+        .with("uid", event.details.identity.uid.as_deref().map(text))
         .with("attributes", attributes(event))
         .with("specific-context-field-class", root(&event.context, Scope::EventContext))
         .with("payload-field-class", root(&event.payload, Scope::Payload))
@@ -162,7 +174,21 @@ fn attributes(event: &Event) -> Option<Json> {
     for (name, entries) in [(KNOWN, known), (OWN_NAMESPACE, own)] {
         namespaces = namespaces.with(name, (!entries.0.is_empty()).then(|| entries.build()));
     }
+    if let Some(Json::Object(others)) = stored(event.details.attributes.as_deref()) {
+        for (owner, values) in others {
+            match (namespaces.0.iter_mut().find(|(name, _)| *name == owner), values) {
+                (Some((_, Json::Object(known))), Json::Object(values)) => known.extend(values),
+                (Some(_), _) => {}
+                (None, values) => namespaces.0.push((owner, values)),
+            }
+        }
+    }
     (!namespaces.0.is_empty()).then(|| namespaces.build())
+}
+
+/// Returns attributes that were stored as text.
+fn stored(attributes: Option<&str>) -> Option<Json> {
+    serde_json::from_str(attributes?).ok()
 }
 
 /// Position of a field class.

@@ -9,9 +9,9 @@ use super::places::{NONE, SOME, TAG, VALUE};
 use super::shape::{Shape, StreamShape};
 use crate::decode::clock_name;
 use crate::metadata::{
-    Array, Base, Blob, ByteOrder, Clock, Encoding, Enum, Event, Field, Float, Form, Integer, Length, Mapping,
-    OptionRange, Optional, Reference, Roles, Scope, Selection, Sequence, Stream, Struct, Text, Trace, Type,
-    Uuid, Variant, Version,
+    Array, Base, Blob, ByteOrder, Clock, Details, Encoding, Enum, Event, Field, Float, Form, Identity,
+    Integer, Length, Mapping, OptionRange, Optional, Reference, Roles, Scope, Selection, Sequence, Stream,
+    Struct, Text, Trace, Type, Uuid, Variant, Version,
 };
 use crate::tsdl;
 
@@ -56,6 +56,7 @@ pub(super) fn translate(source: &Trace, to: Version) -> Result<Transcript> {
     let mut target = Trace {
         version: to,
         identity: source.identity.clone().filter(|_| to == Version::Two),
+        attributes: source.attributes.clone(),
         byte_order: ORDER,
         uuid: source.uuid,
         environment: source.environment.clone(),
@@ -65,6 +66,9 @@ pub(super) fn translate(source: &Trace, to: Version) -> Result<Transcript> {
     };
     if to == Version::One {
         plain_environment(source, &mut target);
+    }
+    if to == Version::One && has_details(source) {
+        notes.insert("namespaces, unique ids of classes, accuracies and others' attributes are left out");
     }
     let mut shapes = Vec::new();
     for stream in &source.streams {
@@ -102,6 +106,23 @@ fn new_clock(source: &Trace, clock: &Clock, to: Version) -> Clock {
         absolute: clock.absolute || to == Version::Two && of_lttng,
         ..clock.clone()
     }
+}
+
+/// Whether a trace states what CTF 1.8 has no words for.
+fn has_details(source: &Trace) -> bool {
+    let is_bare = |details: &Details| {
+        let Identity { namespace, uid, .. } = &details.identity;
+        namespace.is_none() && uid.is_none() && details.attributes.is_none()
+    };
+    let of_clock = |clock: &Clock| {
+        let attributes = clock.details.as_ref().and_then(|details| details.attributes.as_ref());
+        clock.accuracy.is_some() || attributes.is_some()
+    };
+    source.attributes.is_some()
+        || source.clocks.iter().any(of_clock)
+        || source.streams.iter().any(|stream| {
+            !is_bare(&stream.details) || stream.events.iter().any(|event| !is_bare(&event.details))
+        })
 }
 
 /// Converts identity and environment for CTF 1.8.
@@ -158,6 +179,7 @@ impl<'s> Translator<'s> {
         let stream = Stream {
             id: stream.id,
             name: stream.name.clone(),
+            details: stream.details.clone(),
             packet_context: Some(packet_context),
             event_header: Some(shape.frame.event_header()),
             event_context,

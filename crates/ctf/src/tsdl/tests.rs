@@ -1,6 +1,6 @@
 use super::*;
 use crate::metadata::{
-    Base, ByteOrder, Clock, Encoding, Enum, EnvironmentValue, Event, Field, Float, Integer, Mapping,
+    Base, ByteOrder, Clock, Details, Encoding, Enum, EnvironmentValue, Event, Field, Float, Integer, Mapping,
     Reference, Scope, Stream, Struct, Trace, Type, Uuid, Variant, Version,
 };
 
@@ -98,11 +98,13 @@ pub(crate) fn example() -> Trace {
         attributes: vec![("model.emf.uri".into(), EnvironmentValue::from("http://example.org/?a=\"b\""))],
         context: Some(Struct::new(vec![Field::new("prio", Type::signed(32, LITTLE))])),
         payload: Some(payload()),
+        details: Details::default(),
     };
     let empty = Event { id: 4, name: "empty".into(), payload: Some(Struct::default()), ..Event::default() };
     Trace {
         version: Version::One,
         identity: None,
+        attributes: None,
         byte_order: LITTLE,
         uuid: Uuid::parse("624b19d9-19cd-4eae-bab8-8342e1b96a5d"),
         environment: vec![
@@ -124,6 +126,7 @@ pub(crate) fn example() -> Trace {
         streams: vec![Stream {
             id: 1,
             name: None,
+            details: Details::default(),
             packet_context: Some(Struct::new(vec![
                 Field::new("content_size", unsigned(64)),
                 Field::new("packet_size", unsigned(64)),

@@ -75,7 +75,7 @@ pub(super) struct Before {
 pub(super) enum TimeBase {
     None,
     Nanoseconds(i64),
-    Clock(Clock),
+    Clock(Box<Clock>),
 }
 
 impl TimeBase {
@@ -83,7 +83,7 @@ impl TimeBase {
         match clock {
             None => Self::None,
             Some(clock) if clock.frequency == 1_000_000_000 => Self::Nanoseconds(clock.to_nanoseconds(0)),
-            Some(clock) => Self::Clock(clock.clone()),
+            Some(clock) => Self::Clock(Box::new(clock.clone())),
         }
     }
 
