@@ -181,7 +181,7 @@ pub fn cut(folder: &DirHandle, name: &str, expected: &Expected) -> Result<Option
     io::Seek::seek(&mut &data, io::SeekFrom::Start(size)).map_err(Error::io(&path))?;
     let index = index.into_inner().map_err(|error| Error::io(&fresh)(error.into_error()))?;
     indexes.rename(&fresh_name, &indexes, &index_name).map_err(Error::io(&fresh))?;
-    let damage = damage.iter().map(|damage| format!("{}: {damage}", path.display())).collect();
+    let damage = damage::in_a_line(&path, &damage).into_iter().collect();
     Ok(Some(Cut { data, index, size, last, damage }))
 }
 

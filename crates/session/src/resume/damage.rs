@@ -1,6 +1,6 @@
 //! What was changed in a stream after it was written, and where its next packet begins.
 
-use std::{fmt, fs::File, io, os::unix::fs::FileExt};
+use std::{fmt, fs::File, io, os::unix::fs::FileExt, path::Path};
 
 use tompion_ctf::{
     encode::{self, HEAD_SIZE},
@@ -47,6 +47,17 @@ impl fmt::Display for Damage {
             }
         }
     }
+}
+
+/// Tells of a stream's damage: the first place, and how many more there are.
+pub fn in_a_line(path: &Path, damage: &[Damage]) -> Option<String> {
+    let (first, others) = damage.split_first()?;
+    let more = match others.len() {
+        0 => String::new(),
+        1 => "; and one more place of this file".into(),
+        count => format!("; and {count} more places of this file"),
+    };
+    Some(format!("{}: {first}{more}", path.display()))
 }
 
 /// The next position at which a packet of this trace may begin.
