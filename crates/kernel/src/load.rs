@@ -136,6 +136,13 @@ const NEEDED_WAKERS: &[&str] = if cfg!(target_arch = "x86_64") {
     &["irq_handler_entry", "irq_handler_exit", "softirq_entry", "softirq_exit"]
 };
 
+/// Whether the program that records a tracepoint does what the one in [`WAKERS`] does.
+fn is_recorded_with_its_context(selection: &Selection, tracepoint: &str) -> bool {
+    let recorded = KNOWN.iter().zip(FIRST..).find(|(known, _)| known.tracepoint == tracepoint);
+    let keeps_context = !tracepoint.starts_with("hrtimer_");
+    keeps_context && recorded.is_some_and(|(_, number)| selection.has(number))
+}
+
 /// The programs that system calls take.
 const SYSCALLS: [(u16, &str, &str); 2] =
     [(SYSCALL_ENTRY, "sys_enter", "syscall_entry"), (SYSCALL_EXIT, "sys_exit", "syscall_exit")];
@@ -201,7 +208,7 @@ impl Recorder {
         let selection = &options.selection;
         let waking = KNOWN.iter().zip(FIRST..).find(|(known, _)| known.name == "sched_waking");
         if waking.is_some_and(|(_, number)| selection.has(number)) {
-            self.load_wakers(btf)?;
+            self.load_wakers(selection, btf)?;
         }
         for (known, number) in KNOWN.iter().zip(FIRST..) {
             let follows = matches!(known.name, "sched_process_fork" | "sched_process_exit");
@@ -226,9 +233,12 @@ impl Recorder {
     }
 
     /// Loads what tells where wake-ups come from. They are attached before what records.
-    fn load_wakers(&mut self, btf: &Btf) -> Result<(), Error> {
+    fn load_wakers(&mut self, selection: &Selection, btf: &Btf) -> Result<(), Error> {
         let mut is_known = true;
         for (name, tracepoint) in WAKERS {
+            if is_recorded_with_its_context(selection, tracepoint) {
+                continue;
+            }
             let loaded = program(&mut self.ebpf, name).and_then(|program| program.load(tracepoint, btf));
             match loaded {
                 Ok(()) => self.wakers.push(name),
@@ -281,6 +291,8 @@ impl Recorder {
 
     /// Begins to record.
     pub fn attach(&mut self) -> Result<(), Error> {
+        // Ends before begins, as in `WAKERS`: some of these count handlers, too.
+        self.loaded.sort_by_key(|name| !name.ends_with("_exit"));
         for name in self.wakers.iter().chain(&self.loaded).copied().collect::<Vec<_>>() {
             let link = program(&mut self.ebpf, name).and_then(|program| {
                 let id = program.attach()?;

@@ -2,7 +2,7 @@
 #ifndef TOMPION_BPF_INTERRUPTS_H
 #define TOMPION_BPF_INTERRUPTS_H
 
-#include "process.h"
+#include "wakers.h"
 
 #define LONGEST_NAME 64
 
@@ -15,6 +15,7 @@ struct irq_entry {
 SECTION("tp_btf/irq_handler_entry") int irq_handler_entry(u64 *ctx)
 {
 	struct irqaction *action = (void *)ctx[1];
+	interrupt_begins();
 	struct texts *text = texts_of(TEXT_OF_INTERRUPT);
 	if (!text)
 		return 0;
@@ -40,6 +41,7 @@ struct irq_exit {
 
 SECTION("tp_btf/irq_handler_exit") int irq_handler_exit(u64 *ctx)
 {
+	interrupt_ends();
 	RECORD(struct irq_exit, IRQ_HANDLER_EXIT)
 		record->irq = ctx[0];
 		record->ret = ctx[2];
@@ -50,8 +52,14 @@ struct softirq {
 	u32 vec;
 };
 
+/*
+ * The events of soft interrupts and of devices' handlers keep `handlers` up to date as well: a second program at their
+ * tracepoints would cost as much again.
+ */
 static ALWAYS_INLINE int softirq(u64 *ctx, u16 event)
 {
+	if (event != IRQ_SOFTIRQ_RAISE)
+		soft_changes(event == IRQ_SOFTIRQ_ENTRY);
 	RECORD(struct softirq, event)
 		record->vec = ctx[0];
 	DONE
