@@ -36,14 +36,14 @@ fn marks_are_recorded_with_their_arguments() {
     let dir = TestDir::new();
     let program = marks(&dir);
     let list = run(&mut dir.tompion(&["list", "./marks"])).succeeded().out;
-    assert!(list.contains("usdt:dir:sale  [usdt]  i32 arg0, u64 arg1, i16 arg2, i32 arg3\n"), "{list}");
-    assert!(list.contains("usdt:dir:visit  [usdt]  u32 arg0\n"), "{list}");
-    let sale = "usdt:./marks:dir:sale(round: i32, what: str, count: i16, seven: i64)";
+    assert!(list.contains("usdt:shop:sale  [usdt]  i32 arg0, u64 arg1, i16 arg2, i32 arg3\n"), "{list}");
+    assert!(list.contains("usdt:shop:visit  [usdt]  u32 arg0\n"), "{list}");
+    let sale = "usdt:./marks:shop:sale(round: i32, what: str, count: i16, seven: i64)";
     let options = ["-k", sale, "-k", "usdt:./marks:*:visit"];
     run(&mut dir.recording("trace", &options, &[&program, &"300"])).succeeded();
     let trace = dir.trace("trace");
     let events = trace.events();
-    let (sales, visits) = (named(&events, "dir:sale"), named(&events, "dir:visit"));
+    let (sales, visits) = (named(&events, "shop:sale"), named(&events, "shop:visit"));
     assert_eq!((sales.len(), visits.len(), events.len()), (300, 600, 900));
     for (round, sale) in (0i64..).zip(&sales) {
         assert_eq!(text(sale, "what"), format!("thing {round}"));
@@ -221,7 +221,7 @@ fn nothing_is_left_in_a_program_when_the_recorder_is_killed() {
     hear(&mut heard, "nobody listens\n");
     // A program that knows nothing of us, by its number.
     let pid = watch.id().to_string();
-    let mut record = dir.tompion(&["record", "-o", "killed", "-p", &pid, "-k", "usdt:./marks:dir:visit"]);
+    let mut record = dir.tompion(&["record", "-o", "killed", "-p", &pid, "-k", "usdt:./marks:shop:visit"]);
     let recording = start(&mut record);
     hear(&mut heard, "somebody listens\n");
     signal(recording.id(), Signal::KILL);
@@ -248,14 +248,14 @@ fn a_running_program_is_recorded_to_its_end() {
     marks(&dir);
     let mut shell = start(Command::new("sh").args(["-c", &script]).current_dir(dir.path("")));
     let pid = shell.id().to_string();
-    let mut record = dir.tompion(&["record", "-o", "trace", "-p", &pid, "-k", "usdt:./marks:dir:sale"]);
+    let mut record = dir.tompion(&["record", "-o", "trace", "-p", &pid, "-k", "usdt:./marks:shop:sale"]);
     let recording = start(&mut record);
     wait_until("the probe is in its place", || links_of(recording.id()) != 0);
     fs::write(ready, "").expect("a file");
     assert!(shell.wait().expect("a child").success());
     let said = finish(recording, "record").succeeded();
     let trace: Trace = dir.trace("trace");
-    assert_eq!(named(&trace.events(), "dir:sale").len(), 5, "{}", said.err);
+    assert_eq!(named(&trace.events(), "shop:sale").len(), 5, "{}", said.err);
 }
 
 #[test]
@@ -264,8 +264,8 @@ fn what_is_wrong_with_a_probe_is_told() {
     marks(&dir);
     let cases = [
         ("uprobe:./marks:nime", "no function `nime`; nearest: nine"),
-        ("usdt:./marks:dir:sales", "no USDT probe dir:sales; nearest: dir:sale"),
-        ("usdt:./marks:dir:visit(a: i32, b: i32)", "has no argument 1 that can be read"),
+        ("usdt:./marks:shop:sales", "no USDT probe shop:sales; nearest: shop:sale"),
+        ("usdt:./marks:shop:visit(a: i32, b: i32)", "has no argument 1 that can be read"),
         ("uprobe:./nothing:f", "there is no program or library `./nothing`"),
         ("uprobe:./marks:0x7fffffff", "has no code at 0x7fffffff"),
         ("uprobe:./marks:nine(a: int)", "`int` is no type of `a`; there are i8 to i64"),

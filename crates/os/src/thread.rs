@@ -234,7 +234,7 @@ pub struct TidOffset {
 /// Returns where glibc keeps a thread's id, checked against the calling thread's real id. Where it
 /// does not hold, callers use [`gettid`]. glibc keeps it right in the children of fork as well.
 ///
-/// glibc describes the place to debuggers ([`documented_tid_offset`]). In programs without a symbol
+/// glibc describes the place to debuggers (`documented_tid_offset`). In programs without a symbol
 /// table for that, the place of every glibc since 2.10 is tried.
 pub fn tid_offset() -> Option<TidOffset> {
     /// Distance from the thread's handle.

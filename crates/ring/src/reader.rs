@@ -138,10 +138,10 @@ impl<'a> RingReader<'a> {
         copied
     }
 
-    /// As [`RingReader::take`] for the last time: see [`RingReader::copy_final`].
+    /// As [`RingReader::consume`] for the last time: see [`RingReader::copy_final`].
     ///
     /// # Errors
-    /// As [`RingReader::take`].
+    /// As [`RingReader::consume`].
     pub fn consume_final(&self, read: u64, bytes: &mut Vec<u8>) -> Result<Span, BadPosition> {
         let copied = self.copy_final(read, bytes);
         self.release(copied.map_or_else(|bad| bad.claimed, |span| span.end));
@@ -159,7 +159,7 @@ impl<'a> RingReader<'a> {
         copied.map(|span| Span { events, ..span })
     }
 
-    /// Copies what was appended since position `read`, as [`RingReader::take`] does, and leaves the
+    /// Copies what was appended since position `read`, as [`RingReader::consume`] does, and leaves the
     /// room to be given back later.
     ///
     /// # Errors
