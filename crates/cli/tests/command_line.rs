@@ -153,7 +153,7 @@ fn a_stream_that_was_cut_is_read_up_to_the_cut() {
 }
 
 #[test]
-fn random_bytes_in_a_stream_cost_nothing_that_stands_before_them() {
+fn random_bytes_in_a_stream_cost_their_packet_and_nothing_before_it() {
     let dir = TestDir::new();
     let (trace, stream) = long_stream(&dir);
     let mut noise = vec![0; 4096];
@@ -163,7 +163,8 @@ fn random_bytes_in_a_stream_cost_nothing_that_stands_before_them() {
     let (numbers, message) = read_damaged(&trace);
 
     let sound = numbers.iter().zip(1..).take_while(|(found, expected)| **found == *expected).count();
-    assert!(sound > 400_000 / 25, "only {sound} events were read");
+    // A packet whose checksum is wrong is left out whole.
+    assert!(sound >= (400_000 - 270_000) / 25, "only {sound} events were read");
     assert!(message.contains("stream_0") && message.contains("byte "), "{message}");
 }
 

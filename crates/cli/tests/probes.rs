@@ -158,7 +158,7 @@ fn functions_of_go_are_recorded_with_what_they_get_and_their_returns_refused() {
     }
     // A function whose stack has to grow begins twice.
     assert!(hits.iter().all(|hits| (20..=40).contains(hits)), "{hits:?}");
-    let refused = |probe: &str| run(&mut shop.recording("wrong", &["-k", probe], &[&"true"])).exited(2).err;
+    let refused = |probe: &str| run(&mut shop.recording("wrong", &["-k", probe], &[&"true"])).exited(125).err;
     let said = refused("uretprobe:./growing:main.grow");
     assert!(said.contains("would kill the program: Go moves its stacks"), "{said}");
     let said = refused("uprobe:./growing:main.grow(text: str)");
