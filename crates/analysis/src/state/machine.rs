@@ -357,14 +357,16 @@ impl Machine {
     }
 
     /// Returns the source of a wakeup that happens on a CPU: as the event states it, or else as the
-    /// events before tell.
+    /// events before tell. The event's own thread is the one that runs, even if the switch to it is
+    /// missing.
     fn waker(&self, fact: FactView<'_>, cpu: Option<u32>) -> Waker {
         let known = cpu.and_then(|number| Some((number, self.cpus.get(&number)?)));
         let Some((number, cpu)) = known else { return Waker::Unknown };
-        let during = match cpu.current.state {
+        let runs = match cpu.current.state {
             State::Runs { tid } => Some(tid),
-            _ => fact.thread().filter(|&tid| tid != 0),
+            _ => None,
         };
+        let during = fact.thread().or(runs).filter(|&tid| tid != 0);
         let by_thread = during.map_or(Waker::Unknown, Waker::Thread);
         let context = fact.number(number::CONTEXT);
         match context {
@@ -378,7 +380,7 @@ impl Machine {
             _ if cpu.timer => Waker::Timer { cpu: number },
             _ if !cpu.interrupts.is_empty() || cpu.soft.is_some() => Waker::Interrupt { cpu: number },
             State::Runs { .. } if context.is_none() && self.tells_timers => by_thread,
-            State::Runs { tid } => Waker::During(tid),
+            State::Runs { .. } => during.map_or(Waker::Unknown, Waker::During),
             // The idle thread wakes no thread itself, so it was an interrupt without events.
             State::Idle => Waker::Interrupt { cpu: number },
             _ => Waker::Unknown,

@@ -287,6 +287,31 @@ fn a_wakeup_is_a_threads_only_where_the_trace_says_so() {
     assert_eq!(wakers("timers", &timers, &seen), [(20, thread), (21, timer), (22, thread)]);
 }
 
+/// A kernel may hide switches: then the thread that was switched to is not the one in the wakeup's
+/// own context.
+#[test]
+fn a_waker_is_the_thread_that_the_wakeup_names() {
+    let folder = Folder::new("named-waker");
+    let kernel = [("sched_switch", "prev_tid prev_state next_tid"), ("sched_waking", "tid waker_context")];
+    let context = "event.context := struct { i32 _tid; };";
+    // By thread 9 and by the idle thread, both unseen on a CPU that has switched to thread 7.
+    let events = [
+        (100, 0, vec![0, 0, 0, 7]),
+        (110, 1, vec![9, 20, 1]),
+        (120, 1, vec![9, 21, 0]),
+        (130, 1, vec![0, 22, 1]),
+        (140, 1, vec![0, 23, 0]),
+    ];
+    folder.trace("kernel", &metadata("kernel", &kernel, context), &[packet(0, &events, 0)]);
+    let wakers = folder.states().instants.into_iter().filter_map(|instant| match instant.what {
+        Happening::Wakeup { tid, waker } => Some((tid, waker)),
+        _ => None,
+    });
+    let expected =
+        [(20, Waker::Thread(9)), (21, Waker::During(9)), (22, Waker::Unknown), (23, Waker::Unknown)];
+    assert_eq!(wakers.collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn an_idle_thread_of_the_kernel_is_not_in_uninterruptible_sleep() {
     let folder = Folder::new("idle");
