@@ -123,3 +123,29 @@ fn given_a_killed_recorder_then_processes_that_share_a_trace_are_named_by_their_
     let sharing: BTreeSet<u64> = events.iter().filter_map(|event| event.context["vpid"].as_u64()).collect();
     assert!(!sharing.is_empty() && sharing.is_subset(&listed), "{sharing:?} of {listed:?}");
 }
+
+/// A snapshot writes down the processes that have ended by then. Recovery counts what is in the files: each
+/// process and each event once.
+#[test]
+fn given_a_recorder_killed_after_a_snapshot_then_recovery_counts_each_event_once() {
+    let dir = TestDir::new();
+    let options = ["--preload", "malloc", "--mode", "overwrite", "--subbuf-size", "4K"];
+    let command = script(4000);
+    let recording = start(&mut dir.recording("trace", &options, &[&"bash", &"-c", &command]));
+    let folder = dir.path("trace");
+    wait_until("a process that shares a trace", || folder.join("user/short-lived/stream_0").exists());
+    run(&mut dir.tompion(&["snapshot", "trace"])).succeeded();
+    kill_session(recording);
+    run(&mut dir.tompion(&["recover", "trace"])).succeeded();
+
+    let trace = dir.trace("trace");
+    let sources = trace.manifest()["sources"].as_array().expect("sources").clone();
+    let told: u64 = sources.iter().filter_map(|source| source["events"].as_u64()).sum();
+    assert_eq!(told, trace.events().len() as u64);
+    let pids: Vec<u64> = sources.iter().filter_map(|source| source["pid"].as_u64()).collect();
+    assert_eq!(
+        pids.iter().collect::<BTreeSet<_>>().len(),
+        pids.len(),
+        "a process is told of twice: {pids:?}"
+    );
+}

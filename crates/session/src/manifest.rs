@@ -119,7 +119,7 @@ pub struct Channel {
 }
 
 /// One process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// Folder of its CTF trace, relative to this file; it isn't there if there are no events.
     pub path: String,
