@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tompion_analysis::state::FactExtractor;
 use tompion_reader::{Event, EventPredicate};
 
+use super::detail::track_of;
 use super::{Question, Wrong};
 use crate::index::{Index, LaneKind, TrackKind};
 use crate::slice_kind;
@@ -214,7 +215,7 @@ impl Belonging {
         let mut found: Vec<Turn> = Vec::new();
         // Where the file can't be read, nobody knows.
         let _ = slice.read(&store, window, &mut |entry| {
-            let track = entry.extra.checked_sub(1).and_then(|track| u32::try_from(track).ok());
+            let track = track_of(entry.extra);
             if entry.style == slice_kind::RUNNING && track.is_some_and(|track| self.tracks.contains(&track)) {
                 match found.last_mut().filter(|last| last.1 == entry.begin) {
                     Some(last) => last.1 = entry.end,

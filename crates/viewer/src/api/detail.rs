@@ -16,9 +16,11 @@ use crate::{slice_kind, wakeup_source};
 /// Most events that are looked at in search of one.
 const MOST_LOOKED_AT: usize = 1000;
 
-/// Most threads of which is told for how long each ran while another one waited.
-const MOST_SHARES: usize = 12;
+/// Maximum number of threads that are listed with the time for which each ran while another one waited.
+const MAX_SHARES: usize = 12;
 
+/// Share in percent that is shown as 100 %.
+const ALL_PERCENT: f64 = 99.5;
 /// Threads of these that are named in a sentence.
 const SHARES_IN_WORDS: usize = 3;
 
@@ -116,14 +118,14 @@ pub fn at(question: &Question<'_>) -> Answer {
         let ran: Vec<Value> = others
             .ran
             .iter()
-            .take(MOST_SHARES)
+            .take(MAX_SHARES)
             .filter_map(|ran| culprit_value(&index, ran, around.offset))
             .collect();
         if entry.style == slice_kind::RUNNABLE_PREEMPTED {
             object.insert("why".into(), preempted_words(&index, &others.ran, &entry).into());
         }
         object.insert("ran".into(), ran.into());
-        object.insert("ran_others".into(), others.ran.len().saturating_sub(MOST_SHARES).into());
+        object.insert("ran_others".into(), others.ran.len().saturating_sub(MAX_SHARES).into());
     }
     if let Some(interrupt) = others.interrupt {
         let name = index.label(interrupt.label).map_or_else(|| "interrupt".into(), ToString::to_string);
@@ -243,26 +245,34 @@ fn shares(slice: &Slice, store: &Store, (from, to): (i64, i64)) -> std::io::Resu
 /// Says which threads had the CPU of a preempted one, each with its share of the time.
 fn preempted_words(index: &Index, ran: &[(Entry, i64)], wait: &Entry) -> String {
     let name = |entry: &Entry| {
-        let track = entry.extra.checked_sub(1).and_then(|track| u32::try_from(track).ok());
+        let track = track_of(entry.extra);
         track.and_then(|track| describe(index, track)).unwrap_or_else(|| "a thread".into())
     };
-    if let [(only, _)] = ran {
-        return format!("preempted by {}", name(only));
+    let ran: Vec<(String, i64)> = ran.iter().map(|(entry, ns)| (name(entry), *ns)).collect();
+    shares_in_words(&ran, wait.duration())
+}
+
+/// Says how much of a wait each thread ran, the longest first. Only a thread that ran all of it has
+/// no share beside its name.
+fn shares_in_words(ran: &[(String, i64)], wait: i64) -> String {
+    let percent = |ns: i64| ns as f64 * 100.0 / wait.max(1) as f64;
+    if let [(only, ns)] = ran
+        && percent(*ns) >= ALL_PERCENT
+    {
+        return format!("preempted by {only}");
     }
-    let percent = |ns: i64| ns as f64 * 100.0 / wait.duration().max(1) as f64;
-    let told = ran.iter().take(SHARES_IN_WORDS);
-    let told: Vec<String> =
-        told.map(|(entry, ns)| format!("{} {:.0} %", name(entry), percent(*ns))).collect();
+    let shown = ran.iter().take(SHARES_IN_WORDS);
+    let shown: Vec<String> = shown.map(|(name, ns)| format!("{name} {:.0} %", percent(*ns))).collect();
     let more = match ran.len().saturating_sub(SHARES_IN_WORDS) {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    format!("preempted; its CPU ran {}{more}", told.join(", "))
+    format!("preempted; its CPU ran {}{more}", shown.join(", "))
 }
 
 /// A thread that ran meanwhile, when it began to, and for how long.
 fn culprit_value(index: &Index, (entry, ns): &(Entry, i64), offset: i64) -> Option<Value> {
-    let mut value = thread_value(index, u32::try_from(entry.extra.checked_sub(1)?).ok()?)?;
+    let mut value = thread_value(index, track_of(entry.extra)?)?;
     let object = value.as_object_mut()?;
     object.insert("time".into(), entry.begin.saturating_add(offset).into());
     object.insert("ns".into(), (*ns).into());
@@ -297,7 +307,7 @@ pub fn relations(
 ) {
     let track = index.tracks.get(lane.track as usize);
     let own = track.filter(|track| track.kind == TrackKind::Thread).map(|_| lane.track);
-    let other = || u32::try_from(entry.extra.checked_sub(1)?).ok();
+    let other = || track_of(entry.extra);
     let thread = match (lane.kind, entry.style) {
         (LaneKind::Cpu, slice_kind::RUNNING) => other(),
         _ => own,
@@ -323,7 +333,7 @@ pub fn relations(
         }
         (LaneKind::Thread, slice_kind::RUNNABLE) => {
             let (kind, number) = wakeup_source::parts(entry.extra);
-            let waker = number.checked_sub(1).and_then(|track| u32::try_from(track).ok());
+            let waker = track_of(number);
             let role = match kind {
                 wakeup_source::THREAD => "waker",
                 _ => "during",
@@ -373,10 +383,8 @@ fn duration(nanoseconds: u64) -> String {
 /// What woke a thread, as far as events tell.
 fn wakeup_words(index: &Index, source: u64) -> Option<String> {
     let (kind, number) = wakeup_source::parts(source);
-    let thread = || {
-        let track = number.checked_sub(1).and_then(|track| u32::try_from(track).ok());
-        track.and_then(|track| describe(index, track)).unwrap_or_else(|| "a thread".into())
-    };
+    let thread =
+        || track_of(number).and_then(|track| describe(index, track)).unwrap_or_else(|| "a thread".into());
     match kind {
         wakeup_source::THREAD => Some(format!("woken by {}", thread())),
         wakeup_source::INTERRUPT => Some(format!("woken by an interrupt on CPU {number}")),
@@ -385,6 +393,11 @@ fn wakeup_words(index: &Index, source: u64) -> Option<String> {
         wakeup_source::DURING => Some(format!("woken while {} ran, by it or by an interrupt", thread())),
         _ => None,
     }
+}
+
+/// Returns the track of a thread that an entry stores as its number and 1; `None` for 0.
+pub fn track_of(stored: u64) -> Option<u32> {
+    u32::try_from(stored.checked_sub(1)?).ok()
 }
 
 /// `name (tid 55)`
@@ -582,5 +595,18 @@ mod tests {
         for (nanoseconds, expected) in told {
             assert_eq!(duration(nanoseconds), expected);
         }
+    }
+
+    #[test]
+    fn a_thread_that_had_a_part_of_a_wait_has_its_share() {
+        let ran = |all: &[(&str, i64)]| {
+            let all: Vec<(String, i64)> = all.iter().map(|(name, ns)| ((*name).to_owned(), *ns)).collect();
+            shares_in_words(&all, 1000)
+        };
+        assert_eq!(ran(&[("hog", 1000)]), "preempted by hog");
+        // The rest was idle, or is not known.
+        assert_eq!(ran(&[("hog", 220)]), "preempted; its CPU ran hog 22 %");
+        let many = [("a", 500), ("b", 250), ("c", 100), ("d", 50)];
+        assert_eq!(ran(&many), "preempted; its CPU ran a 50 %, b 25 %, c 10 %, and 1 more");
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Value, json};
 
 use super::Question;
+use super::detail::track_of;
 use super::events::Row;
 use crate::index::entry::Entry;
 use crate::index::{Index, LaneKind, TrackKind};
@@ -87,7 +88,7 @@ impl Threads {
         let after = entries.partition_point(|entry| entry.begin <= time);
         let entry = entries.get(after.checked_sub(1)?)?;
         let runs = entry.style == slice_kind::RUNNING && entry.end >= time;
-        runs.then(|| u32::try_from(entry.extra.checked_sub(1)?).ok()).flatten()
+        runs.then(|| track_of(entry.extra)).flatten()
     }
 
     /// A row as the page wants it.
