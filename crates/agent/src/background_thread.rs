@@ -68,7 +68,7 @@ pub fn ensure(registry: &mut Registry) {
     background.running = tompion_os::spawn_background(run).is_ok();
 }
 
-/// In the child of a fork, where the thread doesn't exist and the attach_socket is the parent's.
+/// In the child of a fork, where the thread doesn't exist and the attach socket is the parent's.
 pub fn forget_in_child(registry: &mut Registry) {
     lock::forget_agent_thread();
     THREAD.store(0, Ordering::Relaxed);
@@ -320,7 +320,7 @@ fn begin(registry: &mut Registry) {
     // Ordering: see `has_own_table`.
     OWN_TABLE.store(tompion_os::take_own_table(&mut ours.descriptors[..ours.count]), Ordering::Relaxed);
     if registry.background.attach_socket.is_none() {
-        // Without a attach_socket the process can't be asked, and nothing else is missing.
+        // Without an attach socket the process can't be asked, and nothing else is missing.
         registry.background.attach_socket = AttachSocket::bind().ok();
     }
     registry.background.ready = true;

@@ -109,14 +109,14 @@ fn snapshots_of_a_short_memory_never_repeat_an_event() {
 /// Intervals of a trace, and the losses that its packets tell.
 fn states_and_losses(trace: &Trace) -> (Vec<Interval>, Vec<Loss>) {
     #[derive(Default)]
-    struct Kept(Vec<Interval>);
-    impl Visitor for Kept {
+    struct Collected(Vec<Interval>);
+    impl Visitor for Collected {
         fn interval(&mut self, interval: &Interval) {
             self.0.push(interval.clone());
         }
     }
     let mut traces = tompion_reader::open(std::slice::from_ref(&trace.folder)).expect("traces");
-    let mut kept = Kept::default();
+    let mut kept = Collected::default();
     state::run(&mut traces, &mut kept);
     (kept.0, traces.losses().to_vec())
 }

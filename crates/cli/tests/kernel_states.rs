@@ -9,9 +9,9 @@ use crate::kernel::permitted;
 use crate::support::{TestDir, Trace};
 
 #[derive(Default)]
-struct Kept(Vec<Interval>, Vec<Instant>);
+struct Collected(Vec<Interval>, Vec<Instant>);
 
-impl Visitor for Kept {
+impl Visitor for Collected {
     fn interval(&mut self, interval: &Interval) {
         self.0.push(interval.clone());
     }
@@ -29,9 +29,9 @@ fn a_sleep_is_a_blocked_state_in_its_call_that_ends_with_a_wakeup() {
     let dir = TestDir::new();
     let trace = dir.record(&["-k"], &[&"sleep", &"0.05"]);
     let mut traces = tompion_reader::open(std::slice::from_ref(&trace.folder)).expect("traces");
-    let mut kept = Kept::default();
+    let mut kept = Collected::default();
     state::run(&mut traces, &mut kept);
-    let Kept(intervals, instants) = kept;
+    let Collected(intervals, instants) = kept;
     let is_sleep = |it: &&Interval| {
         let call = match &it.state {
             State::Blocked { syscall: Some(call), .. } => &**call,
@@ -64,9 +64,9 @@ fn a_reader_of_a_pipe_is_woken_by_the_thread_that_writes() {
     let shop = TestDir::new();
     let trace = shop.record(&["-k"], &[&"sh", &"-c", &"(sleep 0.05; echo x) | cat"]);
     let mut traces = tompion_reader::open(std::slice::from_ref(&trace.folder)).expect("traces");
-    let mut kept = Kept::default();
+    let mut kept = Collected::default();
     state::run(&mut traces, &mut kept);
-    let Kept(intervals, instants) = kept;
+    let Collected(intervals, instants) = kept;
     let cat = instants.iter().find_map(|it| match &it.what {
         Happening::Named { tid, name, .. } if name == "cat" => Some(*tid),
         _ => None,
@@ -133,7 +133,7 @@ impl Printed {
 /// gaps.
 fn assert_states_hold(trace: &Trace) -> usize {
     let mut traces = tompion_reader::open(std::slice::from_ref(&trace.folder)).expect("traces");
-    let mut kept = Kept::default();
+    let mut kept = Collected::default();
     state::run(&mut traces, &mut kept);
     let gap =
         |loss: &tompion_reader::Loss| Some((loss.cpu?.try_into().ok()?, loss.between.0?, loss.between.1?));
@@ -143,7 +143,7 @@ fn assert_states_hold(trace: &Trace) -> usize {
         eprintln!("SKIPPED, this kernel did not show every switch, and counted no loss");
         return gaps.len();
     }
-    let Kept(intervals, instants) = kept;
+    let Collected(intervals, instants) = kept;
     let mut ran: BTreeMap<i64, i64> = BTreeMap::new();
     for interval in &intervals {
         let Track::Thread(thread) = interval.track else { continue };

@@ -59,7 +59,7 @@ const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") { 0xd428_bc00 } else { 0
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     /// It ended by itself: nothing happened.
-    InterruptionBlock,
+    Undisturbed,
     /// It went on although it was disturbed.
     WentOn,
     /// It was restarted.
@@ -200,7 +200,7 @@ fn spin(shared: &Shared, setup: CheckSetup, cpu: u32) -> io::Result<RseqVerdict>
     let mut restarts = 0;
     while Instant::now() < deadline {
         match area.section(shared, setup.announced) {
-            Ended::InterruptionBlock => {}
+            Ended::Undisturbed => {}
             Ended::WentOn => return Ok(RseqVerdict::Broken(setup.disturbance)),
             Ended::Restarted => restarts += 1,
         }
@@ -250,7 +250,7 @@ impl Area {
         // four bytes and the next.
         let descriptor = if announced { unsafe { self.place.add(8).cast() } } else { &raw mut nowhere };
         match spin_in_section(descriptor, &shared.disturbed, &shared.begun) {
-            0 => Ended::InterruptionBlock,
+            0 => Ended::Undisturbed,
             1 => Ended::WentOn,
             _ => Ended::Restarted,
         }

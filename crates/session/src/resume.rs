@@ -162,9 +162,9 @@ pub fn cut(folder: &DirHandle, name: &str, expected: &Expected) -> Result<Option
     indexes.make().map_err(Error::io(indexes.path()))?;
     let mut index = BufWriter::new(indexes.create_anew(&fresh_name).map_err(Error::io(&fresh))?);
     index.write_all(&encode::index_header()).map_err(Error::io(&fresh))?;
-    let mut found = Found { index: &mut index, last: None, damage: Vec::new() };
+    let mut found = StreamScan { index: &mut index, last: None, damage: Vec::new() };
     found.read(&data, len, expected).map_err(Error::io(&path))?;
-    let Found { last, damage, .. } = found;
+    let StreamScan { last, damage, .. } = found;
     let size = last.map_or(0, |(at, packet)| at + packet.head.info.size);
     let last = last.map(|(_, packet)| packet);
     if len - size > expected.most_torn {
@@ -185,8 +185,8 @@ pub fn cut(folder: &DirHandle, name: &str, expected: &Expected) -> Result<Option
     Ok(Some(Cut { data, index, size, last, damage }))
 }
 
-/// What was found of a stream up to its last whole packet.
-struct Found<'a> {
+/// Scan of a stream up to its last whole packet.
+struct StreamScan<'a> {
     index: &'a mut BufWriter<File>,
     /// That packet and its position.
     last: Option<(u64, Resumed)>,
@@ -194,7 +194,7 @@ struct Found<'a> {
     damage: Vec<Damage>,
 }
 
-impl Found<'_> {
+impl StreamScan<'_> {
     /// Reads a stream and makes its index. What can't be believed is part of the stream only if a whole packet
     /// follows it.
     fn read(&mut self, data: &File, len: u64, expected: &Expected) -> io::Result<()> {

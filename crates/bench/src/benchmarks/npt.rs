@@ -17,7 +17,7 @@ const METHOD: &str = "\
 `tompion test npt`: a loop under SCHED_FIFO 80 on a CPU of its own, memory locked, reads the counter, records an event, \
 and reads the counter again; a gap is what lies between. Two million loops a run at 500,000 a second, recorders in turns, \
 each run a process of its own, equal buffers (four sub-buffers of 1 MiB for each CPU; of 4 MiB where the kernel is \
-recorded). InterruptionBlock gaps are those without interrupts, other threads and the hypervisor, left out alike for all. \
+recorded). Undisturbed gaps are those without interrupts, other threads and the hypervisor, left out alike for all. \
 Traces were counted: as many events as loops, or the difference is told as lost.\n";
 
 const REPETITIONS: usize = 20;

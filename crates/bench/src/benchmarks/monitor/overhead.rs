@@ -20,10 +20,10 @@ use tompion_tasks::shell;
 use tompion_tasks::workspace::Workspace;
 
 const METHOD: &str = "\
-Two processes on one CPU wake each other by a byte through a pipe: each wake-up and the switch that follows; nobody is idle in between. \
-In each round, in an order by chance: without anything, with the monitor, with the monitor and `--threshold 1s`, with ftrace (an \
+Two processes on one CPU wake each other by a byte through a pipe: each wake-up and the switch that follows; the CPU never idles in between. \
+In each round, in random order: without anything, with the monitor, with the monitor and `--threshold 1s`, with ftrace (an \
 instance whose rings are a flight recorder: sched_waking, sched_switch, hrtimer_start, hrtimer_expire_entry); a fifth of a second each, \
-of which the lower quartile of a hundred parts counts. Under SCHED_OTHER whoever is woken runs before the other one sleeps, so that \
+of which the lower quartile of a hundred parts is taken. Under SCHED_OTHER the woken process runs before the other one sleeps, so that \
 a switch has about half a wake-up; under SCHED_BATCH and SCHED_FIFO (50, real-time) each has one. What is added: the difference to the \
 same round without anything. Then the kernel measures how long each of the monitor's programs runs, for the same pairs, and for two \
 threads on each CPU that sleep a millisecond again and again (`tompion test cyclic`); and what `tompion monitor --listen` takes while \
@@ -89,7 +89,7 @@ impl Variant {
         }
     }
 
-    /// All of them, in an order by chance.
+    /// All of them, in random order.
     fn shuffled() -> [Self; 4] {
         let (mut all, chance) = (Self::ALL, RandomState::new());
         all.sort_by_cached_key(|variant| chance.hash_one(*variant as u8));

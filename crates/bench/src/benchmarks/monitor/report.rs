@@ -60,10 +60,10 @@ Unmatched are wake-ups that the program saw and the monitor did not, or whose ti
 const OVERHEAD: &str = "\
 \n## What does it cost?
 
-Two processes on one CPU wake each other by a byte through a pipe: nobody is idle in between, and no other CPU is asked. In each
-of many short rounds, in an order by chance: nothing, the monitor, the monitor with `--threshold`, and ftrace with four events from
+Two processes on one CPU wake each other by a byte through a pipe: the CPU never idles in between, and no other CPU is asked. In each
+of many short rounds, in random order: nothing, the monitor, the monitor with `--threshold`, and ftrace with four events from
 which wake-up latencies are computed (`sched_waking`, `sched_switch`, `hrtimer_start`, `hrtimer_expire_entry`; the first two of them happen
-here), as a flight recorder. Under SCHED_OTHER whoever is woken runs at once, before the other one sleeps, which then needs no wake-up: a switch
+here), as a flight recorder. Under SCHED_OTHER the woken process runs at once, before the other one sleeps, which then needs no wake-up: a switch
 has about half a one there. Under SCHED_BATCH, and under SCHED_FIFO for real-time tasks, each switch has one.
 
 What is added, in nanoseconds. Whatever disturbs makes a round longer, so shorter ones say more: differences of the shortest
