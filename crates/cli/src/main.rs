@@ -81,7 +81,7 @@ fn main() -> ExitCode {
         messages::say(format!("can't take on the rights of the user who started sudo: {error}"));
         return ExitCode::from(messages::FAILED);
     }
-    let words = commands::record::separate_command(std::env::args_os().collect(), &Cli::command());
+    let words = commands::record::separate_command(std::env::args_os().collect(), Cli::command);
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => {

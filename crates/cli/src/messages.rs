@@ -139,6 +139,12 @@ pub fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{ending}", grouped(number))
 }
 
+/// Returns the end of a message about an unknown word: the nearest known ones, if any come near.
+pub fn nearest_hint<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let near = nearest(word, known);
+    if near.is_empty() { String::new() } else { format!("; nearest: {}", near.join(", ")) }
+}
+
 /// The words that come nearest to one that isn't known, the nearest first; at most three.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut near: Vec<_> = known.map(|other| (strsim::jaro_winkler(word, other), other)).collect();

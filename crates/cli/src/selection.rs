@@ -10,7 +10,7 @@ use tompion_reader::{Selection, TraceSet};
 
 use crate::{
     filter,
-    messages::{nearest, say},
+    messages::{nearest_hint, say},
     units,
 };
 
@@ -95,8 +95,7 @@ pub fn find_names(globs: &[String], traces: &TraceSet) -> bool {
     };
     let mut all = true;
     for glob in globs.iter().filter(|glob| !is_known(glob)) {
-        let near = nearest(glob, names.iter().copied());
-        let hint = if near.is_empty() { String::new() } else { format!("; nearest: {}", near.join(", ")) };
+        let hint = nearest_hint(glob, names.iter().copied());
         say(format!("no event of the trace matches `{glob}`{hint}"));
         all = false;
     }

@@ -1,12 +1,13 @@
 //! Processes: watching, signalling, and waiting for several things at once.
 
 use std::{
+    ffi::OsStr,
     io,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
         unix::process::CommandExt,
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
@@ -292,6 +293,12 @@ impl Poller {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Finds a file of a name in the folders of `PATH`, the first that is wanted.
+pub fn find_on_path(name: &OsStr, is_wanted: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|file| is_wanted(file))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tompion_os::{DirHandle, FileRights, ProcessWatch};
 
 use crate::{
     manifest::{self, Manifest},
-    target::stat_field,
+    target::{all_processes, stat_field},
 };
 
 const SIGUSR1: i32 = 10;
@@ -131,9 +131,7 @@ pub struct Running {
 impl Running {
     /// Finds the recordings of some users, without those that another command of Tompion's has begun for itself.
     pub fn of_users(users: &[u32]) -> Vec<Self> {
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let of_users = pids.filter(|pid| user_of(*pid).is_some_and(|user| users.contains(&user)));
+        let of_users = all_processes().filter(|pid| user_of(*pid).is_some_and(|user| users.contains(&user)));
         let recordings = of_users.filter_map(|pid| Self::of_process(pid).ok());
         recordings.filter(|running| !running.is_companion()).collect()
     }
@@ -203,9 +201,7 @@ impl Running {
             _ => {}
         }
         // In a container, the recorder has another number there than here.
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let mut running = pids.filter_map(|pid| Self::of_process(pid).ok());
+        let mut running = all_processes().filter_map(|pid| Self::of_process(pid).ok());
         running.find(is_it).map(as_named).ok_or_else(killed)
     }
 

@@ -130,7 +130,7 @@ fn children_of_all() -> BTreeMap<u32, Vec<u32>> {
 }
 
 /// Ids of all processes that can be seen.
-fn all_processes() -> impl Iterator<Item = u32> {
+pub(crate) fn all_processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }

@@ -149,10 +149,8 @@ fn files(what: &str) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
     if path.exists() {
         return Ok(vec![(path.clone(), path)]);
     }
-    let found = std::env::var_os("PATH").filter(|_| !what.contains('/')).and_then(|folders| {
-        std::env::split_paths(&folders).map(|folder| folder.join(what)).find(|file| file.is_file())
-    });
-    match found {
+    let on_path = || tompion_os::find_on_path(what.as_ref(), Path::is_file);
+    match (!what.contains('/')).then(on_path).flatten() {
         Some(file) => Ok(vec![(file.clone(), file)]),
         None => bail!("expected a process number or a program, found no file `{what}`"),
     }

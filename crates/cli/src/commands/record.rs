@@ -33,7 +33,7 @@ pub use command_start::separate as separate_command;
 
 use crate::{
     exit_status, filter,
-    messages::{self, counted, grouped, nearest, say},
+    messages::{self, counted, grouped, nearest, nearest_hint, say},
     units,
 };
 
@@ -286,8 +286,8 @@ pub fn failure_status(error: &anyhow::Error) -> ExitCode {
 
 /// Returns the exit status for a wrong command line, if that was one of `record`.
 pub fn usage_status() -> Option<ExitCode> {
-    let subcommand = std::env::args_os().skip(1).find(|word| !word.as_encoded_bytes().starts_with(b"-"));
-    (subcommand? == "record").then(|| ExitCode::from(exit_status::OWN_FAILURE))
+    let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    command_start::place_of_record(&words).map(|_| ExitCode::from(exit_status::OWN_FAILURE))
 }
 
 fn selector(number: Option<i32>) -> anyhow::Result<Option<Arc<OwnedFd>>> {
@@ -370,18 +370,14 @@ fn whole_words(words: &[String]) -> Vec<String> {
 
 /// What is wrong with a probe, and what could have been meant.
 fn in_words(error: &WishError) -> String {
-    let near = error.instead.as_ref().map(|(name, names)| nearest(name, names.iter().map(String::as_str)));
-    match near.filter(|near| !near.is_empty()) {
-        Some(near) => format!("{error}; nearest: {}", near.join(", ")),
-        None => error.to_string(),
-    }
+    let hint = |(name, names): &(String, Vec<String>)| nearest_hint(name, names.iter().map(String::as_str));
+    format!("{error}{}", error.instead.as_ref().map(hint).unwrap_or_default())
 }
 
 /// What a pattern without a match could have meant.
 fn nearest_kernel_events(pattern: &str) -> String {
     let names = super::list::kernel_event_names(Offer::of_this_kernel());
-    let near = nearest(pattern, names.iter().map(String::as_str));
-    if near.is_empty() { String::new() } else { format!("; nearest: {}", near.join(", ")) }
+    nearest_hint(pattern, names.iter().map(String::as_str))
 }
 
 /// Where the trace goes.
@@ -452,8 +448,7 @@ fn processes_of_name(name: &str) -> Result<Vec<u32>, String> {
         return Ok(found);
     }
     let names = process_names();
-    let near = nearest(name, names.iter().map(String::as_str));
-    let hint = if near.is_empty() { String::new() } else { format!("; nearest: {}", near.join(", ")) };
+    let hint = nearest_hint(name, names.iter().map(String::as_str));
     Err(format!("no process is named `{name}`{hint}"))
 }
 
@@ -729,9 +724,9 @@ fn none_fired(known: &[(String, String)]) -> String {
 
 fn suggestion(glob: &str, known: &[(String, String)]) -> String {
     let names: Vec<String> = known.iter().map(|(provider, name)| format!("{provider}:{name}")).collect();
-    let near = nearest(glob, names.iter().map(String::as_str));
-    if !near.is_empty() {
-        return format!("; nearest: {}", near.join(", "));
+    let hint = nearest_hint(glob, names.iter().map(String::as_str));
+    if !hint.is_empty() {
+        return hint;
     }
     let some: Vec<&str> = names.iter().take(3).map(String::as_str).collect();
     let more = if names.len() > some.len() { ", …" } else { "" };

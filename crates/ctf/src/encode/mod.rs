@@ -34,8 +34,7 @@ use crate::metadata::{
     Reference, Scope, Stream, Struct, Trace, Type, Uuid, Variant, Version,
 };
 
-pub(crate) use packet::PACKET_MAGIC;
-pub use packet::{Origin, Packet, PacketInfo, Record, Tally, index_entry, index_header};
+pub use packet::{Origin, PACKET_MAGIC, Packet, PacketInfo, Record, Tally, index_entry, index_header};
 pub use payload::{Misfit, Plan};
 pub use resume::{
     Broken, HEAD_SIZE, Head, PacketChecksum, Resumed, TRAILER_SIZE, is_intact, is_trailer, read_head,

@@ -8,7 +8,7 @@ use super::{
 use crate::metadata::Uuid;
 
 /// First word of every packet (CTF 1.8, section 5.1).
-pub(crate) const PACKET_MAGIC: u32 = 0xc1fc_1fc1;
+pub const PACKET_MAGIC: u32 = 0xc1fc_1fc1;
 
 /// Event to encode.
 #[derive(Clone, Copy, Debug)]

@@ -178,10 +178,8 @@ fn parse_argument(text: &str) -> Result<(String, ArgumentType), WishError> {
 
 /// The file of a name, along `PATH` if it has no slash.
 fn find_binary(name: &str) -> Result<Binary, WishError> {
-    let along_path = || {
-        let folders = std::env::var_os("PATH").filter(|_| !name.contains('/'))?;
-        std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|file| file.is_file())
-    };
+    let on_path = || tompion_os::find_on_path(name.as_ref(), Path::is_file);
+    let along_path = || (!name.contains('/')).then(on_path).flatten();
     let here = Some(PathBuf::from(name)).filter(|file| !name.is_empty() && file.is_file());
     let binary = here.or_else(along_path).and_then(|named| {
         let file = std::fs::canonicalize(&named).ok()?;

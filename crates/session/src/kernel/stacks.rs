@@ -11,7 +11,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -22,6 +21,8 @@ use tompion_kernel::{
     records::UntrustedRecord,
     stacks::{self, Files, KernelSymbols, Life, Object, Told},
 };
+
+use crate::target::all_processes;
 
 /// Most stacks that are compared with others; then all are forgotten, and told once more.
 const MOST_STACKS: usize = 1 << 16;
@@ -251,9 +252,7 @@ impl Memory {
     }
 
     fn look_at_all(&mut self, time: u64, definitions: &mut Vec<Definition>) {
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids: HashSet<u32> =
-            entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        let pids: HashSet<u32> = all_processes().collect();
         self.processes.retain(|pid, _| pids.contains(pid));
         for pid in pids.into_iter().take(MOST_PROCESSES) {
             let process = self.processes.entry(pid).or_insert_with(|| Process::with(Vec::new()));

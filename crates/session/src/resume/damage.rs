@@ -3,14 +3,12 @@
 use std::{fmt, fs::File, io, os::unix::fs::FileExt, path::Path};
 
 use tompion_ctf::{
-    encode::{self, HEAD_SIZE},
+    encode::{self, HEAD_SIZE, PACKET_MAGIC},
     metadata::Uuid,
 };
 
 /// Bytes that are searched at once.
 const PIECE: usize = 1 << 20;
-/// First bytes of a packet, little-endian, before the trace's id.
-const MAGIC: [u8; 4] = 0xc1fc_1fc1u32.to_le_bytes();
 
 /// Part of a stream that is not what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +60,7 @@ pub fn in_a_line(path: &Path, damage: &[Damage]) -> Option<String> {
 
 /// The next position at which a packet of this trace may begin.
 pub fn next_packet(data: &File, from: u64, len: u64, uuid: Uuid) -> io::Result<Option<u64>> {
-    let begin = [&MAGIC[..], &uuid.0].concat();
+    let begin = [&PACKET_MAGIC.to_le_bytes()[..], &uuid.0].concat();
     let mut bytes = vec![0; PIECE];
     let mut at = from;
     while at + HEAD_SIZE as u64 <= len {

@@ -16,14 +16,23 @@ use tompion_kernel::{Offer, Selection};
 const KERNEL: &str = "kernel";
 
 /// Returns the words of a command line, with a `--` before the recorded command where `-k` would
-/// take its name for a pattern. `cli` describes the whole command line.
-pub fn separate(words: Vec<OsString>, cli: &Command) -> Vec<OsString> {
-    let subcommand = words.iter().position(|word| word == "record");
-    let Some((record, options)) = cli.find_subcommand("record").zip(subcommand) else { return words };
-    let Some(place) = command_after_kernel(&words, options + 1, record, is_command) else { return words };
-    let mut words = words;
-    words.insert(place, "--".into());
+/// take its name for a pattern. `cli` describes the whole command line; only `record` needs it.
+pub fn separate(mut words: Vec<OsString>, cli: impl FnOnce() -> Command) -> Vec<OsString> {
+    let Some(subcommand) = place_of_record(&words) else { return words };
+    let cli = cli();
+    let Some(record) = cli.find_subcommand("record") else { return words };
+    if let Some(place) = command_after_kernel(&words, subcommand + 1, record, is_command) {
+        words.insert(place, "--".into());
+    }
     words
+}
+
+/// Finds the word `record` if that is the subcommand: the first word behind the program's name that
+/// is no option.
+pub fn place_of_record(words: &[OsString]) -> Option<usize> {
+    let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+    let subcommand = words.iter().skip(1).position(|word| !is_option(word))? + 1;
+    (words[subcommand] == "record").then_some(subcommand)
 }
 
 /// Finds the word after `-k` that begins the command, among words of which the options begin at
@@ -95,15 +104,14 @@ fn is_command(word: &str) -> bool {
 }
 
 /// Finds a program as a shell does: by its path, or in the folders of `PATH`.
-pub fn find_program(name: &OsStr) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
+fn find_program(name: &OsStr) -> Option<PathBuf> {
+    let is_program = |path: &Path| {
         path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };
     if name.as_encoded_bytes().contains(&b'/') {
-        return Some(PathBuf::from(name)).filter(is_program);
+        return Some(PathBuf::from(name)).filter(|path| is_program(path));
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).map(|folder| Path::new(&folder).join(name)).find(is_program)
+    tompion_os::find_on_path(name, is_program)
 }
 
 #[cfg(test)]
@@ -118,6 +126,16 @@ mod tests {
         let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
         let place = command_after_kernel(&words, 0, &record, |word| word == "ls" || word == "./ls")?;
         Some(words[place..].join(OsStr::new(" ")).into_string().unwrap())
+    }
+
+    #[test]
+    fn record_is_the_subcommand_where_it_comes_first() {
+        let place = |line: &str| place_of_record(&line.split(' ').map(Into::into).collect::<Vec<_>>());
+        assert_eq!(place("tompion record -k ls"), Some(1));
+        assert_eq!(place("tompion -v record"), Some(2));
+        for line in ["tompion", "tompion -v", "record", "tompion print record -k ls"] {
+            assert_eq!(place(line), None, "{line}");
+        }
     }
 
     #[test]
