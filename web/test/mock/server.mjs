@@ -108,7 +108,8 @@ function at(query) {
   if (number + 1 < lane.boxes.length) answer.after = box(lane.boxes[number + 1]);
   if (answer.style === 4) {
     answer.why = "preempted by irq/9-acpi (tid 101) on CPU 1";
-    answer.culprit = { tid: 101, name: "irq/9-acpi", lane: 1010, track: 22, time: answer.begin };
+    answer.culprit = { tid: 101, name: "irq/9-acpi", lane: 1010, track: 22, time: answer.begin, ns: answer.end - answer.begin };
+    answer.ran = [answer.culprit];
   }
   if (answer.style === 5) answer.waker = { tid: 103, name: "db-writer", lane: 1030, track: 24, time: answer.end };
   return answer;
