@@ -242,6 +242,23 @@ fn shares(slice: &Slice, store: &Store, (from, to): (i64, i64)) -> std::io::Resu
     Ok(times)
 }
 
+/// Says which threads had the CPU while an entry's thread was preempted; `None` if it was not, or if
+/// no event tells on which CPU it waited.
+pub fn preemptors(
+    question: &Question<'_>,
+    id: u32,
+    (wait, offset): (&Entry, i64),
+) -> Result<Option<String>, Wrong> {
+    if wait.style != slice_kind::RUNNABLE_PREEMPTED {
+        return Ok(None);
+    }
+    let around = Around::find(question, id, wait.begin.saturating_add(offset))?;
+    let next = around.entries.iter().find(|entry| entry.begin >= wait.end);
+    let ran = others(question, id, (wait, next))?.ran;
+    let index = question.opened.index();
+    Ok((!ran.is_empty()).then(|| preempted_words(&index, &ran, wait)))
+}
+
 /// Says which threads had the CPU of a preempted one, each with its share of the time.
 fn preempted_words(index: &Index, ran: &[(Entry, i64)], wait: &Entry) -> String {
     let name = |entry: &Entry| {

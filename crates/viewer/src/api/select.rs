@@ -245,16 +245,8 @@ pub fn select(question: &Question<'_>) -> Answer {
         "threads": sums.threads.len(), "spans": sums.spans.len(), "syscalls": sums.syscalls.len(),
         "interrupts": sums.interrupts.len(),
     });
+    let waits = waits(question, &sums.waits)?;
     let index = question.opened.index();
-    let offset = |lane: u32| {
-        let trace = index.lanes.get(lane as usize).map_or(0, |lane| lane.trace);
-        question.offset(trace as usize)
-    };
-    let waits: Vec<Value> = sums
-        .waits
-        .iter()
-        .filter_map(|(_, lane, entry)| wait_value(&index, (*lane, entry), offset(*lane)))
-        .collect();
     let asked = question.window()?;
     Ok(json!({
         "duration": asked.1 - asked.0, "events": events, "threads": threads(&index, sums.threads, most_threads),
@@ -264,6 +256,26 @@ pub fn select(question: &Question<'_>) -> Answer {
         "losses": { "events": sums.losses[0], "overwritten": sums.losses[1] }, "waits": waits,
         "partial": area.is_partial, "narrow": area.narrow, "exact": area.exact, "known": area.known,
     }))
+}
+
+/// The longest waits for a CPU, each with its reason in the words of the entry's own panel.
+fn waits(question: &Question<'_>, waits: &[(i64, u32, Entry)]) -> Result<Vec<Value>, super::Wrong> {
+    let offset = |lane: u32| {
+        let trace = question.opened.index().lanes.get(lane as usize).map_or(0, |lane| lane.trace);
+        question.offset(trace as usize)
+    };
+    let mut values = Vec::new();
+    for (_, lane, entry) in waits {
+        let offset = offset(*lane);
+        // The index is locked by this call, so it is not locked here meanwhile.
+        let preemptors = detail::preemptors(question, *lane, (entry, offset))?;
+        let Some(mut value) = wait_value(&question.opened.index(), (*lane, entry), offset) else { continue };
+        if let (Some(words), Some(object)) = (preemptors, value.as_object_mut()) {
+            object.insert("why".into(), words.into());
+        }
+        values.push(value);
+    }
+    Ok(values)
 }
 
 fn wait_value(index: &Index, (id, entry): (u32, &Entry), offset: i64) -> Option<Value> {

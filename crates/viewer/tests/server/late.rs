@@ -61,3 +61,20 @@ fn the_trace_in_the_repository_has_the_reasons_that_the_guide_finds() {
         assert!(spans.len() > 3 && spans.iter().all(|(.., label, _)| label == span), "{spans:?}");
     }
 }
+
+#[test]
+fn the_list_of_waits_names_preemptors_as_the_panel_does() {
+    let desk = Desk::late();
+    let client = desk.open();
+    let end = client.trace()["end"].as_i64().unwrap();
+    let all = client.get(&format!("/api/select?from=0&to={end}"));
+    let waits = all["waits"].as_array().unwrap().iter();
+    let preempted: Vec<&Value> = waits.filter(|wait| wait["style"] == PREEMPTED).collect();
+    let has_shares = |wait: &&&Value| wait["why"].as_str().unwrap().contains("its CPU ran");
+    assert!(preempted.iter().filter(has_shares).count() > 0, "{all}");
+    for wait in preempted {
+        let (lane, begin) = (&wait["lane"], &wait["begin"]);
+        let panel = client.get(&format!("/api/at?lane={lane}&time={begin}"));
+        assert_eq!(wait["why"], panel["why"], "at {begin}");
+    }
+}
