@@ -39,6 +39,11 @@ export interface LinkState {
 /** What stands there when `tompion view --png` takes a picture. */
 export const PICTURE = "#png";
 
+/** Whether an address is for a picture, which may also have a range and tracks: `#png&v=0,5`. */
+export function isPicture(hash: string): boolean {
+  return hash === PICTURE || hash.startsWith(`${PICTURE}&`);
+}
+
 /** Longer lists would make addresses that nobody can paste. */
 const MOST_OPEN = 200;
 

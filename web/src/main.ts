@@ -198,7 +198,7 @@ class Page {
     const { app } = this;
     app.setTheme(this.startTheme());
     const { hash } = location;
-    if (hash === link.PICTURE) this.hold();
+    if (link.isPicture(hash)) this.hold();
     try {
       app.tracks.add(await this.open());
     } catch (failure) {

@@ -108,7 +108,7 @@ pub fn zone(utc: bool) -> TimeZone {
 }
 
 /// The day of the traces' first event, so many nanoseconds later, for times that don't say theirs.
-fn first_day(paths: &[PathBuf], zone: &TimeZone, nanoseconds: i64) -> anyhow::Result<civil::Date> {
+pub fn first_day(paths: &[PathBuf], zone: &TimeZone, nanoseconds: i64) -> anyhow::Result<civil::Date> {
     let mut traces = tompion_reader::open(paths)?;
     let first = traces.next_event().and_then(|event| event.timestamp());
     let first = first.context("the trace has no event with a time, so a time of day means nothing")?;

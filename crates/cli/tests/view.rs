@@ -252,3 +252,50 @@ fn chromium_keeps_its_sandbox_except_as_root() {
         output.status.success() && String::from_utf8_lossy(&output.stderr).contains("has no sandbox here")
     );
 }
+
+#[test]
+fn a_picture_has_the_range_tracks_and_size_that_were_asked_for() {
+    let dir = TestDir::new();
+    let hello = dir.link("hello", &["../../../../examples/hello.c"], &[]);
+    dir.record(&[], &[&hello]);
+    let draws =
+        "for word; do case $word in --screenshot=*) echo \"$@\" > \"${word#--screenshot=}\";; esac; done";
+    let path = stand_in(&dir, "chromium", draws);
+    let picture = dir.path("picture.png");
+    let save = |options: &[&str]| {
+        let mut command = tompion();
+        command.arg("view").arg("--png").arg(&picture).args(options).arg(dir.path("trace"));
+        command.env("PATH", &path).output().expect("the command")
+    };
+    let drawn = |options: &[&str]| {
+        let output = save(options);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::read_to_string(&picture).expect("a picture")
+    };
+    let plain = drawn(&[]);
+    assert!(plain.contains("--window-size=1600,900") && plain.trim_end().ends_with("#png"), "{plain}");
+    let sized = drawn(&["--size", "1280x720", "--from", "1", "--to", "4000000000", "--track", "hello"]);
+    assert!(sized.contains("--window-size=1280,720"), "{sized}");
+    let (_, link) = sized.trim_end().rsplit_once('#').expect("a link");
+    let range = link.strip_prefix("png&v=").and_then(|rest| rest.split_once("&p=thread%3A"));
+    let (range, tid) = range.unwrap_or_else(|| panic!("a range and a thread in {link}"));
+    let (from, to) = range.split_once(',').expect("two times");
+    let time = |text: &str| text.parse::<i64>().expect("nanoseconds");
+    // The page reads numbers up to 2^53.
+    assert!(time(from) < time(to) && time(to) < 1 << 53 && time(from) > -(1 << 53), "{range}");
+    assert!(tid.parse::<u32>().is_ok(), "{link}");
+    assert_eq!(
+        drawn(&["--track", tid]).trim_end().rsplit_once('#').unwrap().1,
+        format!("png&p=thread%3A{tid}")
+    );
+    for (options, line) in [
+        (&["--track", "nosuch"][..], "no track of the trace is named `nosuch`, by name, pid or tid"),
+        (&["--from", "5", "--to", "4"], "expected --from before --to, found no time between them"),
+        (&["--to", "5", "--from", "4"], "the trace has no event between --from and --to"),
+        (&["--size", "12x7"], "expected a size such as 1280x720, each side from 400 to 16384"),
+    ] {
+        let output = save(options);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(line), "{said}");
+    }
+}

@@ -14,6 +14,7 @@ mod guard;
 mod incident;
 pub mod index;
 mod page;
+mod picture_link;
 mod recording;
 pub mod slice_kind;
 mod view;
@@ -28,6 +29,7 @@ use std::thread;
 use std::time::Duration;
 
 use guard::Guard;
+pub use picture_link::PictureRange;
 use tompion_http::{Answer, Limits, Request, Response};
 use view::{Beginning, View};
 
@@ -142,6 +144,15 @@ impl Server {
     /// How much of the traces is indexed: 1 is all.
     pub fn progress(&self) -> f64 {
         self.shared.view().map_or(0.0, |view| view.progress())
+    }
+
+    /// Returns the part of the address after `#` that makes the page draw a picture of a range.
+    ///
+    /// # Errors
+    ///
+    /// In one line, if the trace cannot be shown, or has no such range or track.
+    pub fn picture_fragment(&self, range: &PictureRange) -> Result<String, String> {
+        picture_link::fragment(self.shared.view()?, range)
     }
 
     /// Answers until the program ends.

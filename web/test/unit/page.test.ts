@@ -377,6 +377,8 @@ describe("an incident", () => {
     for (const hash of ["", "#png"]) expect(link.atFirst(hash, incident)).toEqual(link.ofIncident(incident));
     expect(link.atFirst("#v=1,2", incident)).toEqual({ begin: 1, end: 2 });
     expect(link.atFirst("#png", null)).toEqual({});
+    expect(link.atFirst("#png&v=5,9&p=thread%3A7", incident)).toEqual({ begin: 5, end: 9, pinned: ["thread:7"] });
+    expect(["#png", "#png&v=5,9", "#v=5,9", "#pngs", ""].map(link.isPicture)).toEqual([true, true, false, false, false]);
   });
 });
 

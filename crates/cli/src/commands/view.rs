@@ -13,16 +13,17 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Args;
 use tompion_os::User;
-use tompion_viewer::{Config, Server};
+use tompion_viewer::{Config, PictureRange, Server};
 
-use crate::messages::say;
+use crate::{messages::say, selection};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     tompion view\n  \
     tompion view kernel-trace/ user-trace/\n  \
     tompion view --no-open --listen 8080 trace/\n  \
-    tompion view --png picture.png trace/\n\n\
+    tompion view --png picture.png trace/\n  \
+    tompion view --png late.png --from 14:03:05.2 --to 14:03:05.3 --track controller trace/\n\n\
 The address that is printed has a token: who doesn't know it is not answered. What was found out about a trace is kept \
 beside it in .tompion-view, or in the user's cache where that can't be written. Ends by Ctrl-C.")]
 pub struct Arguments {
@@ -35,9 +36,33 @@ pub struct Arguments {
     /// Open no browser
     #[arg(long)]
     no_open: bool,
-    /// Save a picture of 1600×900 pixels instead, by an installed Chromium
+    /// Save a picture instead, by an installed Chromium
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
+    /// Begin of the picture: 14:03:05.25, `2026-01-02 14:03:05`, or seconds since 1970
+    #[arg(long, value_name = "TIME", requires = "png")]
+    from: Option<String>,
+    /// End of the picture
+    #[arg(long, value_name = "TIME", requires = "png")]
+    to: Option<String>,
+    /// Pin a track to the top of the picture: a name, pid or tid (repeatable)
+    #[arg(long = "track", value_name = "NAME", requires = "png")]
+    tracks: Vec<String>,
+    /// Width and height of the picture in pixels
+    #[arg(long, value_name = "WxH", requires = "png", default_value = "1600x900", value_parser = picture_size)]
+    size: (u32, u32),
+}
+
+/// Smallest and largest side of a picture, in pixels: below, the page has no room for its parts.
+const SIDES: std::ops::RangeInclusive<u32> = 400..=16_384;
+
+/// `1280x720`
+fn picture_size(text: &str) -> Result<(u32, u32), String> {
+    let side = |text: &str| text.parse().ok().filter(|side| SIDES.contains(side));
+    let sides = text.split_once(['x', '×']).and_then(|(width, height)| side(width).zip(side(height)));
+    sides.ok_or_else(|| {
+        format!("expected a size such as 1280x720, each side from {} to {}", SIDES.start(), SIDES.end())
+    })
 }
 
 /// `8080`, `127.0.0.1:8080`, `[::1]:8080`, `127.0.0.1`.
@@ -64,6 +89,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             );
         }
     }
+    let range = picture_range(arguments, &paths)?;
     let server = Server::bind(&Config { paths, listen, cache: None, say: |line| say(line) })?;
     if let Some(remark) = server.remark() {
         say(format!("warning: {remark}"));
@@ -73,7 +99,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return thread::scope(|scope| {
             scope.spawn(|| server.run());
             // The server has no end.
-            match save(&server, png) {
+            match save(&server, png, (&range, arguments.size)) {
                 Ok(()) => std::process::exit(0),
                 Err(error) => {
                     say(format!("{error:#}"));
@@ -92,6 +118,20 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         say("Ctrl-C ends it");
     }
     server.run()
+}
+
+/// Returns the part of the traces that the picture shows.
+fn picture_range(arguments: &Arguments, paths: &[PathBuf]) -> anyhow::Result<PictureRange> {
+    let zone = selection::zone(false);
+    let moment = |text: &Option<String>| {
+        let day = || selection::first_day(paths, &zone, 0);
+        text.as_deref().map(|text| selection::parse_moment(text, &zone, day)).transpose()
+    };
+    Ok(PictureRange {
+        from: moment(&arguments.from)?,
+        to: moment(&arguments.to)?,
+        tracks: arguments.tracks.clone(),
+    })
 }
 
 fn has_display() -> bool {
@@ -122,7 +162,7 @@ const PICTURE: Duration = Duration::from_secs(60);
 const LOG: &str = "tompion.log";
 
 /// Saves a picture of the page.
-fn save(server: &Server, png: &Path) -> anyhow::Result<()> {
+fn save(server: &Server, png: &Path, (range, size): (&PictureRange, (u32, u32))) -> anyhow::Result<()> {
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&paths).flat_map(|folder| names.map(|name| folder.join(name)));
@@ -137,16 +177,17 @@ fn save(server: &Server, png: &Path) -> anyhow::Result<()> {
         }
         thread::sleep(Duration::from_millis(20));
     }
+    let fragment = server.picture_fragment(range).map_err(anyhow::Error::msg)?;
     // The browser is the user's who started this command, so what it writes is that user's, too.
     let user = User::behind_sudo();
     let profile = std::env::temp_dir().join(format!("tompion-view-png-{}", std::process::id()));
     std::fs::create_dir(&profile).with_context(|| format!("cannot make {}", profile.display()))?;
     let png = std::path::absolute(png).with_context(|| format!("cannot write {}", png.display()))?;
-    let url = server.url_for_once()?;
+    let url = format!("{}#{fragment}", server.url_for_once()?);
     // Beside it, so that an older picture stays until there is a new one.
     let new = png.with_file_name(format!(".tompion-view.{}.png", std::process::id()));
     let picture =
-        Picture { chromium: &chromium, user: user.as_ref(), url: &url, profile: &profile, png: &new };
+        Picture { chromium: &chromium, user: user.as_ref(), url: &url, profile: &profile, png: &new, size };
     let result = picture.draw();
     // What a browser left is of no use to anybody.
     let _ = std::fs::remove_dir_all(&profile);
@@ -171,6 +212,8 @@ struct Picture<'a> {
     /// Folder for what Chromium writes besides.
     profile: &'a Path,
     png: &'a Path,
+    /// Width and height in pixels.
+    size: (u32, u32),
 }
 
 impl Picture<'_> {
@@ -191,18 +234,14 @@ impl Picture<'_> {
 
     fn run(&self, with_sandbox: bool) -> anyhow::Result<()> {
         let mut command = Command::new(self.chromium);
-        command.args([
-            "--headless",
-            "--hide-scrollbars",
-            "--window-size=1600,900",
-            "--virtual-time-budget=15000",
-        ]);
+        command.args(["--headless", "--hide-scrollbars", "--virtual-time-budget=15000"]);
+        command.arg(format!("--window-size={},{}", self.size.0, self.size.1));
         command.args(["--disable-gpu", "--no-first-run", "--disable-dev-shm-usage"]);
         if !with_sandbox {
             command.arg("--no-sandbox");
         }
         command.arg(format!("--user-data-dir={}", self.profile.display()));
-        command.arg(format!("--screenshot={}", self.png.display())).arg(format!("{}#png", self.url));
+        command.arg(format!("--screenshot={}", self.png.display())).arg(self.url);
         let log = File::create(self.profile.join(LOG)).context("cannot write Chromium's messages")?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.user.iter().for_each(|user| user.run(&mut command));
