@@ -200,7 +200,9 @@ class Page {
     const { hash } = location;
     if (link.isPicture(hash)) this.hold();
     try {
-      app.tracks.add(await this.open());
+      const tracks = await this.open();
+      app.tracks.commands = app.info.commands ?? [];
+      app.tracks.add(tracks);
     } catch (failure) {
       this.fail(reason(failure));
       return;

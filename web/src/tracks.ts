@@ -81,6 +81,8 @@ export class Tracks {
   height = 0;
   /** Counts up whenever tracks were taken in. */
   stamp = 0;
+  /** Names of the programs that the recordings started. */
+  commands: readonly string[] = [];
   /** The largest id so far: only newer tracks are asked for. */
   newest = -1;
 
@@ -147,12 +149,12 @@ export class Tracks {
     this.sort();
   }
 
-  /** Processes in the order in which people look for them: those that tell of themselves, then
-   * those that worked most. */
+  /** Processes in the order in which people look for them: the recorded program, those that tell
+   * of themselves, those that worked most, and the recorder. */
   private sort(): void {
     const ranks = new Map<number, number>();
     for (const track of this.all.values()) {
-      if (track.kind === "process") ranks.set(track.id, this.work(track) + (this.tells(track) ? 1e15 : 0));
+      if (track.kind === "process") ranks.set(track.id, this.work(track) + 1e15 * this.rank(track));
     }
     const byRank = (ids: number[]): void => {
       const places = ids.flatMap((id, at) => (ranks.has(id) ? [at] : []));
@@ -166,6 +168,18 @@ export class Tracks {
   /** Whether a process has spans: its own words, not the kernel's. */
   private tells(process: Track): boolean {
     return process.children.some((id) => this.all.get(id)?.lanes.some((lane) => lane.kind === "span") ?? false);
+  }
+
+  private rank(process: Track): number {
+    // Linux cuts names after 15 bytes.
+    if (this.commands.some((name) => name.slice(0, 15) === process.name)) return this.tells(process) ? 3 : 2;
+    if (this.isRecorder(process)) return -1;
+    return this.tells(process) ? 1 : 0;
+  }
+
+  /** Whether a process has the names of the recorder and of its thread. */
+  private isRecorder(process: Track): boolean {
+    return process.name === "tompion" && process.children.some((id) => this.all.get(id)?.name === "consumer");
   }
 
   /** Time that a track and those below it ran. */
@@ -187,10 +201,10 @@ export class Tracks {
       else this.open.add(track.id);
     }
     const worked = processes.map((track) => ({ track, busy: this.work(track) }));
-    worked.sort((a, b) => Number(this.tells(b.track)) - Number(this.tells(a.track)) || b.busy - a.busy);
+    worked.sort((a, b) => this.rank(b.track) - this.rank(a.track) || b.busy - a.busy);
     let room = OPEN_AT_FIRST;
     for (const { track, busy } of worked) {
-      if (track.children.length > room || (busy === 0 && worked.length > 8)) continue;
+      if (track.children.length > room || this.isRecorder(track) || (busy === 0 && worked.length > 8 && this.rank(track) < 2)) continue;
       room -= track.children.length;
       this.open.add(track.id);
     }

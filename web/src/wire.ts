@@ -67,6 +67,8 @@ export interface TraceInfo {
   end: number;
   progress: number;
   growing: boolean;
+  /** Names of the programs that the recordings started. */
+  commands?: string[];
   name: string;
   traces: TracePart[];
   events: number;

@@ -65,6 +65,23 @@ pub fn told(traces: &TraceSet) -> Told {
     told
 }
 
+#[derive(Deserialize)]
+struct Recorded {
+    #[serde(default)]
+    command: Vec<String>,
+}
+
+/// Returns the names of the programs that recordings at these paths started.
+pub fn commands(paths: &[PathBuf]) -> Vec<String> {
+    let name = |folder: &Path| {
+        let bytes = read(&folder.join(manifest::NAME), MAX_SIZE)?;
+        let recorded: Recorded = serde_json::from_slice(&bytes).ok()?;
+        let program = Path::new(recorded.command.first()?).file_name()?;
+        Some(program.to_string_lossy().into_owned())
+    };
+    paths.iter().filter_map(|path| path.ancestors().take(LEVELS).find_map(name)).collect()
+}
+
 /// Whether one of these folders is of a recording that goes on.
 pub fn is_recording(paths: &[PathBuf]) -> bool {
     let mut folders = paths.iter().flat_map(|path| path.ancestors().take(LEVELS));

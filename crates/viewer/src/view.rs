@@ -35,6 +35,8 @@ pub struct View {
     pub place: Place,
     /// What is said of the incident whose folder is shown.
     pub incident: Option<Incident>,
+    /// Names of the programs that the recordings started.
+    pub commands: Vec<String>,
     opened: RwLock<Arc<Opened>>,
     /// By how much each trace is shifted, in nanoseconds.
     offsets: Mutex<Vec<i64>>,
@@ -154,6 +156,7 @@ impl View {
         let offsets = place.shifts().ok().and_then(|kept| shifts(&kept, &opened.traces));
         Ok(Self {
             incident: incident(&paths),
+            commands: recording::commands(&paths),
             paths,
             place,
             opened: RwLock::new(opened),

@@ -23,6 +23,16 @@ describe("tracks", () => {
     expect(tracks.rows[0]?.slots.every((slot) => slot.small)).toBe(true);
   });
 
+  it("begin with the recorded program, and end with the recorder, folded", () => {
+    const tracks = new Tracks();
+    tracks.commands = ["sh"];
+    const processes = ["tompion", "busy", "sh"].map((name, at): WireTrack => ({ id: at, parent: -1, kind: "process", name, pid: at }));
+    tracks.add([...processes, { ...thread(10, 0, 900), name: "consumer" }, thread(11, 1, 500), thread(12, 2, 1)]);
+    tracks.openAtFirst();
+    expect(tracks.roots.map((id) => tracks.all.get(id)?.name)).toEqual(["sh", "busy", "tompion"]);
+    expect([0, 1, 2].map((id) => tracks.open.has(id))).toEqual([false, true, true]);
+  });
+
   it("show a pinned process' threads, also while these stand in the tree", () => {
     const tracks = machine();
     tracks.pin(1);

@@ -46,7 +46,7 @@ pub fn trace(question: &Question<'_>) -> Answer {
         "damages": index.damages, "disorders": index.disorders,
         "timezone_offset_s": zone.to_offset(moment).seconds(),
         "gone": opened.gone(), "error": index.error,
-        "incident": incident(question, index.base),
+        "incident": incident(question, index.base), "commands": view.commands,
         // The kernel adds words to the name of a folder that was removed.
         "kept": view.place.path().filter(|path| path.exists()).map(|path| path.display().to_string()),
     }))

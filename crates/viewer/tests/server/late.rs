@@ -78,3 +78,13 @@ fn the_list_of_waits_names_preemptors_as_the_panel_does() {
         assert_eq!(wait["why"], panel["why"], "at {begin}");
     }
 }
+
+#[test]
+fn the_page_is_told_which_program_was_recorded() {
+    let desk = Desk::late();
+    let path = desk.trace().join("tompion.json");
+    let mut manifest: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    manifest["command"] = serde_json::json!(["/usr/sbin/nginx", "-g", "daemon off;"]);
+    std::fs::write(&path, manifest.to_string()).unwrap();
+    assert_eq!(desk.open().trace()["commands"], serde_json::json!(["nginx"]));
+}
