@@ -36,12 +36,13 @@ export interface LinkState {
   offsets?: number[];
 }
 
-/** What stands there when `tompion view --png` takes a picture. */
-export const PICTURE = "#png";
+/** What begins an address for `tompion view --png`: `#png=1280x720&v=0,5`. */
+const PICTURE = /^#png(?:=(\d+)x(\d+))?(&|$)/;
 
-/** Whether an address is for a picture, which may also have a range and tracks: `#png&v=0,5`. */
-export function isPicture(hash: string): boolean {
-  return hash === PICTURE || hash.startsWith(`${PICTURE}&`);
+/** Width and height of a picture in pixels; null if the address is not for one. */
+export function pictureSize(hash: string): { width: number; height: number } | null {
+  const found = PICTURE.exec(hash);
+  return found === null ? null : { width: Number(found[1] ?? 1600), height: Number(found[2] ?? 900) };
 }
 
 /** Longer lists would make addresses that nobody can paste. */
@@ -96,7 +97,7 @@ export function ofIncident({ begin, end, tid }: Incident): LinkState {
 /** What an address has the page show at first: what it says, and if it says nothing, where the
  * incident is; so also in a picture. */
 export function atFirst(hash: string, incident: Incident | null | undefined): LinkState {
-  const isBare = hash === "" || hash === PICTURE;
+  const isBare = hash === "" || PICTURE.exec(hash)?.[0] === hash;
   return isBare && incident ? ofIncident(incident) : read(hash);
 }
 

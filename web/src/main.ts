@@ -198,7 +198,8 @@ class Page {
     const { app } = this;
     app.setTheme(this.startTheme());
     const { hash } = location;
-    if (link.isPicture(hash)) this.hold();
+    const size = link.pictureSize(hash);
+    if (size !== null) this.hold(size);
     try {
       const tracks = await this.open();
       app.tracks.commands = app.info.commands ?? [];
@@ -242,8 +243,8 @@ class Page {
 
   /** For a picture, the page has the picture's size: a browser without a window gives it that
    * only when it takes it. */
-  private hold(): void {
-    Object.assign(document.body.style, { width: "1600px", height: "900px" });
+  private hold({ width, height }: { width: number; height: number }): void {
+    Object.assign(document.body.style, { width: `${width}px`, height: `${height}px` });
   }
 
   private async loadNotes(): Promise<void> {

@@ -273,11 +273,14 @@ fn a_picture_has_the_range_tracks_and_size_that_were_asked_for() {
         std::fs::read_to_string(&picture).expect("a picture")
     };
     let plain = drawn(&[]);
-    assert!(plain.contains("--window-size=1600,900") && plain.trim_end().ends_with("#png"), "{plain}");
+    assert!(
+        plain.contains("--window-size=1600,900") && plain.trim_end().ends_with("#png=1600x900"),
+        "{plain}"
+    );
     let sized = drawn(&["--size", "1280x720", "--from", "1", "--to", "4000000000", "--track", "hello"]);
     assert!(sized.contains("--window-size=1280,720"), "{sized}");
     let (_, link) = sized.trim_end().rsplit_once('#').expect("a link");
-    let range = link.strip_prefix("png&v=").and_then(|rest| rest.split_once("&p=thread%3A"));
+    let range = link.strip_prefix("png=1280x720&v=").and_then(|rest| rest.split_once("&p=thread%3A"));
     let (range, tid) = range.unwrap_or_else(|| panic!("a range and a thread in {link}"));
     let (from, to) = range.split_once(',').expect("two times");
     let time = |text: &str| text.parse::<i64>().expect("nanoseconds");
@@ -286,7 +289,7 @@ fn a_picture_has_the_range_tracks_and_size_that_were_asked_for() {
     assert!(tid.parse::<u32>().is_ok(), "{link}");
     assert_eq!(
         drawn(&["--track", tid]).trim_end().rsplit_once('#').unwrap().1,
-        format!("png&p=thread%3A{tid}")
+        format!("png=1600x900&p=thread%3A{tid}")
     );
     for (options, line) in [
         (&["--track", "nosuch"][..], "no track of the trace is named `nosuch`, by name, pid or tid"),

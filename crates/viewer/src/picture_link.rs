@@ -20,6 +20,8 @@ pub struct PictureRange {
     pub to: Option<i64>,
     /// Names, pids or tids of the tracks to pin at the top, or names as in links: `thread:55`.
     pub tracks: Vec<String>,
+    /// Width and height of the picture in pixels.
+    pub size: (u32, u32),
 }
 
 /// Returns the part of the address after `#`.
@@ -30,7 +32,8 @@ pub struct PictureRange {
 pub fn fragment(view: &View, range: &PictureRange) -> Result<String, String> {
     let opened = view.opened();
     let index = opened.index();
-    let mut text = String::from("png");
+    let (width, height) = range.size;
+    let mut text = format!("png={width}x{height}");
     if range.from.is_some() || range.to.is_some() {
         let offsets = view.offsets();
         let bounds = index.bounds.iter().zip(offsets);

@@ -377,8 +377,11 @@ describe("an incident", () => {
     for (const hash of ["", "#png"]) expect(link.atFirst(hash, incident)).toEqual(link.ofIncident(incident));
     expect(link.atFirst("#v=1,2", incident)).toEqual({ begin: 1, end: 2 });
     expect(link.atFirst("#png", null)).toEqual({});
-    expect(link.atFirst("#png&v=5,9&p=thread%3A7", incident)).toEqual({ begin: 5, end: 9, pinned: ["thread:7"] });
-    expect(["#png", "#png&v=5,9", "#v=5,9", "#pngs", ""].map(link.isPicture)).toEqual([true, true, false, false, false]);
+    expect(link.atFirst("#png=1280x720", incident)).toEqual(link.ofIncident(incident));
+    expect(link.atFirst("#png=1280x720&v=5,9&p=thread%3A7", incident)).toEqual({ begin: 5, end: 9, pinned: ["thread:7"] });
+    expect(link.pictureSize("#png=1280x720&v=5,9")).toEqual({ width: 1280, height: 720 });
+    expect(link.pictureSize("#png")).toEqual({ width: 1600, height: 900 });
+    expect(["#v=5,9", "#pngs", ""].map(link.pictureSize)).toEqual([null, null, null]);
   });
 });
 

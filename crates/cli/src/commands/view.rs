@@ -99,7 +99,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return thread::scope(|scope| {
             scope.spawn(|| server.run());
             // The server has no end.
-            match save(&server, png, (&range, arguments.size)) {
+            match save(&server, png, &range) {
                 Ok(()) => std::process::exit(0),
                 Err(error) => {
                     say(format!("{error:#}"));
@@ -131,6 +131,7 @@ fn picture_range(arguments: &Arguments, paths: &[PathBuf]) -> anyhow::Result<Pic
         from: moment(&arguments.from)?,
         to: moment(&arguments.to)?,
         tracks: arguments.tracks.clone(),
+        size: arguments.size,
     })
 }
 
@@ -162,7 +163,7 @@ const PICTURE: Duration = Duration::from_secs(60);
 const LOG: &str = "tompion.log";
 
 /// Saves a picture of the page.
-fn save(server: &Server, png: &Path, (range, size): (&PictureRange, (u32, u32))) -> anyhow::Result<()> {
+fn save(server: &Server, png: &Path, range: &PictureRange) -> anyhow::Result<()> {
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&paths).flat_map(|folder| names.map(|name| folder.join(name)));
@@ -186,8 +187,14 @@ fn save(server: &Server, png: &Path, (range, size): (&PictureRange, (u32, u32)))
     let url = format!("{}#{fragment}", server.url_for_once()?);
     // Beside it, so that an older picture stays until there is a new one.
     let new = png.with_file_name(format!(".tompion-view.{}.png", std::process::id()));
-    let picture =
-        Picture { chromium: &chromium, user: user.as_ref(), url: &url, profile: &profile, png: &new, size };
+    let picture = Picture {
+        chromium: &chromium,
+        user: user.as_ref(),
+        url: &url,
+        profile: &profile,
+        png: &new,
+        size: range.size,
+    };
     let result = picture.draw();
     // What a browser left is of no use to anybody.
     let _ = std::fs::remove_dir_all(&profile);
