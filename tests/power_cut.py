@@ -199,14 +199,20 @@ class Guest:
         for disk in disks:
             command += ["-drive", f"file={disk},format=raw,if=virtio,cache=writeback"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.lines = []
+        self.began = time.monotonic()
+        self.lines, self.times = [], []
         self.wait_timeout = WAIT_TIMEOUT
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
     def read(self):
         for line in self.process.stdout:
+            self.times.append(time.monotonic() - self.began)
             self.lines.append(line.decode(errors="replace").strip())
+
+    def last(self):
+        """The last lines, each with the seconds since the start."""
+        return "\n".join(f"{time:6.1f} {line}" for time, line in list(zip(self.times, self.lines))[-30:])
 
     def wait_for(self, count, begin):
         """Waits until so many lines begin with a word."""
@@ -214,7 +220,7 @@ class Guest:
         while sum(line.startswith(begin) for line in self.lines) < count:
             if self.process.poll() is not None or time.monotonic() > until:
                 self.process.kill()
-                raise AssertionError("the guest did not get there:\n" + "\n".join(self.lines[-30:]))
+                raise AssertionError("the guest did not get there:\n" + self.last())
             time.sleep(0.01)
 
     def kill(self):
@@ -227,7 +233,7 @@ class Guest:
             self.process.wait(self.wait_timeout)
         except subprocess.TimeoutExpired as error:
             self.kill()
-            raise AssertionError("the guest did not end:\n" + "\n".join(self.lines[-30:])) from error
+            raise AssertionError("the guest did not end:\n" + self.last()) from error
         self.reader.join()
         return self.lines
 
