@@ -25,7 +25,8 @@
  *   BROKEN_COMMIT_EARLY      the position is stored before the record
  *   BROKEN_COUNT_APART       position and count in two stores
  *   BROKEN_TIME_OUTSIDE      the clock is read before the section (with -DTIME)
- *   BROKEN_PUT_UNCHECKED     a sub-buffer is opened without looking whether it is still to be opened
+ *   BROKEN_PUT_UNCHECKED     a sub-buffer is opened without looking whether it is still to be
+ *                            opened
  *   BROKEN_NOT_FULL          what the reader has not taken is overwritten
  *   BROKEN_GIVEN_BACK_EARLY  the reader gives room back before it has copied
  */

@@ -4,21 +4,22 @@
  * and recovery.
  *
  *   here             in the code
- *   writer, append   ring/src/reserve.rs, append: loads the position, reads the clock, reserves by compare-and-swap,
- *                    fills, stores the commit word, adds to the sub-buffer's commit counter
+ *   writer, append   ring/src/reserve.rs, append: loads the position, reads the clock, reserves by
+ *                    compare-and-swap, fills, stores the commit word, adds to the sub-buffer's
+ *                    commit counter
  *   reader, walk     ring/src/reader.rs, take: goes along the commit words in shared memory
  *   reader, look     ring/src/records.rs, Records::next, on the private copy
  *   history          ring/src/reader.rs, copy_history
  *   audit            what a recovery finds that skips unfinished records
  *
- * Writers interleave at will: there is no order among threads without restartable sections. Who
- * finds no room in a sub-buffer reserves its rest, the next one's header, and the record, in one
- * step. Sub-buffers of 4 words: a header, and records of 2 or 3.
+ * Writers interleave at will: there is no order among threads without restartable sections. A
+ * writer that finds no room in a sub-buffer reserves its rest, the next one's header, and the
+ * record, in one step. Sub-buffers of 4 words: a header, and records of 2 or 3.
  *
  * Checked: what the reader takes is whole, each record once; after a kill in any state recovery
  * finds each committed record that wasn't taken, and nothing else; each event is there, unfinished,
  * or counted as lost; an event is refused because of an unfinished one only if there is one; when
- * nobody writes, everything can be read; times never go backwards in a ring (with -DTIME).
+ * no writer runs, everything can be read; times never go backwards in a ring (with -DTIME).
  *
  * Variants that must fail:
  *   BROKEN_PLAIN_RESERVE     the position is stored without comparing
@@ -27,10 +28,14 @@
  *   BROKEN_NOT_FULL          what the reader has not taken is overwritten
  *   BROKEN_GIVEN_BACK_EARLY  the reader gives room back before it has copied
  *   BROKEN_SKIPPED           the reader passes over what is unfinished, though its writer lives
- *   BROKEN_LAP               with -DOVERWRITE, sub-buffers are entered whatever their commit counter says
- *   BROKEN_STALE             with -DOVERWRITE, an event is refused without another look at the position
- *   BROKEN_REST_UNCOUNTED    with -DOVERWRITE, what is left of a sub-buffer isn't committed by who leaves it
- *   BROKEN_NO_SECOND_LOOK    with -DOVERWRITE, a copy of the history is believed without another look at the position
+ *   BROKEN_LAP               with -DOVERWRITE, sub-buffers are entered whatever their commit
+ *                            counter says
+ *   BROKEN_STALE             with -DOVERWRITE, an event is refused without another look at the
+ *                            position
+ *   BROKEN_REST_UNCOUNTED    with -DOVERWRITE, what is left of a sub-buffer isn't committed by the
+ *                            writer that leaves it
+ *   BROKEN_NO_SECOND_LOOK    with -DOVERWRITE, a copy of the history is believed without another
+ *                            look at the position
  *   BROKEN_TIME_OUTSIDE      with -DTIME, the clock is read before the position
  */
 #ifndef WRITERS
@@ -209,7 +214,7 @@ inline pass()
 	fi
 }
 
-/* Where the part of the ring begins that nobody overwrites, given a write position. */
+/* Position at which the part of the ring begins that is not overwritten, given a write position. */
 #ifdef OVERWRITE
 #define INTACT(position) ((position) / SUBBUF + 1 > SUBBUFS -> ((position) / SUBBUF + 1 - SUBBUFS) * SUBBUF : 0)
 #else
@@ -261,7 +266,7 @@ proctype reader()
 				:: word == STAMP(at) && at % SUBBUF != 0 ->
 					at = at + (data[(at + 1) % RING] - BODY(0)) % 4
 				:: else ->
-					/* When nobody writes any more, everything can be read. */
+					/* When all writers have ended, everything can be read. */
 					assert(finished < IDS);
 #ifdef BROKEN_SKIPPED
 					at++

@@ -2,7 +2,8 @@
  * The one-section append in overwrite mode, and the copy of a ring that goes on being written.
  *
  *   here     in the code
- *   writer   ring/src/section/x86_64.rs, tompion_append_image and tompion_section_put; ring/src/producer.rs, make_room
+ *   writer   ring/src/section/x86_64.rs, tompion_append_image and tompion_section_put;
+ *            ring/src/producer.rs, make_room
  *   reader   ring/src/reader.rs, RingReader::copy_history
  *
  * Threads lose sections at any instruction and may go on elsewhere; what they left behind the write
@@ -14,8 +15,10 @@
  *
  * Variants that must fail:
  *   BROKEN_NO_SECOND_LOOK   the position isn't read again after the copy
- *   BROKEN_NO_DIRT          only what later records cover is dropped, not what abandoned sections may have left
- *   BROKEN_BOUNDARY         with the position exactly between two sub-buffers, the older one is taken for dirty
+ *   BROKEN_NO_DIRT          only what later records cover is dropped, not what abandoned sections
+ *                           may have left
+ *   BROKEN_BOUNDARY         with the position exactly between two sub-buffers, the older one is
+ *                           taken for dirty
  *   BROKEN_COMMIT_EARLY     the position is stored before the record
  */
 #define CPUS 1
@@ -32,7 +35,7 @@
 #define RING (SUBBUF * SUBBUFS)
 
 /* Words of memory. */
-#define ANY 0 /* behind padding: nobody looks */
+#define ANY 0 /* behind padding: never read */
 #define PADDING 1
 #define HEADER(position) (2 + (position) / SUBBUF)
 #define RECORD(id, k) (32 + (id) * 2 + k)

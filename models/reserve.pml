@@ -5,7 +5,8 @@
  * only ever grows.
  *
  *   here      what it is to be
- *   writer    a probe: reserves by compare-and-swap, fills, then adds to the sub-buffer's commit counter
+ *   writer    a probe: reserves by compare-and-swap, fills, then adds to the sub-buffer's commit
+ *             counter
  *   reader    user space: takes full sub-buffers, and partial ones
  *
  * Writers interleave at will. On a CPU that is more than can happen between task, softirq,
@@ -20,15 +21,17 @@
  *
  * Variants that must fail:
  *   BROKEN_NO_COMMIT          the reader goes by the write position alone
- *   BROKEN_NO_SECOND_LOOK     a partial sub-buffer (with -DOVERWRITE: any) is taken without looking again at the
- *                             write position
+ *   BROKEN_NO_SECOND_LOOK     a partial sub-buffer (with -DOVERWRITE: any) is taken without looking
+ *                             again at the write position
  *   BROKEN_PLAIN_RESERVE      the position is stored without comparing
  *   BROKEN_COMMIT_EARLY       committed before it is filled
- *   BROKEN_PADDING_UNCOUNTED  what is left of a sub-buffer isn't committed by who leaves it
+ *   BROKEN_PADDING_UNCOUNTED  what is left of a sub-buffer isn't committed by the writer that
+ *                             leaves it
  *   BROKEN_NOT_FULL           what the reader has not taken is overwritten
- *   BROKEN_ROOM_BY_BYTES      a sub-buffer is entered when enough of its bytes were read, though not all were
- *                             committed (so the feasibility study did it)
- *   BROKEN_LAP                with -DOVERWRITE, sub-buffers are entered whatever their commit counter says
+ *   BROKEN_ROOM_BY_BYTES      a sub-buffer is entered when enough of its bytes were read, though
+ *                             not all were committed (so the feasibility study did it)
+ *   BROKEN_LAP                with -DOVERWRITE, sub-buffers are entered whatever their commit
+ *                             counter says
  *   BROKEN_TIME_OUTSIDE       with -DTIME, the clock is read before the position
  */
 #ifndef WRITERS
@@ -213,7 +216,7 @@ end:	do
 #ifndef BROKEN_NO_COMMIT
 		if
 		:: atomic { commit[(at / SUBBUF) % SUBBUFS] != LAP_BASE(at) + upto - (at / SUBBUF) * SUBBUF ->
-			/* When nobody writes any more, everything can be read. */
+			/* When all writers have ended, everything can be read. */
 			assert(finished < IDS || seen != write);
 			upto = 0; seen = 0; goto end }
 		:: else
@@ -221,7 +224,8 @@ end:	do
 #endif
 #if !defined(BROKEN_NO_SECOND_LOOK)
 #ifdef OVERWRITE
-		/* The copy is made; has anybody come to this sub-buffer meanwhile, or to this part of it? */
+		/* The copy is made; has a writer come to this sub-buffer meanwhile, or to this part of it?
+		 * */
 		atomic {
 			if
 			:: (upto % SUBBUF != 0 && write != seen) || write > (at / SUBBUF) * SUBBUF + RING ->

@@ -7,8 +7,10 @@
  *   consumer, copy    session/src/process.rs, collect
  *   consumer, packet  session/src/source.rs: a packet is written, and can be torn
  *   consumer, sync    session/src/source.rs: the stream reaches the medium
- *   consumer, raise   session/src/process/durable.rs: room is given back up to the last packet's ring_end
- *   restart           session/src/resume.rs: a torn packet is cut off, reading goes on at the last one's ring_end
+ *   consumer, raise   session/src/process/durable.rs: room is given back up to the last packet's
+ *                     ring_end
+ *   restart           session/src/resume.rs: a torn packet is cut off, reading goes on at the last
+ *                     one's ring_end
  *   writeback         the kernel, which writes pages back when it likes, in any order
  *
  * A recovery is a consumer too, and may be killed like the first one. When the power fails, what
@@ -17,13 +19,14 @@
  * position.
  *
  * Checked: no record stands in the trace twice, or without having been appended; when the consumer
- * has caught up the trace has everything; whoever is told that there is room overwrites nothing
- * that isn't in the trace on the medium; after a power failure each record below the ring's
+ * has caught up the trace has everything; a writer that is told that there is room overwrites
+ * nothing that isn't in the trace on the medium; after a power failure each record below the ring's
  * position on the medium is in the trace or counted as missing.
  *
  * Variants that must fail:
  *   BROKEN_RAISED_EARLY     room is given back when the bytes were copied
- *   BROKEN_RAISED_UNSYNCED  room is given back when the packet was written, but perhaps not to the medium
+ *   BROKEN_RAISED_UNSYNCED room is given back when the packet was written, but perhaps not to the
+ *   medium
  *   BROKEN_FROM_CONSUMED    a restarted consumer goes on where room was given back
  *   BROKEN_TORN             a restarted consumer takes a torn packet for a whole one
  *   BROKEN_BELIEVED         after a power failure records are taken without looking whose they are
@@ -52,7 +55,7 @@ proctype writer()
 {
 end:	do
 	:: write == RECORDS || failed -> break
-	/* Who finds no room loses an event, and that changes nothing here. */
+	/* A writer that finds no room loses an event, and that changes nothing here. */
 	:: atomic { !failed && write < RECORDS && write - consumed < RING ->
 			assert(write < RING || ((present >> (write - RING)) & 1));
 			data[write % RING] = write + 1 }

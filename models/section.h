@@ -12,7 +12,7 @@
 
 byte owner[CPUS] = NONE;
 
-/* Opens a section on a CPU; whoever had one open there is abandoned. */
+/* Opens a section on a CPU; a writer that had one open there is abandoned. */
 #define ENTER owner[cpu] = me
 
 #define LEAVE owner[cpu] = NONE

@@ -2,13 +2,15 @@
  * Turning all writers to the other buffer: the selector is loaded inside the section.
  *
  *   here      in the code
- *   writer    ring/src/section/x86_64.rs, tompion_append_image (which buffer); ring/src/producer.rs, current_ring
- *   session   the store to the control page's selector, by the session or a BPF program; os, barrier_all_sections
+ *   writer    ring/src/section/x86_64.rs, tompion_append_image (which buffer);
+ *             ring/src/producer.rs, current_ring
+ *   session   the store to the control page's selector, by the session or a BPF program; os,
+ *             barrier_all_sections
  *
  * Buffers are counters here: what a record is made of is the business of the other models.
  *
  * Checked: each event is in one buffer; a section that begins after the switch writes to the new
- * buffer, so each CPU adds at most one record to the old one after it; after the barrier nobody
+ * buffer, so each CPU adds at most one record to the old one after it; after the barrier no writer
  * adds any.
  *
  * Variants that must fail:

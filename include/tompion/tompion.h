@@ -41,10 +41,10 @@
 #include <stdint.h>
 
 /*
- * #define TOMPION_OPTIONAL before the #include makes the library optional: link without -ltompion, and
- * the program runs without it. It is then loaded (libtompion.so.0) when the program starts, if the
- * environment has TOMPION_SESSION, as it has under `tompion record`, or TOMPION_RECORD. Needs -ldl
- * before glibc 2.34. Use it in all files of a program or shared object, or in none.
+ * #define TOMPION_OPTIONAL before the #include makes the library optional: link without -ltompion,
+ * and the program runs without it. It is then loaded (libtompion.so.0) when the program starts, if
+ * the environment has TOMPION_SESSION, as it has under `tompion record`, or TOMPION_RECORD. Needs
+ * -ldl before glibc 2.34. Use it in all files of a program or shared object, or in none.
  */
 
 #include "private/abi.h"
@@ -59,23 +59,25 @@
  *
  *     (i8|i16|i32|i64, name, value)        signed integer
  *     (u8|u16|u32|u64, name, value)        unsigned integer
- *     (x8|x16|x32|x64, name, value)        unsigned integer, shown in hexadecimal; x64 takes pointers too
- *     (n16|n32|n64, name, value)           unsigned integer in network order, as in packets and addresses:
- *                                          the value as it lies there, not converted
+ *     (x8|x16|x32|x64, name, value)        unsigned integer, shown in hexadecimal; x64 takes
+ *                                          pointers, too
+ *     (n16|n32|n64, name, value)           unsigned integer in network order, as in packets and
+ *                                          addresses: the value as it lies there, not converted
  *     (ni16|ni32|ni64, name, value)        the same, signed
  *     (nx16|nx32|nx64, name, value)        the same, unsigned and shown in hexadecimal
  *     (f32|f64, name, value)               float, double
  *     (bool, name, value)                  0 is false, anything else true
- *     (str, name, pointer)                 text up to its NUL; NULL is recorded as "(null)". In C++ also
- *                                          a std::string, std::string_view or the like
+ *     (str, name, pointer)                 text up to its NUL; NULL is recorded as "(null)". In C++
+ *                                          also a std::string, std::string_view or the like
  *     (strn, name, pointer, max)           text up to its NUL, at most max bytes; NULL as for str
  *     (bytes, name, pointer, size)         size bytes of anything; NULL is recorded as no bytes
  *     (array, name, element, pointer, N)   N integers; N is a constant expression; not NULL
  *     (sequence, name, element, pointer, count)    count integers; NULL is recorded as no elements
- *     (array_text, name, pointer, N)       N bytes that are shown as text, as far as the first NUL; N is a
- *                                          constant expression; not NULL
+ *     (array_text, name, pointer, N)       N bytes that are shown as text, as far as the first NUL;
+ *                                          N is a constant expression; not NULL
  *     (sequence_text, name, pointer, count)        count bytes of text; NULL is recorded as none
- *     (enum, name, enumeration, value)     an integer with names, see TOMPION_ENUM; recorded as int64_t
+ *     (enum, name, enumeration, value)     an integer with names, see TOMPION_ENUM; recorded as
+ *                                          int64_t
  *     (enum_i8|...|enum_i64|enum_u8|...|enum_u64, name, enumeration, value)     the same, so large
  *     (struct, name, field...)             a structure of 1 to 64 fields; a structure may stand in
  *                                          a structure, but no deeper
@@ -157,7 +159,7 @@
  * A declaration: a span of the thread's time, from here to the end of the scope, however that is
  * left: in C++ by an exception, too. It is recorded as the events provider:name_begin, with the
  * fields, and provider:name_end. The end goes to those recordings that have the begin: a span that
- * began while nobody recorded has none. Not in constexpr functions.
+ * began while there was no recording has none. Not in constexpr functions.
  *
  *     void query(const char *table)
  *     {
@@ -266,7 +268,7 @@ extern "C" {
  * Asks that what the flight recorders of this process have now be saved (`tompion record --mode
  * overwrite` and the like). Does not wait until it is.
  *
- * Returns 0 if somebody was asked, -1 if there is no flight recorder, or none that can be asked.
+ * Returns 0 if a session was asked, -1 if there is no flight recorder, or none that can be asked.
  * May be called from any thread and in signal handlers; keeps errno.
  */
 TOMPION_PRIV_INLINE int tompion_snapshot(void)

@@ -18,7 +18,7 @@ pub enum Cause {
     /// The event could not be described: the catalog was full.
     CatalogFull = 5,
     /// The reader found bytes that no correct application writes.
-    Refused = 6,
+    Invalid = 6,
     /// The trace could not be written any more (a full disk).
     NotWritten = 7,
     /// Rings in reserve form: the record's space was reserved, and its thread was killed (or had
@@ -26,9 +26,9 @@ pub enum Cause {
     /// reserved from an earlier lap.
     Unfinished = 8,
     /// The event was in a ring, and had not reached the medium when the machine stopped.
-    NotOnMedium = 9,
+    NotPersisted = 9,
     /// The kernel did not run a probe, because it was already running on that CPU.
-    Nested = 10,
+    Reentrant = 10,
     /// The CPU is unknown to the recording of the kernel.
     NoRing = 11,
 }
@@ -45,11 +45,11 @@ impl Cause {
         Cause::NoRseq,
         Cause::VforkChild,
         Cause::CatalogFull,
-        Cause::Refused,
+        Cause::Invalid,
         Cause::NotWritten,
         Cause::Unfinished,
-        Cause::NotOnMedium,
-        Cause::Nested,
+        Cause::NotPersisted,
+        Cause::Reentrant,
         Cause::NoRing,
     ];
 
@@ -62,11 +62,11 @@ impl Cause {
             Cause::NoRseq => "no_rseq",
             Cause::VforkChild => "vfork_child",
             Cause::CatalogFull => "catalog_full",
-            Cause::Refused => "refused",
+            Cause::Invalid => "refused",
             Cause::NotWritten => "not_written",
             Cause::Unfinished => "unfinished",
-            Cause::NotOnMedium => "not_on_medium",
-            Cause::Nested => "nested",
+            Cause::NotPersisted => "not_on_medium",
+            Cause::Reentrant => "nested",
             Cause::NoRing => "no_ring",
         }
     }

@@ -1,4 +1,4 @@
-//! What is appended, and what becomes of it.
+//! Event to be appended, and the outcome of an append.
 
 use tompion_layout::loss::Cause;
 
@@ -28,7 +28,7 @@ pub struct Event<'a> {
     pub image: *const u8,
     /// Length of the fixed part in bytes.
     pub image_len: usize,
-    /// What follows it.
+    /// Variable parts that follow the image.
     pub tails: &'a [Tail],
     /// Whether a flight recorder must not overwrite it.
     pub is_pinned: bool,
@@ -41,7 +41,7 @@ impl Event<'_> {
     }
 }
 
-/// What became of an append.
+/// Outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
@@ -55,7 +55,7 @@ pub enum Outcome {
 
 #[cfg(not(loom))]
 impl Outcome {
-    /// What sections return, too.
+    /// Codes that sections return, too.
     const WRITTEN: u32 = 0;
     const NOT_RECORDING: u32 = 1;
     const LOST: u32 = 2;

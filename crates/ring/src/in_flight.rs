@@ -2,7 +2,7 @@
 //! memory and nothing restarts them, so that this memory can be unmapped when there are none.
 //!
 //! ```text
-//! an append's slow part                      whoever ends a recording
+//! an append's slow part                      the thread that ends a recording
 //!   count + 1, fence (SeqCst)                  cpus = 0
 //!   loads `cpus`; if not 0, uses the memory    restarts all sections (membarrier), fence (SeqCst)
 //!   count - 1     (release)                    count of each shard = 0? (acquire)  then unmaps
@@ -11,11 +11,11 @@
 //! - Of the two fences one comes first. If it is the append's, its count is seen, until the append
 //!   has left: nothing is unmapped. If it is the other's, the append finds `cpus` to be 0 and uses
 //!   nothing.
-//! - The fast part of an append is a restartable section: the barrier sends whoever is inside to
-//!   its beginning, where it finds `cpus` to be 0. It counts nothing.
-//! - A count is taken back where it was added. So one shard after the other may be looked at:
-//!   whoever was there before the fence is counted in its shard until it leaves, and whoever comes
-//!   behind it uses nothing.
+//! - The fast part of an append is a restartable section: the barrier sends a thread inside to its
+//!   beginning, where it finds `cpus` to be 0. It counts nothing.
+//! - A count is taken back where it was added, so shards may be read one after the other. A thread
+//!   that was there before the fence is counted in its shard until it leaves; a thread that comes
+//!   behind the fence uses nothing.
 //! - A thread that never comes back from a slow part (a handler leaves it by `longjmp`) is counted
 //!   for ever, and so are the parent's threads that were there when a child was forked. Then
 //!   nothing is unmapped any more, which is safe.

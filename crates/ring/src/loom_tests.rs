@@ -1,5 +1,5 @@
-//! Loom tries the ways in which threads can take turns, and what their loads may return, on the
-//! code of this crate.
+//! Loom tests of this crate's code: all ways in which threads can take turns, and all values that
+//! their loads may return.
 //!
 //! Given rings of two sub-buffers with room for three small records each, when writers, readers and
 //! takers meet, then every record is found whole and once, in the order of time, or is counted.
@@ -38,7 +38,7 @@ use crate::{
 const SUBBUF: u64 = 128;
 static NO_SELECTOR: AtomicU32 = AtomicU32::new(0);
 
-/// How long each exploration of the long form may take.
+/// Maximum time of each exploration of the long form.
 const LONGEST: Duration = Duration::from_secs(240);
 
 /// Explores all that so many preemptions can bring about.
@@ -120,7 +120,7 @@ impl Ring {
     }
 }
 
-/// What a reader has found.
+/// Events and losses that a reader has found.
 #[derive(Default)]
 struct Found {
     read: u64,

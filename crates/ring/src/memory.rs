@@ -1,10 +1,10 @@
-//! The memory that rings live in: words that several threads and processes use at once.
+//! Memory that rings live in: words that several threads and processes use at once.
 //!
-//! Under `--cfg loom` it is a model: words that remember their last values, and who may still see
-//! which. Rings are then so small that loom tries all ways in which threads can take turns, and all
-//! values that each load may return by the rules of the language's memory model, which are weaker
-//! than the processor's. The code above it is the same in both cases. [`Fault`] puts known mistakes
-//! into it, for tests of these tests.
+//! Under `--cfg loom` it is a model: words that remember their last values, and which threads may
+//! still see which value. Rings are then so small that loom tries all ways in which threads can
+//! take turns. It also tries all values that each load may return by the language's memory model,
+//! which is weaker than the processor's. The code above it is the same in both cases. [`Fault`]
+//! puts known mistakes into it, for tests of these tests.
 
 #[cfg(loom)]
 mod model;
@@ -29,7 +29,7 @@ pub(crate) struct Moment {
     pub(crate) cpu: u32,
 }
 
-/// Where timestamps of rings in reserve form come from.
+/// Source of timestamps of rings in reserve form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// The TSC, read by `rdtscp`.
@@ -49,7 +49,7 @@ pub enum Fault {
     CommitEarly,
     /// Release stores, and release in additions, are relaxed.
     NoRelease,
-    /// What overwrites a lap isn't ordered behind the reservation.
+    /// The stores that overwrite a lap aren't ordered behind the reservation.
     NoReleaseFence,
     /// The history's reader doesn't look again at the position.
     NoSecondLook,

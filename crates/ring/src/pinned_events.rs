@@ -1,4 +1,4 @@
-//! Events that a flight recorder keeps: a list that only grows, for many writers and one reader.
+//! Pinned events of a flight recorder: a list that only grows, for many writers and one reader.
 
 use std::sync::atomic::Ordering;
 
@@ -12,9 +12,9 @@ use crate::{
     memory::{Part, SharedMap},
 };
 
-/// How many words are looked at, at most, to find sound entries behind a page that isn't there.
+/// Maximum number of words that are searched for intact entries behind a missing page.
 const MAX_SEARCHED_WORDS: usize = 1 << 24;
-/// How many entries of others a writer passes before it gives up.
+/// Maximum number of other threads' entries that a writer passes before it gives up.
 const MAX_SKIPPED_ENTRIES: usize = 1 << 16;
 
 /// An event that was kept. Nothing of it was checked.
@@ -24,7 +24,7 @@ pub struct UntrustedPinned {
     pub number: u32,
     /// The writing thread, as it says.
     pub tid: u32,
-    /// Where it ran, as it says.
+    /// CPU on which it was written, by the writer's account.
     pub cpu: u32,
     /// Timestamp.
     pub time: u64,
@@ -68,7 +68,8 @@ pub(crate) unsafe fn append(
     }
     // Ordering: this thread's own stores, as far as the bytes are its own; published by the commit.
     list.store(at + pinned::CHECK, check_of(list, at, len), Ordering::Relaxed);
-    // Ordering: release, pairs with the reader's acquire load: who sees the commit sees the entry.
+    // Ordering: release, pairs with the reader's acquire load: a reader that sees the commit sees
+    // the entry.
     list.store(at, len as u64 | pinned::COMMITTED, Ordering::Release);
     // Ordering: a hint.
     list.raise(pinned::HINT, (at + len) as u64, Ordering::Relaxed);
@@ -272,7 +273,7 @@ mod tests {
         (0..40).for_each(|number| assert!(keep(&control, number, 1, &[number as u8; 1000])));
         let all = (0..40).collect::<Vec<u32>>();
         assert_eq!(numbers(&control), (all.clone(), 0));
-        // Who was killed amid an append is none that is missing on the medium, and looks the same.
+        // A thread killed amid an append looks the same, but its entry isn't missing on the medium.
         let len = pinned::entry_len(1008);
         let page = 4096;
         for gone in [1, 3, 9] {

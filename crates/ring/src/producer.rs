@@ -1,9 +1,9 @@
-//! Appending to a ring.
+//! Producer's side of a ring: recordings, and appending to them.
 //!
-//! Who touches what: a [`Recording`] is written by one thread while `cpus` is zero, then only read
-//! by the event path. A ring's `write`, `events` and losses are written by sections on the ring's
-//! own CPU, `consumed` by the reader alone. Everything is safe in signal handlers: an append that
-//! interrupts another one completes first, and the interrupted one starts again.
+//! Ownership: a [`Recording`] is written by one thread while `cpus` is zero, then only read by the
+//! event path. A ring's `write`, `events` and losses are written by sections on the ring's own CPU,
+//! `consumed` by the reader alone. Everything is safe in signal handlers: an append that interrupts
+//! another one completes first, and the interrupted one starts again.
 
 use std::{
     ffi::c_void,
@@ -29,16 +29,16 @@ use crate::{
     section,
 };
 
-/// How often a section may be restarted before the event is given up and counted as lost.
+/// Maximum number of restarts of a section before the event is counted as lost.
 pub(crate) const MAX_RESTARTS: u32 = 10_000;
-/// How often an append may find its sub-buffer full and look again.
+/// Maximum number of times that an append may find its sub-buffer full and look again.
 const MAX_SUBBUFFER_SWITCHES: usize = 1000;
 
 /// Overwrite mode; else discard mode.
 const FLAG_OVERWRITE: u32 = 1;
 const FLAG_GIVEN_TIME: u32 = section::FLAG_GIVEN_TIME;
 
-/// What the event path needs to know of one recording. All zero: there is none.
+/// Description of one recording for the event path. All zero: there is none.
 ///
 /// Lives in memory that a fork wipes, so that a child never writes into its parent's rings.
 #[repr(C)]
@@ -47,7 +47,7 @@ pub struct Recording {
     /// Number of rings; 0 says that there is no recording here, and guards all the rest.
     pub(crate) cpus: AtomicU32,
     pub(crate) flags: u32,
-    /// Where the number of the active buffer stands.
+    /// Word with the number of the active buffer.
     pub(crate) selector: *const AtomicU32,
     pub(crate) selector_mask: u32,
     pub(crate) max_record: u32,
@@ -67,7 +67,7 @@ pub struct Recording {
     reserve: AtomicPtr<c_void>,
 }
 
-/// What a recording is made of.
+/// Parts of a recording that appends by rseq sections.
 #[derive(Clone, Copy, Debug)]
 pub struct RseqSetup {
     /// Sizes of the rings.
@@ -76,21 +76,21 @@ pub struct RseqSetup {
     pub overwrite: bool,
     /// Whether callers pass timestamps; else sections read the TSC.
     pub given_time: bool,
-    /// Where threads have their rseq area.
+    /// Place of a thread's rseq area.
     pub rseq: RseqArea,
     /// The word that says which of two buffers is written, where that isn't the control file's. It
     /// stays as long as the rings do, see [`Recording::begin`].
     pub selector: Option<&'static AtomicU32>,
 }
 
-/// What a recording in reserve form is made of.
+/// Parts of a recording in reserve form.
 #[derive(Clone, Copy, Debug)]
 pub struct ReserveSetup {
     /// Sizes of the rings.
     pub geometry: Geometry,
     /// Whether old records are overwritten; else new ones are discarded when a ring is full.
     pub overwrite: bool,
-    /// Which clock gives the timestamps.
+    /// Clock that gives the timestamps.
     pub clock: Clock,
     /// As in [`RseqSetup`].
     pub selector: Option<&'static AtomicU32>,
@@ -101,7 +101,7 @@ fn selector_in(control: &SharedMap, other: Option<&'static AtomicU32>) -> *const
     other.map_or(control.half(tompion_layout::control::OFFSET_SELECTOR), |other| other)
 }
 
-/// What an append needs beyond an image, as the section sees it.
+/// Inputs of an append beside the image, as the section sees them.
 #[repr(C, align(2))]
 #[derive(Debug)]
 pub(crate) struct Extras {
@@ -184,8 +184,8 @@ impl Recording {
         self.cpus.load(Ordering::Relaxed) != 0 || self.in_reserve().is_some()
     }
 
-    /// The rings, if they are in reserve form. Nothing restarts who has looked: so he keeps to what
-    /// he found.
+    /// The rings, if they are in reserve form. Load it once per append. A reserve-commit append is
+    /// not restarted, so it must use one snapshot.
     #[inline(always)]
     fn in_reserve(&self) -> Option<&'static ReserveRings<'static>> {
         // SAFETY: null, or rings that stay for ever.
@@ -201,11 +201,11 @@ impl Recording {
     /// Sets up the recording at `place`.
     ///
     /// # Safety
-    /// `place` is valid and has no recording, and nobody else sets it up at the same time. `rings`
-    /// is at least as large as the geometry says. Both mappings, and that of the selector, stay
-    /// until the recording has ended, [`tompion_os::barrier_all_sections`] was called behind that,
-    /// and [`crate::in_flight::is_any`] has said that nobody is left. (Other memory that may be
-    /// written can take their place before.)
+    /// `place` is valid and has no recording, and no other thread sets it up at the same time.
+    /// `rings` is at least as large as the geometry says. Both mappings, and that of the selector,
+    /// stay until the recording has ended, [`tompion_os::barrier_all_sections`] was called behind
+    /// that, and [`crate::in_flight`] counts no thread any more. (Other memory that may be written
+    /// can take their place before.)
     pub unsafe fn begin(place: *mut Recording, setup: &RseqSetup, rings: *mut u8, control: &SharedMap) {
         let RseqSetup { geometry, overwrite, given_time, rseq, selector } = *setup;
         section::set_rseq_offset(rseq.offset);
@@ -224,7 +224,8 @@ impl Recording {
             (*place).ring_mask = geometry.ring_size() - 1;
             (*place).lost = control.word(tompion_layout::control::OFFSET_LOST);
             (*place).pinned = control.word(tompion_layout::control::PINNED as usize);
-            // Ordering: pairs with the acquire load in `append`: who sees the number sees the rest.
+            // Ordering: pairs with the acquire load in `append`: a thread that sees the number sees
+            // the rest.
             (*place).cpus.store(geometry.cpus(), Ordering::Release);
         }
     }
@@ -234,9 +235,9 @@ impl Recording {
     /// stays for ever.
     ///
     /// # Safety
-    /// `place` is valid and has no recording, and nobody else sets it up at the same time. `rings`
-    /// is at least as large as the geometry says; its addresses, and `control`, stay mapped for as
-    /// long as the process lives.
+    /// `place` is valid and has no recording, and no other thread sets it up at the same time.
+    /// `rings` is at least as large as the geometry says; its addresses, and `control`, stay mapped
+    /// for as long as the process lives.
     pub unsafe fn begin_reserve(
         place: *mut Recording,
         setup: &ReserveSetup,
@@ -273,12 +274,12 @@ impl Recording {
 
     /// Ends the recording: sections that begin from now on find no ring.
     ///
-    /// Those that already run are restarted by [`tompion_os::barrier_all_sections`];
-    /// [`crate::in_flight`] tells when nobody uses the memory any more.
+    /// Appends that already run are restarted by [`tompion_os::barrier_all_sections`];
+    /// [`crate::in_flight`] tells when no thread uses the memory any more.
     pub fn end(&self) {
         // Ordering: sections load it themselves; the caller's barrier makes them see it.
         self.cpus.store(0, Ordering::Release);
-        // Ordering: who has found the rings may still write them; they stay.
+        // Ordering: a thread that has found the rings may still write them; they stay.
         self.reserve.store(ptr::null_mut(), Ordering::Release);
     }
 
@@ -317,8 +318,8 @@ impl Recording {
         // SAFETY: the word stands in the control file behind the table of losses, see
         // `layout::control`.
         let counter = unsafe { &*self.lost.add(Cause::SLOTS) };
-        // Ordering: release, pairs with the session's acquire load: who sees the request sees what
-        // was appended before it.
+        // Ordering: release, pairs with the session's acquire load: a session that sees the request
+        // sees what was appended before it.
         counter.fetch_add(1, Ordering::Release);
         true
     }
@@ -486,8 +487,8 @@ impl Recording {
         }
     }
 
-    /// Whether the session has said that nobody reads the rings any more. Of a session that was
-    /// killed nobody knows.
+    /// Whether the session has said that the rings have no reader any more. For a session that was
+    /// killed this is unknown.
     fn has_session_ended(&self) -> bool {
         if self.lost.is_null() {
             return false;
@@ -536,7 +537,7 @@ impl Recording {
     }
 }
 
-/// How many events the ring has lost so far.
+/// Number of events that the ring has lost so far.
 fn lost_in(ring: *mut u8) -> u64 {
     let counter = |cause: &Cause| {
         // SAFETY: the header of a ring inside the mapping; its counters are aligned words.

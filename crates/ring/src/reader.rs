@@ -1,5 +1,5 @@
-//! Reading a ring: what lies below the write position, or a copy of one that goes on being
-//! overwritten.
+//! Reader's side of a ring: copies of what lies below the write position, also while the ring goes
+//! on being overwritten.
 //!
 //! A reader copies first and looks at its private copy afterwards. It never believes a number in
 //! shared memory: a position that cannot be is refused, counted, and reading goes on from where the
@@ -18,10 +18,11 @@ use crate::{
     records::Records,
 };
 
-/// How often the position and the number of events are read until both are of one moment.
+/// Maximum number of reads of the position and of the number of events until both are of one
+/// moment.
 const MAX_REREADS: usize = 1000;
 
-/// How often a history is copied of which nothing stays.
+/// Maximum number of copies of a history of which nothing stays.
 const MAX_COPY_ATTEMPTS: u32 = 16;
 
 /// One ring of a ring file, seen from the session's side.
@@ -39,7 +40,7 @@ pub struct RingReader<'a> {
 pub struct BadPosition {
     /// Up to where the reader had read.
     pub read: u64,
-    /// What the writer claims.
+    /// Position or length that the writer claims.
     pub claimed: u64,
 }
 
@@ -50,8 +51,8 @@ pub struct Span {
     pub begin: u64,
     /// Position behind the last byte.
     pub end: u64,
-    /// How many events were appended to the ring before `end` since it was made, where that is
-    /// known.
+    /// Number of events that were appended to the ring before `end` since it was made, where that
+    /// is known.
     pub events: Option<u64>,
 }
 
@@ -85,11 +86,11 @@ impl<'a> RingReader<'a> {
     /// Everything appended so far, as a position. In reserve form: everything reserved.
     pub fn written(&self) -> u64 {
         // Ordering: pairs with the committing stores of the sections (plain ones on x86-64, where
-        // each is a release): who sees the position sees the records below it.
+        // each is a release): a reader that sees the position sees the records below it.
         self.ring.appended(Ordering::Acquire).0
     }
 
-    /// How many events were appended so far.
+    /// Number of events that were appended so far.
     pub fn events(&self) -> u64 {
         // Ordering: a counter by itself.
         self.ring.appended(Ordering::Relaxed).1
@@ -111,7 +112,7 @@ impl<'a> RingReader<'a> {
         (written, None)
     }
 
-    /// How many events the ring has lost for a reason.
+    /// Number of events that the ring has lost for a reason.
     pub fn lost(&self, cause: Cause) -> u64 {
         // Ordering: a counter by itself.
         self.ring.load(ring::LOST + cause as usize * 8, Ordering::Relaxed)
@@ -120,8 +121,8 @@ impl<'a> RingReader<'a> {
     /// Copies what was appended since position `read` into `bytes`, instead of what is there, and
     /// gives the room back.
     ///
-    /// For discard mode: nobody overwrites the bytes until this returns. In reserve form it ends
-    /// before the first record that isn't complete.
+    /// For discard mode: no producer overwrites the bytes until this returns. In reserve form it
+    /// ends before the first record that isn't complete.
     ///
     /// # Errors
     /// When the writer's position cannot be; the room is given back up to it all the same.
@@ -148,8 +149,8 @@ impl<'a> RingReader<'a> {
         copied
     }
 
-    /// As [`RingReader::copy_new`] for the last time: nobody who has not completed a record will do
-    /// so any more. So those are copied, too, for [`Records`] to skip.
+    /// As [`RingReader::copy_new`] for the last time: no producer will complete a record any more.
+    /// So incomplete ones are copied, too, for [`Records`] to skip.
     ///
     /// # Errors
     /// When the writer's position cannot be.
@@ -159,8 +160,8 @@ impl<'a> RingReader<'a> {
         copied.map(|span| Span { events, ..span })
     }
 
-    /// Copies what was appended since position `read`, as [`RingReader::consume`] does, and leaves the
-    /// room to be given back later.
+    /// Copies what was appended since position `read`, as [`RingReader::consume`] does, and leaves
+    /// the room to be given back later.
     ///
     /// # Errors
     /// When the writer's position cannot be.
@@ -285,8 +286,8 @@ impl<'a> RingReader<'a> {
         }
     }
 
-    /// Which bytes of the ring file hold the sub-buffers up to `ahead` bytes after the write
-    /// position, as (offset, length) in the file; for making them present in time.
+    /// Range of the ring file that holds the sub-buffers up to `ahead` bytes after the write
+    /// position, as (offset, length); for making them present in time.
     pub fn data_range(&self) -> (u64, u64) {
         ((self.offset + ring::DATA) as u64, self.geometry.ring_size())
     }

@@ -1,4 +1,4 @@
-//! Walking a private copy of ring bytes, none of which is trusted.
+//! Walk over a private copy of ring bytes, none of which is trusted.
 
 use tompion_layout::record::{self, Head, SubbufferHeader, WriteProtocol};
 
@@ -7,7 +7,7 @@ use tompion_layout::record::{self, Head, SubbufferHeader, WriteProtocol};
 pub enum UntrustedRecord<'a> {
     /// An event.
     Event {
-        /// Number of the event in the catalog; nobody has checked that it is there.
+        /// Number of the event in the catalog, unchecked: the catalog may lack it.
         number: u16,
         /// The writing thread, as it says.
         tid: u32,
@@ -20,9 +20,9 @@ pub enum UntrustedRecord<'a> {
     Subbuffer {
         /// Timestamp of its opening.
         time: u64,
-        /// What the ring had lost until then.
+        /// Number of events that the ring had lost until then.
         lost: u64,
-        /// How many events it had taken until then.
+        /// Number of events that the ring had taken until then.
         events: u64,
     },
     /// Bytes of records that were reserved and never completed, in reserve form. How many records
@@ -30,7 +30,7 @@ pub enum UntrustedRecord<'a> {
     Unfinished {
         /// Position of the first byte.
         position: u64,
-        /// How many bytes were passed over.
+        /// Number of bytes that were passed over.
         skipped: u64,
     },
 }
@@ -38,7 +38,7 @@ pub enum UntrustedRecord<'a> {
 /// An event's record, as [`UntrustedRecord::Event`] has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UntrustedEvent<'a> {
-    /// Number of the event in the catalog; nobody has checked that it is there.
+    /// Number of the event in the catalog, unchecked: the catalog may lack it.
     pub number: u16,
     /// The writing thread, as it says.
     pub tid: u32,
@@ -46,7 +46,7 @@ pub struct UntrustedEvent<'a> {
     pub time: u64,
     /// Fixed part and tails, with up to seven bytes of padding.
     pub payload: &'a [u8],
-    /// Where in the bytes the next record begins.
+    /// Offset at which the next record begins.
     next: usize,
 }
 
@@ -77,9 +77,9 @@ impl<'a, const PAYLOAD: usize> Iterator for SameSizeRun<'a, PAYLOAD> {
 pub struct Refusal {
     /// Position in the ring's byte stream.
     pub position: u64,
-    /// How many bytes were passed over.
+    /// Number of bytes that were passed over.
     pub skipped: u64,
-    /// What is wrong.
+    /// Reason for skipping them.
     pub what: &'static str,
 }
 
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_completed_is_skipped_and_told() {
+    fn incomplete_records_are_skipped_and_reported() {
         let start = 5 * SUBBUF;
         let whole =
             committed(start, &[reserved_header(start), reserved(1, 1), reserved(2, 2), reserved(3, 3)]);

@@ -1,28 +1,29 @@
-//! Appending where nothing can be restarted: in processes without restartable sequences.
+//! Appends by reserve and commit, for processes without restartable sequences.
 //!
 //! ```text
-//! reserve   one 16-byte compare-and-swap moves `write` over the record (with the padding of the old sub-buffer and
-//!           the header of the new one, where it opens one) and counts it in `events`: the place is the writer's
+//! reserve   one 16-byte compare-and-swap moves `write` over the record (with the padding of the
+//!           old sub-buffer and the header of the new one, where it opens one) and counts it in
+//!           `events`: the place is the writer's
 //! fill      plain stores
 //! commit    the record's first word becomes the stamp of its position: the record is there
 //! count     the sub-buffer's counter grows by what was committed
 //! ```
 //!
-//! A reader sees of each record whether it is complete. Who is killed between reserving and
-//! committing leaves a place that never is: it is skipped, and counted, once the process has died.
-//! Until then readers wait for it, because its thread may only have been preempted.
+//! A reader sees of each record whether it is complete. A thread that is killed between reserving
+//! and committing leaves a place that never is: it is skipped, and counted, once the process has
+//! died. Until then readers wait for it, because its thread may only have been preempted.
 //!
 //! | word | written by | ordering, and what it pairs with |
 //! |---|---|---|
 //! | `write`, `events` | any writer, compare-and-swap | acquires and releases: the next writer's clock is read after this one's |
-//! | a record | who reserved it | behind a release fence after its reservation, for `copy_history`'s second look |
-//! | its commit word | who reserved it | release, pairs with the reader's acquiring loads in order |
-//! | a sub-buffer's counter | who committed in it | release, pairs with the acquire load of who enters the next lap |
-//! | `consumed` | the reader | release, pairs with the acquire load of who enters (discard mode) |
+//! | a record | thread that reserved it | behind a release fence after its reservation, for `copy_history`'s second look |
+//! | its commit word | thread that reserved it | release, pairs with the reader's acquiring loads in order |
+//! | a sub-buffer's counter | thread that committed in it | release, pairs with the acquire load of the thread that enters the next lap |
+//! | `consumed` | the reader | release, pairs with the acquire load of the thread that enters (discard mode) |
 //!
-//! Safe in signal handlers: who interrupts an append takes the place behind it, and the interrupted
-//! one has either its place already or takes a later one. No system call, lock or allocation;
-//! bounded. `docs/design/ring.md` has the argument.
+//! Safe in signal handlers: an append that interrupts another one takes the place behind it, and
+//! the interrupted one has either its place already or takes a later one. No system call, lock or
+//! allocation; bounded. `docs/design/ring.md` has the argument.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -40,12 +41,12 @@ use crate::{
     pinned_events,
 };
 
-/// How often an append may find that others were faster, or itself on another CPU, before its event
-/// is lost.
+/// Maximum number of times that an append finds other threads faster, or itself on another CPU,
+/// before its event is lost.
 const MAX_ATTEMPTS: u32 = if cfg!(loom) { 8 } else { 10_000 };
 
-/// Rings in reserve form, as their writers see them. Nothing here ever changes, so that whoever has
-/// found one knows all of it, even if the recording ends meanwhile.
+/// Rings in reserve form, as their writers see them. Nothing here ever changes, so that a thread
+/// that has found one knows all of it, even if the recording ends meanwhile.
 #[derive(Debug)]
 pub struct ReserveRings<'a> {
     rings: Part<'a>,
@@ -64,41 +65,41 @@ unsafe impl Send for ReserveRings<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for ReserveRings<'_> {}
 
-/// What rings in reserve form are made of.
+/// Parts of rings in reserve form.
 #[derive(Clone, Copy, Debug)]
 pub struct ReserveParts {
     /// Sizes of the rings.
     pub geometry: Geometry,
     /// Whether old records are overwritten; else new ones are discarded when a ring is full.
     pub overwrite: bool,
-    /// Where timestamps come from.
+    /// Source of timestamps.
     pub clock: Clock,
-    /// What the processor can.
+    /// Abilities of the processor.
     pub processor: Processor,
-    /// Where the number of the active buffer stands.
+    /// Word with the number of the active buffer.
     pub selector: *const AtomicU32,
     /// Counters of losses that no ring can count, [`Cause::SLOTS`] words, with the number of
     /// requested snapshots behind them.
     pub lost: *const AtomicU64,
 }
 
-/// Where a record goes.
+/// Space reserved for a record.
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     /// `write` as it was before.
     position: u64,
     /// `events` as it was before.
     events: u64,
-    /// Where a sub-buffer begins, if one is opened.
+    /// Position at which a sub-buffer begins, if one is opened.
     opened: Option<u64>,
-    /// Where the record begins.
+    /// Position at which the record begins.
     begin: u64,
-    /// Where it ends.
+    /// Position at which it ends.
     end: u64,
     time: u64,
 }
 
-/// Why there is no reservation.
+/// Reason for having no reservation.
 #[derive(Clone, Copy, Debug)]
 enum Failure {
     /// Others were faster, or the thread is on another CPU now: this one.
@@ -173,8 +174,8 @@ impl<'a> ReserveRings<'a> {
     #[inline(always)]
     fn reserve(&self, ring: &Part<'_>, cpu: u32, len: u64) -> Result<Reservation, Failure> {
         let early = memory::has(Fault::TimeOutside).then(|| memory::now(self.clock, ring));
-        // Ordering: pairs with the compare-and-swap of whoever moved the position here: the clock
-        // is read after his.
+        // Ordering: pairs with the compare-and-swap of the thread that moved the position here: the
+        // clock is read after that thread's.
         let (position, events) = ring.appended(Ordering::Acquire);
         if position % 8 != 0 {
             // The program has damaged its ring: what is written must stay inside it all the same.
@@ -211,8 +212,8 @@ impl<'a> ReserveRings<'a> {
             return Err(Failure::Again(cpu));
         }
         if !memory::has(Fault::NoReleaseFence) {
-            // Ordering: pairs with the fence in `copy_history`: who has copied any of what is
-            // stored from here on sees the position that allowed it.
+            // Ordering: pairs with the fence in `copy_history`: a reader that has copied any of
+            // what is stored from here on sees the position that allowed it.
             memory::fence(Ordering::Release);
         }
         Ok(Reservation { position, events, opened, begin, end, time: now.time })
@@ -223,8 +224,8 @@ impl<'a> ReserveRings<'a> {
     fn may_open(&self, ring: &Part<'_>, start: u64) -> Result<(), Cause> {
         let subbuf_size = self.geometry.subbuf_size();
         if self.overwrite {
-            // Ordering: pairs with the release additions of all who committed there: their stores
-            // come before ours.
+            // Ordering: pairs with the release additions of all threads that committed there: their
+            // stores come before ours.
             let committed = ring.load(self.place(start) + SubbufferHeader::COMMITTED, Ordering::Acquire);
             let laps = start / self.geometry.ring_size();
             if committed != laps.wrapping_mul(subbuf_size) && !memory::has(Fault::CounterIgnored) {
@@ -291,8 +292,8 @@ impl<'a> ReserveRings<'a> {
 
     #[inline(always)]
     fn commit(&self, ring: &Part<'_>, position: u64, stamp: u64) {
-        // Ordering: pairs with the acquiring loads of `Part::copy_out_in_order`: who sees the stamp
-        // sees the record.
+        // Ordering: pairs with the acquiring loads of `Part::copy_out_in_order`: a reader that sees
+        // the stamp sees the record.
         ring.store(self.place(position), stamp, Ordering::Release);
     }
 
@@ -300,7 +301,8 @@ impl<'a> ReserveRings<'a> {
     #[inline(always)]
     fn count(&self, ring: &Part<'_>, position: u64, len: u64) {
         let header = self.place(self.geometry.subbuf_start(position));
-        // Ordering: pairs with the acquire load of who enters this sub-buffer in the next lap.
+        // Ordering: pairs with the acquire load of the thread that enters this sub-buffer in the
+        // next lap.
         ring.add(header + SubbufferHeader::COMMITTED, len, Ordering::Release);
     }
 
@@ -325,8 +327,8 @@ impl<'a> ReserveRings<'a> {
     #[cfg(not(loom))]
     pub(crate) fn request_snapshot(&self) {
         // SAFETY: the word stands behind the table of losses, see `layout::control`. Ordering:
-        // release, pairs with the session's acquire load: who sees the request sees what was
-        // appended before it.
+        // release, pairs with the session's acquire load: a session that sees the request sees what
+        // was appended before it.
         unsafe { (*self.lost.add(Cause::SLOTS)).fetch_add(1, Ordering::Release) };
     }
 
@@ -342,7 +344,7 @@ impl<'a> ReserveRings<'a> {
     }
 }
 
-/// How many events the ring has lost so far.
+/// Number of events that the ring has lost so far.
 fn lost_in(ring: &Part<'_>) -> u64 {
     // Ordering: counters by themselves.
     let counter = |cause: &Cause| ring.load(ring::LOST + *cause as usize * 8, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! A ring's bytes after a power cut: each page is from the moment at which it was last written to
-//! the medium.
+//! Check of a ring's bytes after a power cut: each page is from the moment at which it was last
+//! written to the medium.
 //!
 //! So between sound records there may be pages that were never written (zeros), and pages of an
 //! earlier lap or, in a flight recorder, of a later one. What can be told apart, and by what:
@@ -25,7 +25,7 @@ use tompion_layout::{PAGE, record::WriteProtocol};
 
 use crate::records::{Records, UntrustedRecord};
 
-/// What is known of what comes behind a sub-buffer's bytes.
+/// Knowledge of what comes behind a sub-buffer's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing: the ring ends with these bytes, and had taken so many events.
@@ -35,26 +35,25 @@ pub enum Next {
     },
     /// The next sub-buffer's header.
     Subbuffer {
-        /// When it was opened.
+        /// Time at which it was opened.
         time: u64,
-        /// How many events the ring had taken until then.
+        /// Number of events that the ring had taken until then.
         events: u64,
     },
     /// Another sub-buffer, whose header is not on the medium.
     Unreadable,
 }
 
-/// How a ring was written.
+/// Format in which a ring was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingFormat {
-    /// How records stand in it.
+    /// Protocol by which records were written.
     pub form: WriteProtocol,
     /// Bytes of a sub-buffer.
     pub subbuf_size: u64,
     /// Whether times never decrease from record to record.
     pub ordered: bool,
-    /// Whether laps are overwritten that nobody has read: pages may be from later laps than the
-    /// position.
+    /// Whether laps are overwritten unread: pages may be from later laps than the position.
     pub overwrite: bool,
 }
 
@@ -64,8 +63,8 @@ struct Walked {
     time: u64,
 }
 
-/// What of the bytes of one sub-buffer, which begins at `begin`, can be believed, as positions in
-/// their order. Each part begins with a record.
+/// Returns the intact ranges of the sub-buffer that begins at `begin`, as positions in order. Each
+/// range begins with a record.
 pub fn intact_ranges(bytes: &[u8], begin: u64, format: RingFormat, next: Next) -> Vec<Range<u64>> {
     if format.form == WriteProtocol::ReserveCommit {
         return committed_parts(bytes, begin, format.subbuf_size);
@@ -119,7 +118,7 @@ fn committed_parts(bytes: &[u8], begin: u64, subbuf_size: u64) -> Vec<Range<u64>
     }
 }
 
-/// What stands in a sub-buffer: its header, and the first records, as far as they are of its lap.
+/// Beginning of a sub-buffer: its header, and the first records, as far as they are of its lap.
 struct Walk {
     header_end: u64,
     records: Vec<Walked>,
@@ -171,7 +170,7 @@ fn sound_end(walk: &Walk, end: u64, subbuf_size: u64) -> u64 {
     }
 }
 
-/// How many of the first records are of the lap whose sub-buffer was open during these times.
+/// Number of the first records that are of the lap whose sub-buffer was open during these times.
 fn count_of_this_lap(walked: &[Walked], open: std::ops::RangeInclusive<u64>, ordered: bool) -> usize {
     let is_foreign = |record: &Walked| !open.contains(&record.time);
     if ordered {
@@ -233,7 +232,7 @@ mod tests {
         ordered
     }
 
-    /// How many bytes are believed of a sub-buffer of the first lap, which are one part.
+    /// Number of intact bytes of a sub-buffer of the first lap, which are one range.
     fn end_of(bytes: &[u8], format: RingFormat, next: Next) -> u64 {
         match &intact_ranges(bytes, 4 * SIZE, format, next)[..] {
             [] => 0,

@@ -140,7 +140,7 @@ fn a_recording_that_ended_takes_nothing_in(form: WriteProtocol) {
     assert_eq!(bench.append(0, &[1], &[]), Outcome::NotRecording);
 }
 
-/// A process without a background thread has nobody who ends the recording.
+/// A process without a background thread has no thread that ends the recording.
 #[test]
 fn a_recording_whose_session_has_ended_takes_nothing_once_its_subbuffer_is_full() {
     for overwrite in [false, true] {

@@ -39,7 +39,7 @@ struct Rings {
 // beside it.
 unsafe impl Sync for Rings {}
 
-/// What the signal handler appends to.
+/// Rings that the signal handler appends to.
 static RINGS: AtomicPtr<Rings> = AtomicPtr::new(std::ptr::null_mut());
 
 impl Rings {
@@ -109,7 +109,7 @@ fn with_timer_signals(rings: &'static Rings, body: impl FnOnce()) {
     RINGS.store(std::ptr::null_mut(), Ordering::Release);
 }
 
-/// What was found in a ring so far.
+/// Events and losses found in a ring so far.
 #[derive(Default)]
 struct Seen {
     read: u64,
@@ -218,7 +218,7 @@ fn overwriting(clock: Clock, each: u64) {
     assert_eq!(written + rings.lost(Cause::Unfinished) + rings.lost(Cause::Retries), appended);
     assert_eq!(readers.iter().map(RingReader::events).sum::<u64>(), written);
     assert!(looked.load(Ordering::Relaxed) && keys.len() as u64 <= written);
-    // Nobody is in the midst of an append any more: the last lap is whole.
+    // No thread is in the midst of an append any more: the last lap is whole.
     for (reader, seen) in readers.iter().zip(&seen) {
         let span = reader.copy_history(&mut bytes).unwrap();
         let mut last = Seen { accounted: 0, ..Seen::default() };

@@ -1,4 +1,4 @@
-//! Given threads that append all the time, when their recording ends and nobody is in flight any
+//! Given threads that append all the time, when their recording ends and no thread is in flight any
 //! more, then its memory can be unmapped beneath them.
 #![cfg(not(loom))]
 
@@ -73,8 +73,8 @@ fn memory_is_unmapped_beneath_threads_that_append() {
             let overwrite = round % 2 == 0;
             let setup = RseqSetup { geometry, overwrite, given_time: false, rseq, selector: None };
             let before = appended.load(Ordering::Relaxed);
-            // SAFETY: there is no recording, and nobody in flight in an earlier one. The maps are
-            // dropped behind the recording's end, when nobody uses them.
+            // SAFETY: there is no recording, and no thread in flight in an earlier one. The maps
+            // are dropped behind the recording's end, when no thread uses them.
             unsafe { Recording::begin(place.0.get(), &setup, rings.base(), &control) };
             while appended.load(Ordering::Relaxed) < before + 1000 {
                 thread::yield_now();

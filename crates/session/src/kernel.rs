@@ -524,9 +524,9 @@ impl Drain {
         let cpus = self.recorder.geometry().cpus;
         let in_rings = |cause| (0..cpus).map(|cpu| self.recorder.ring(cpu).lost(cause)).sum::<u64>();
         let lost = manifest::losses(|cause| match cause {
-            Cause::Refused => self.refused,
+            Cause::Invalid => self.refused,
             Cause::NotWritten => not_written,
-            Cause::Nested => nested + in_rings(cause),
+            Cause::Reentrant => nested + in_rings(cause),
             cause => in_rings(cause),
         });
         let lost_in_all = lost.values().sum();

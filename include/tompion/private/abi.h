@@ -66,7 +66,7 @@ struct tompion_module {
 };
 
 /*
- * Flag of a module that nobody has put into the program on purpose: a library that is preloaded. A
+ * Flag of a module that was not put into the program on purpose: a library that is preloaded. A
  * process with only such modules gets no thread, so that it can't be asked to take part while it
  * runs.
  */

@@ -5,11 +5,11 @@
  *
  * Each use of an event's macro defines, in its own block,
  *
- *     tompion_priv_description   constant bytes in section tompion_events, laid out as the library's
- *                                schema says: header, names, fields; no pointers, so that tools can read
- *                                them in the file. Alignment 8, gaps are 0.
- *     tompion_priv_site          a struct tompion_site. Sites lie together in a section of their own,
- *                                away from data that the program writes.
+ *     tompion_priv_description   constant bytes in section tompion_events, laid out as the
+ *                                library's schema says: header, names, fields; no pointers, so that
+ *                                tools can read them in the file. Alignment 8, gaps are 0.
+ *     tompion_priv_site          a struct tompion_site. Sites lie together in a section of their
+ *                                own, away from data that the program writes.
  *     tompion_priv_site_pointer  in section tompion_sites, whose bounds the linker knows
  *
  * and, if enabled, fills an image and tails and calls the module's append or append_tails.
@@ -100,7 +100,7 @@
             struct tompion_tail *tompion_priv_tail = tompion_priv_tails;                              \
             TOMPION_PRIV_EACH(TOMPION_PRIV_CHECK, e, ##__VA_ARGS__)                                   \
             tompion_priv_image[TOMPION_PRIV_LAST_WORD(tompion_priv_size)] = 0;                        \
-            /* One expression: what the values refer to is there until all is recorded. */            \
+            /* One expression: the values' temporaries live until all is recorded. */ \
             const uint32_t tompion_priv_result =                                                      \
                 (TOMPION_PRIV_EACH(TOMPION_PRIV_SET, e, ##__VA_ARGS__)                                \
                      append(&tompion_priv_site, tompion_priv_image, tompion_priv_size,                \

@@ -11,8 +11,8 @@
  * library look into get their entries by the assembler:
  *
  *     tompion_sites     the address of the site
- *     tompion_events    where the description is: the word TOMPION_PRIV_ELSEWHERE_MAGIC, and the distance
- *                       from the next word to the description (int32_t)
+ *     tompion_events    where the description is: the word TOMPION_PRIV_ELSEWHERE_MAGIC, and the
+ *                       distance from the next word to the description (int32_t)
  *
  * The function around an event may be constexpr: nothing is recorded at compile time.
  *

@@ -48,7 +48,7 @@ struct tompion_priv_format {
     const char *at;
     struct tompion_priv_argument *arguments;
     size_t count;
-    size_t next; /* index of the next argument that is not told by its number */
+    size_t next; /* index of the next argument that has no number of its own */
 };
 
 /* Digits; 0 if there are none. Stays small enough to be multiplied. */

@@ -56,7 +56,7 @@ static void tompion_priv_find(void)
     tompion_priv_context = tompion_context_v1;
     if (tompion_priv_agent || !(getenv("TOMPION_SESSION") || getenv("TOMPION_RECORD")))
         return;
-    /* `tompion record` says where it is; to a set-user-ID program anybody could say so. */
+    /* `tompion record` says where it is; to a set-user-ID program any user could say so. */
     if (path && !getauxval(AT_SECURE))
         library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (!library)

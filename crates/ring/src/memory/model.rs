@@ -1,4 +1,4 @@
-//! Memory as loom explores it.
+//! Model of memory that loom explores.
 
 use std::{
     cell::Cell,
@@ -42,9 +42,9 @@ struct Words {
     /// Losses: nothing depends on their order.
     counters: Vec<Counter>,
     clock: AtomicU64,
-    /// Of each word loom remembers only who used it last, and doesn't try what would have been if
-    /// somebody had moved the position before another one looked, when a third has looked since.
-    /// This word is never only looked at.
+    /// For each word, loom remembers only the last thread that used it. It doesn't try the case
+    /// that another thread moved the position before a second one looked, when a third has looked
+    /// since. This word is never only looked at.
     turn: AtomicU64,
 }
 
@@ -132,7 +132,7 @@ impl<'a> Part<'a> {
     }
 
     fn take_turn(&self) {
-        // Ordering: relaxed, so that nobody sees more by it.
+        // Ordering: relaxed, so that no thread sees more by it.
         self.words.turn.fetch_add(1, Ordering::Relaxed);
     }
 

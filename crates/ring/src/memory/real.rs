@@ -1,4 +1,4 @@
-//! Memory as it is.
+//! Real memory, with the processor's atomics.
 
 pub use tompion_os::SharedMap;
 
@@ -40,13 +40,13 @@ impl<'a> Part<'a> {
     /// The part with this address and length.
     ///
     /// # Safety
-    /// It is shared memory that stays as long as the part, begins at a page, and whoever uses the
-    /// part uses offsets inside it.
+    /// It is shared memory that stays as long as the part, begins at a page, and its users keep to
+    /// offsets inside it.
     pub(crate) const unsafe fn new(base: *mut u8, len: usize) -> Self {
         Self { base, len, memory: PhantomData }
     }
 
-    /// The part of a mapping. Whoever uses it uses offsets inside it.
+    /// Part of a mapping. Its users keep to offsets inside it.
     ///
     /// # Panics
     /// If the mapping doesn't have it.
@@ -90,14 +90,15 @@ impl<'a> Part<'a> {
 
     /// Turns a zero into a value. Fails with what stood there.
     pub(crate) fn claim(&self, offset: usize, value: u64) -> Result<u64, u64> {
-        // Ordering: a place belongs to who claimed it; nothing else depends on seeing it.
+        // Ordering: a place belongs to the thread that claimed it; nothing else depends on seeing
+        // it.
         self.word(offset).compare_exchange(0, value, Ordering::Relaxed, Ordering::Relaxed)
     }
 
     /// A ring's `write`, with the ordering, and its `events`.
     #[inline(always)]
     pub(crate) fn appended(&self, ordering: Ordering) -> (u64, u64) {
-        // Ordering: of `events`: who needs both of one moment compares them again.
+        // Ordering: of `events`: a caller that needs both of one moment compares them again.
         (self.load(ring::WRITE, ordering), self.load(ring::EVENTS, Ordering::Relaxed))
     }
 
@@ -142,7 +143,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Where the thread seems to run, for choosing a ring before the clock is read.
+/// CPU on which the thread seems to run, for choosing a ring before the clock is read.
 #[inline(always)]
 pub(crate) fn likely_cpu(clock: Clock, processor: Processor) -> u32 {
     match clock {

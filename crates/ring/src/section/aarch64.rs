@@ -1,21 +1,21 @@
-//! The sections for aarch64.
+//! Restartable sections for aarch64.
 //!
 //! Other processors see a processor's stores and loads in any order that nothing forbids. What
 //! forbids it here:
 //!
 //! | here | orders | so that |
 //! |---|---|---|
-//! | `ldar` of `cpus` | it before the loads of the recording's other words | who sees that there is a recording sees it whole (pairs with the release store in `Recording::begin`) |
+//! | `ldar` of `cpus` | it before the loads of the recording's other words | a thread that sees that there is a recording sees it whole (pairs with the release store in `Recording::begin`) |
 //! | `dmb ishst` before a record's first store | the position that the section found, which this processor has stored, before the record's bytes | a reader that has copied one of the bytes sees at least that position (pairs with the acquire fence in `copy_history`) |
 //! | `isb` before the counter | its reading behind all before it | time never goes backwards within a ring |
-//! | `stlxp`, `stlr` of `write` | the record's bytes, and with them the time, before the position | who sees the position sees the records below it (pairs with the acquire load in `written`) |
+//! | `stlxp`, `stlr` of `write` | the record's bytes, and with them the time, before the position | a reader that sees the position sees the records below it (pairs with the acquire load in `written`) |
 //!
 //! One store has to move `write` and `events` together, also as the processor's own interrupts see
-//! it. `stp` of an aligned pair is one store only where the processor has LSE2; elsewhere an
+//! it. `stp` of an aligned pair is one store only where the processor has LSE2. Elsewhere an
 //! interrupt may come between its halves, and the section would be restarted with the record half
-//! there. `stlxp` is one store on every processor, if it stores at all: when it says that it did
+//! there. `stlxp` is one store on every processor, if it stores at all. When it says that it did
 //! not, the section begins again, which counts as a restart. `ldxp` right before it is for its sake
-//! only; nobody else writes these words.
+//! only; no other thread writes these words.
 //!
 //! The ABI keeps nothing below the stack pointer from signal handlers, so restarts are counted down
 //! in a register. (A thread that was restarted has the registers that it had when it was
@@ -149,7 +149,7 @@ tompion_section_append:
     TOMPION_DESCRIPTOR tompion_append
     TOMPION_BEGIN tompion_append
     TOMPION_FIND_RING tompion_append
-    ldp x10, x12, [x9]                  // write, events: nobody else changes them
+    ldp x10, x12, [x9]                  // write, events: no other thread changes them
     add x11, x10, x4
     add x11, x11, #{header}             // the new write position
     sub x13, x10, #1
@@ -171,7 +171,7 @@ tompion_section_append:
     b 8f
     // Extras: parts straight from the program's memory, or a timestamp of the caller's.
 7:  ands x13, x5, #-2
-    b.eq 3b                             // no extras, but a caller who wants to know
+    b.eq 3b                             // no extras, but a caller that wants to know
     ldp x13, x2, [x13, #{parts}]        // and the parts' end
 1:  cmp x13, x2
     b.eq 4f

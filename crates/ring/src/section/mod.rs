@@ -1,4 +1,4 @@
-//! The restartable sections: the one place where an event reaches a ring.
+//! Restartable sections: the one place where an event reaches a ring.
 //!
 //! A section is a run of instructions that the kernel promises to abandon when the thread is
 //! preempted, migrated or gets a signal inside it (`rseq(2)`,
@@ -15,12 +15,11 @@
 //! After an abort the registers are as they were, so whatever a restart needs is never changed
 //! inside, and the stack pointer isn't touched at all.
 //!
-//! The append takes its operands in registers and leaves them there for whoever goes on where it
-//! can't, because the processor hides some ninety instructions behind the clock's, and every one
-//! more costs.
+//! The append takes its operands in registers and leaves them there for the code that goes on where
+//! it can't. The processor hides some ninety instructions behind the clock's, and every one more
+//! costs.
 //!
-//! The sections are written anew for each architecture; `docs/design/ring.md` has the argument for
-//! both.
+//! The sections are written for each architecture; `docs/design/ring.md` has the argument for both.
 
 use core::sync::atomic::{AtomicI64, Ordering};
 
@@ -87,8 +86,8 @@ unsafe extern "C" {
 
 /// Says where threads have their rseq areas; before any section runs.
 pub(crate) fn set_rseq_offset(offset: isize) {
-    // Ordering: relaxed; who comes to a section has seen something that was published after the
-    // first recording began (in the agent, a site's bit). SAFETY: a word of this library's own,
-    // defined below, only used atomically.
+    // Ordering: relaxed; a thread that comes to a section has seen something that was published
+    // after the first recording began (in the agent, a site's bit). SAFETY: a word of this
+    // library's own, defined below, only used atomically.
     unsafe { tompion_rseq_offset.store(offset as i64, Ordering::Relaxed) };
 }

@@ -1,4 +1,4 @@
-//! The sections for x86-64.
+//! Restartable sections for x86-64.
 //!
 //! The word below the stack pointer, which the ABI keeps from signal handlers (the red zone),
 //! counts restarts down. Stores are seen in program order, and loads are done in it, so a reader
@@ -12,8 +12,8 @@ use tompion_layout::{record, ring};
 use super::{CHANGED, FLAG_GIVEN_TIME, NEEDS_SUBBUFFER, NO_RING, RESTARTED_TOO_OFTEN, tompion_rseq_offset};
 use crate::producer::{Extras, MAX_RESTARTS, Put, Recording, tompion_append_otherwise};
 
-/// How far ahead of a record lines are fetched, in bytes: some thirty events of two fields, which
-/// take longer than a line takes from the other end of the machine.
+/// Distance ahead of a record at which lines are fetched, in bytes: some thirty events of two
+/// fields, which take longer than a line takes from the other end of the machine.
 const AHEAD: usize = 1024;
 
 /// The CPU number that the kernel keeps in the thread's rseq area; large where there is none.
@@ -186,7 +186,7 @@ tompion_append_parts:
     TOMPION_RESERVE tompion_parts
     mov rdx, r11
     and rdx, -2
-    jz 5f                               // no extras, but a caller who wants to know
+    jz 5f                               // no extras, but a caller that wants to know
     // Parts straight from the program's memory, and perhaps a timestamp of the caller's.
     mov [r9], rcx
     mov rax, [rdx + {parts}]

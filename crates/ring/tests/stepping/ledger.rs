@@ -1,4 +1,4 @@
-//! What must be in the rings, and whether the production reader finds just that.
+//! Ledger of what must be in the rings; checks that the production reader finds just that.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use tompion_ring::{
 
 use crate::support::Bench;
 
-/// Who appends.
+/// Number of a thread or handler that appends.
 pub type Source = u16;
 /// The thread that is stopped.
 pub const MAIN: Source = 0;
@@ -92,7 +92,7 @@ impl Proven {
     }
 }
 
-/// What was appended, and what has been read of it.
+/// Account of what was appended, and of what has been read of it.
 pub struct Ledger<'a> {
     bench: &'a Bench,
     overwrite: bool,
@@ -136,7 +136,7 @@ impl<'a> Ledger<'a> {
         self.begun.entry(key).or_insert(proven)
     }
 
-    /// What has become of an append.
+    /// Notes the outcome of an append.
     pub fn end(&mut self, key: (Source, u32), outcome: Outcome) {
         match outcome {
             Outcome::Written => drop(self.written.insert(key)),
@@ -156,7 +156,7 @@ impl<'a> Ledger<'a> {
         outcome == Outcome::Written
     }
 
-    /// Counts a loss of somebody who had no time to say so.
+    /// Counts a loss of a thread that was ended before it could report it.
     pub fn count_lost(&mut self) {
         self.lost += 1;
     }
@@ -166,7 +166,7 @@ impl<'a> Ledger<'a> {
         &raw const *self.begun[&(source, 0)]
     }
 
-    /// Where the current buffer's ring of a CPU is written.
+    /// Write position of the current buffer's ring of a CPU.
     pub fn position(&self, cpu: usize) -> u64 {
         // Ordering: the test alone stores it.
         let buffer = self.bench.control.half(control::OFFSET_SELECTOR).load(Ordering::Relaxed);
@@ -196,7 +196,7 @@ impl<'a> Ledger<'a> {
             if !self.overwrite {
                 let geometry = self.bench.geometry;
                 let ring = index * geometry.cpu_stride() as usize;
-                // Ordering: everybody stands still.
+                // Ordering: all threads stand still.
                 self.bench.rings.word(ring + ring::CONSUMED).store(known.read, Ordering::Relaxed);
             }
         }
@@ -266,7 +266,7 @@ impl<'a> Ledger<'a> {
                 }
                 UntrustedRecord::Event { number: source, tid: number, time, payload } => {
                     let key = (source, number);
-                    let proven = self.begun.get(&key).ok_or_else(|| format!("nobody appended {key:?}"))?;
+                    let proven = self.begun.get(&key).ok_or_else(|| format!("{key:?} was never appended"))?;
                     if !proven.is_proven_by(payload) {
                         return Err(format!("{key:?} is torn: {payload:x?}"));
                     }

@@ -13,8 +13,8 @@
 //! - `Migrate` and `Depart` abort it and let it begin again with another CPU's ring, while what it
 //!   stored lies behind the first ring's position, where (`Depart`) others append then.
 //! - `Other` and `OthersFill` are threads that run on its CPU in between. The test itself is that
-//!   thread: a ring is memory that all who map it share, and a section is nobody's but its
-//!   thread's.
+//!   thread: a ring is memory that all its mappings share, and a section belongs to its thread
+//!   alone.
 //! - `NotStopped` takes the section away before it goes on: the run that was stopped completes.
 //!
 //! In the long form threads are aborted first and come to the same place again, or are killed after
@@ -84,7 +84,7 @@ fn append(bench: &support::Bench, event: &ledger::Proven) -> Outcome {
     event.append(bench)
 }
 
-/// What happens at each place.
+/// Actions that happen at each place.
 fn plans(cpus: [usize; 2]) -> Vec<Vec<Action>> {
     use Action::{Depart, GoOn, Kill, Migrate, NotStopped, Other, OthersFill, Signal, Switch};
     let mut plans: Vec<Vec<Action>> = Action::ALL.iter().map(|&action| vec![action]).collect();

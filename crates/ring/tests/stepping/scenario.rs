@@ -1,4 +1,4 @@
-//! Where a thread is stopped, and what happens to it there.
+//! Scenarios: the places where a thread is stopped, and what happens to it there.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use crate::{
     support::Bench,
 };
 
-/// How the thread appends.
+/// Function by which the thread appends.
 pub type Append = fn(&Bench, &Proven) -> Outcome;
 
 /// The event that the stopped thread appends.
@@ -28,7 +28,7 @@ pub struct Kind {
     pub given_time: bool,
 }
 
-/// What the ring of its CPU is like before.
+/// State of its CPU's ring before the append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
     /// Never used.
@@ -41,7 +41,7 @@ pub enum Before {
     Boundary,
     /// As `Crossing`, a lap later: what comes next has been read, or is overwritten.
     SecondLap,
-    /// There is no room, and nobody reads.
+    /// There is no room, and no reader.
     Full,
 }
 
@@ -58,7 +58,7 @@ pub struct Scenario {
     pub append: Append,
 }
 
-/// What happens to a stopped thread.
+/// Action on a stopped thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// It goes on: it was preempted, and is aborted.
@@ -100,8 +100,7 @@ const SUBBUF_SIZE: u64 = 4096;
 /// Length of an image in the handler, and of those with which rings are filled.
 const SHORT: usize = 16;
 
-/// What the child has in memory that it shares with the test: how often each source began, and what
-/// came of it.
+/// Memory that the child shares with the test: how often each source began, and the outcomes.
 struct Report(SharedMap);
 
 impl Report {
@@ -139,7 +138,7 @@ impl Report {
     }
 }
 
-/// What the child's signal handler needs. Its memory is a copy of this process's, so nobody else
+/// State of the child's signal handler. Its memory is a copy of this process's, so no other thread
 /// has set it.
 static HANDLED: AtomicPtr<Handled> = AtomicPtr::new(ptr::null_mut());
 
@@ -177,7 +176,7 @@ impl Scenario {
         Bench::with(geometry, self.overwrite, self.kind.given_time)
     }
 
-    /// Where an undisturbed append comes by, and how often.
+    /// Places that an undisturbed append passes, and how often.
     pub fn places(&self, sections: &[Section]) -> BTreeMap<u64, usize> {
         let known: BTreeSet<u64> = sections.iter().flat_map(|section| &section.places).copied().collect();
         let bench = self.bench();

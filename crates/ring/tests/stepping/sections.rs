@@ -1,4 +1,4 @@
-//! Which instructions there are to be stopped at: those of every section that the linker collected,
+//! Instructions at which a thread can be stopped: those of every section that the linker collected,
 //! as a disassembler sees them. So a new instruction, or a new section, asks to be covered by
 //! itself.
 
@@ -27,7 +27,7 @@ pub struct Section {
     /// Address of the first instruction behind it: when a thread is there, the last one has been
     /// executed.
     pub commit: u64,
-    /// Where it can be stopped: before each of its instructions, and at `commit`.
+    /// Places where it can be stopped: before each of its instructions, and at `commit`.
     pub places: Vec<u64>,
 }
 

@@ -1,6 +1,5 @@
-//! What the production reader finds, held against what can be: each record whole, once, in its
-//! order, at a time that is not before the last one's, and at the place that the ring's own count
-//! says.
+//! Checks what the production reader finds: each record whole, once, in its order, at a time that
+//! is not before the last one's, and at the place that the ring's own count says.
 
 use tompion_layout::{loss::Cause, record::WriteProtocol};
 use tompion_ring::{
@@ -24,7 +23,7 @@ struct Seen {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Place {
     ring: u32,
-    /// How many events its ring had before.
+    /// Number of events that its ring had before.
     index: u64,
 }
 
@@ -34,7 +33,8 @@ struct Ring<'a> {
     read: u64,
     time: u64,
     lost: u64,
-    /// How many events are known: those that were found, and those before the oldest that was left.
+    /// Number of events that are known: those that were found, and those before the oldest that was
+    /// left.
     events: u64,
     /// By source: one more than the last number.
     last: Vec<u64>,

@@ -38,7 +38,7 @@ struct Weather {
     threads: u16,
     /// Microseconds from signal to signal of each thread; 0 for none.
     storm_us: u32,
-    /// How many records are to be written at least; in the long form in millions.
+    /// Minimum number of records to write; in the long form in millions.
     records: u64,
 }
 
@@ -93,7 +93,8 @@ impl Weather {
     }
 }
 
-/// What a test's thread has to endure, in turn: the tests themselves would disturb each other.
+/// Runs a test's thread through disturbances, in turn: the tests themselves would disturb each
+/// other.
 fn endure(weathers: &[Weather]) {
     for weather in weathers {
         weather.endure(record::as_recorded).unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -189,7 +190,7 @@ fn without_sections_every_copy_of_the_history_is_whole() {
     endure(&in_reserve_form(OVERWRITE));
 }
 
-/// Appends as a section does, only that nobody restarts it.
+/// Appends as a section does, except that it is never restarted.
 fn without_a_section(bench: &Bench, event: &Event<'_>) -> Outcome {
     let ring = tompion_os::current_cpu() as usize * bench.geometry.cpu_stride() as usize;
     let word = |offset| bench.rings.word(ring + offset);
@@ -216,7 +217,7 @@ fn without_a_section(bench: &Bench, event: &Event<'_>) -> Outcome {
 #[test]
 fn an_append_without_a_section_is_found_out() {
     for weather in [&DISCARD[1], &OVERWRITE[1]] {
-        let wrong = weather.endure(without_a_section).expect_err("nobody protects it");
+        let wrong = weather.endure(without_a_section).expect_err("nothing restarts it");
         println!("found out: {}", &wrong[..wrong.len().min(200)]);
     }
 }

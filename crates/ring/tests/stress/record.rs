@@ -26,7 +26,7 @@ const fn mix(value: u64) -> u64 {
 /// Most words of an image.
 const MAX_WORDS: usize = 8;
 
-/// What the record of a source with a number is made of.
+/// Composition of the record of a source with a number.
 struct Shape {
     proof: u64,
     words: usize,
@@ -49,12 +49,12 @@ impl Shape {
     }
 }
 
-/// How something is appended.
+/// Function that appends an event.
 pub type Append = fn(&Bench, &Event<'_>) -> Outcome;
 
 /// As the recording does: by sections, or by reserving.
 pub fn as_recorded(bench: &Bench, event: &Event<'_>) -> Outcome {
-    // SAFETY: who makes events here keeps their image and tails.
+    // SAFETY: the callers that make events here keep their image and tails.
     unsafe { bench.recording.append(event) }
 }
 

@@ -1,4 +1,4 @@
-//! What the tests of the ring share: a recording into rings of one's own.
+//! Support of the ring's tests: a recording into rings of their own.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -109,7 +109,7 @@ impl Bench {
             .collect()
     }
 
-    /// How many events were lost, and counted, in rings and without one.
+    /// Number of events that were lost, and counted, in rings and without one.
     pub fn lost(&self) -> u64 {
         let of = |reader: RingReader<'_>| Cause::ALL.iter().map(|&cause| reader.lost(cause)).sum::<u64>();
         let in_rings: u64 =

@@ -112,8 +112,8 @@ impl Process {
     fn lost(&self, cause: Cause) -> Option<u64> {
         let count = match cause {
             // Counted by nobody but this side.
-            Cause::Refused => return Some(self.refused()),
-            Cause::NotOnMedium => {
+            Cause::Invalid => return Some(self.refused()),
+            Cause::NotPersisted => {
                 let missing = self.states.iter().map(|state| state.mark.tally.missing);
                 missing.fold(self.pinned_missing, u64::saturating_add)
             }
