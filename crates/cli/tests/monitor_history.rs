@@ -9,7 +9,7 @@ use std::{
 
 use rustix::process::Signal;
 use serde_json::Value;
-use tompion_latency::history::{Fact, Incident, Row, Store, simulate::Machine};
+use tompion_history::{Fact, Incident, Row, Store, simulate::Machine};
 
 use crate::support::{finish, run, signal, start, tompion, wait_until};
 

@@ -12,7 +12,7 @@ use std::{
 
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, makedev, mknodat};
 use serde_json::Value;
-use tompion_latency::history::{Fact, Row, Store, simulate::Machine};
+use tompion_history::{Fact, Row, Store, simulate::Machine};
 
 use crate::support::{Finished, TOMPION, TestDir, Trace, rounds, run};
 

@@ -20,17 +20,17 @@ pub const fn steps<const COUNT: usize>(first: u64) -> [u64; COUNT] {
 }
 
 /// How many places there are for lengths of any size: see [`length_place`].
-pub(crate) const LENGTH_PLACES: usize = 864;
+pub const LENGTH_PLACES: usize = 864;
 
 /// Which of the places a length is in that are a sixteenth of it wide at most, and 128 ns below 2048 ns.
-pub(crate) const fn length_place(ns: u64) -> usize {
+pub const fn length_place(ns: u64) -> usize {
     let logarithm = if ns < 2048 { 11 } else { ns.ilog2() };
     let shift = logarithm - 4;
     (logarithm as usize - 11) * 16 + (ns >> shift) as usize
 }
 
 /// Where such a place begins and ends, in nanoseconds; the last one has no end.
-pub(crate) const fn length_bounds(place: usize) -> (u64, u64) {
+pub const fn length_bounds(place: usize) -> (u64, u64) {
     let place = if place < LENGTH_PLACES { place } else { LENGTH_PLACES - 1 };
     let (shift, digit) = if place < 32 { (7, place) } else { (place / 16 + 6, place % 16 + 16) };
     let begin = (digit as u64) << shift;

@@ -11,11 +11,9 @@
 
 mod balance;
 pub mod blame;
-mod code;
 pub mod exporter;
 mod groups;
 mod histogram;
-pub mod history;
 pub mod incident;
 pub mod jobs;
 pub mod journal;
@@ -27,25 +25,28 @@ mod monitor;
 #[cfg(test)]
 mod own;
 mod pins;
-pub mod plot;
 mod programs;
 mod prometheus;
 mod recent;
 mod report;
 mod snapshot;
+mod stack_symbols;
 pub mod watch;
 mod witness;
 
 pub use balance::Balance;
 pub use groups::{Cgroups, Found, Group, MOST_GROUPS};
-pub use histogram::{Histogram, steps};
+pub use histogram::{Histogram, LENGTH_PLACES, length_bounds, length_place, steps};
 pub use kinds::{Kind, Kinds};
 pub use log::{Log, Wakeup};
-pub use memory::THREADS as MOST_THREADS;
+pub use memory::{BUCKETS, MaxSample, Memory, THREADS as MAX_THREADS};
 pub use monitor::{Begun, Fate, Monitor, obstacles};
 pub use prometheus::{Incidents, OfProcess};
-pub use report::{CpuReport, GroupReport, KindReport, Late, Maximum, Report, ThreadReport, of_all_cpus};
+pub use report::{
+    CpuReport, GroupReport, KindReport, Late, Maximum, Report, ThreadReport, max_us, of_all_cpus,
+};
 pub use snapshot::Snapshot;
+pub use stack_symbols::StackSymbols;
 pub use witness::{Unseen, Witness};
 
 /// Why the monitor can't do what it was asked for.

@@ -62,7 +62,7 @@ pub fn entries(cpus: u32) -> [(&'static str, u32); 3] {
     [("processors", cpus), ("histograms", each(KINDS * BUCKETS)), ("worsts", each(SETS * SLOTS))]
 }
 
-/// All arrays.
+/// Arrays in which the kernel's programs count, mapped to be read at any time.
 pub struct Memory {
     cpus: usize,
     control: SharedMap,
@@ -74,19 +74,31 @@ pub struct Memory {
     groups: GroupArrays,
 }
 
-/// The longest latency of a CPU and slot, as the program kept it. Times are CLOCK_MONOTONIC, in nanoseconds; 0 is none.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RawWorst {
+/// Longest latency of a CPU and slot, as the kernel's program kept it. Times are CLOCK_MONOTONIC in
+/// nanoseconds; 0 is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MaxSample {
+    /// The latency, in nanoseconds.
     pub latency: u64,
+    /// When it ended.
     pub end: u64,
+    /// When the timer was due.
     pub intended: u64,
+    /// When the timer's handler ran.
     pub fired: u64,
+    /// When the thread was woken.
     pub woken: u64,
+    /// The thread that was late.
     pub tid: u32,
+    /// Its priority in the kernel's numbers.
     pub priority: i32,
+    /// The thread that ran before it.
     pub other_tid: u32,
+    /// The other thread's priority.
     pub other_priority: i32,
+    /// The late thread's name.
     pub name: String,
+    /// The other thread's name.
     pub other_name: String,
     /// Where it ended: addresses in the kernel, the innermost first.
     #[serde(default)]
@@ -94,7 +106,7 @@ pub struct RawWorst {
 }
 
 #[cfg(test)]
-impl RawWorst {
+impl MaxSample {
     /// One for tests, without its parts.
     pub fn made_up(latency: u64, end: u64) -> Self {
         Self {
@@ -270,20 +282,20 @@ impl Memory {
     }
 
     /// The longest latency of a CPU and kind since maxima began anew.
-    pub fn worst(&self, cpu: usize, kind: Kind) -> Option<RawWorst> {
+    pub fn worst(&self, cpu: usize, kind: Kind) -> Option<MaxSample> {
         self.worst_of_set(cpu * SETS, kind, self.control.half(EPOCH).load(Ordering::Relaxed))
     }
 
     /// The longest latency of a CPU and kind in an interval of the history's, the last that has ended or the one that goes on.
     /// Before the first one begins, programs keep that of the epoch alone.
-    pub fn worst_of_interval(&self, cpu: usize, kind: Kind, interval: u32) -> Option<RawWorst> {
+    pub fn worst_of_interval(&self, cpu: usize, kind: Kind, interval: u32) -> Option<MaxSample> {
         if interval == 0 {
             return self.worst(cpu, kind);
         }
         self.worst_of_set(cpu * SETS + 1 + (interval & 1) as usize, kind, interval)
     }
 
-    fn worst_of_set(&self, set: usize, kind: Kind, epoch: u32) -> Option<RawWorst> {
+    fn worst_of_set(&self, set: usize, kind: Kind, epoch: u32) -> Option<MaxSample> {
         longer(kind, |slot| worst_at(&self.worsts, set * SLOTS + slot, epoch))
     }
 
@@ -368,14 +380,14 @@ fn each_place_at(array: &SharedMap, begin: usize, mut tell: impl FnMut(usize, u6
 }
 
 /// The longest of a kind among the slots that have it: soft timers have one of their own.
-pub(crate) fn longer(kind: Kind, of_slot: impl Fn(usize) -> Option<RawWorst>) -> Option<RawWorst> {
+pub(crate) fn longer(kind: Kind, of_slot: impl Fn(usize) -> Option<MaxSample>) -> Option<MaxSample> {
     let second = (kind == Kind::MissedTimer).then_some(KINDS);
     let found = [Some(kind.number()), second].into_iter().flatten().filter_map(of_slot);
     found.max_by_key(|worst| worst.latency)
 }
 
 /// The longest latency of a slot in an epoch.
-pub(crate) fn worst_at(array: &SharedMap, slot: usize, epoch: u32) -> Option<RawWorst> {
+pub(crate) fn worst_at(array: &SharedMap, slot: usize, epoch: u32) -> Option<MaxSample> {
     /// A program writes for less than a microsecond.
     const MOST_ATTEMPTS: usize = 1000;
     let place = slot * WORST;
@@ -390,7 +402,7 @@ pub(crate) fn worst_at(array: &SharedMap, slot: usize, epoch: u32) -> Option<Raw
             continue;
         }
         let is_current = half(&bytes, 4) == epoch;
-        return (is_current && before != 0).then(|| RawWorst {
+        return (is_current && before != 0).then(|| MaxSample {
             latency: word(&bytes, 8),
             end: word(&bytes, 16),
             intended: word(&bytes, 24),

@@ -8,7 +8,6 @@ use tompion_os::{DirHandle, FileRights};
 use crate::{
     Error,
     balance::Balance,
-    code::Names,
     groups::{self, Found, Group},
     jobs::Jobs,
     kinds::Kinds,
@@ -20,6 +19,7 @@ use crate::{
     recent::{Recent, of_intervals},
     report::Report,
     snapshot::Snapshot,
+    stack_symbols::StackSymbols,
     witness::{Unseen, Witness},
 };
 
@@ -48,7 +48,7 @@ pub struct Monitor {
     pins: Pins,
     memory: Memory,
     witness: Witness,
-    names: Names,
+    names: StackSymbols,
     jobs: Option<Jobs>,
     recent: Recent,
     /// Of the folder with the pins, by which it is known: another one may take its place.
@@ -144,7 +144,7 @@ impl Monitor {
             pins,
             memory,
             witness: Witness::default(),
-            names: Names::default(),
+            names: StackSymbols::default(),
             jobs: None,
             recent: Recent::default(),
             inode,
@@ -255,7 +255,7 @@ impl Monitor {
     }
 
     /// Looks after the rows of threads, and compares with the scheduler's own count.
-    pub(crate) fn tidy(&mut self) -> Unseen {
+    pub fn tidy(&mut self) -> Unseen {
         let unseen = self.witness.look(&self.memory);
         self.forget_threads();
         unseen
@@ -266,12 +266,12 @@ impl Monitor {
     }
 
     /// The programs' arrays.
-    pub(crate) fn memory(&self) -> &Memory {
+    pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
     /// Wake-ups so far, by how they ended.
-    pub(crate) fn balance(&self) -> Balance {
+    pub fn balance(&self) -> Balance {
         Balance::read(&self.memory)
     }
 

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     kinds::Kind,
-    memory::{Memory, RawWorst},
+    memory::{MaxSample, Memory},
     report::by_kind,
     snapshot::{Snapshot, State},
 };
@@ -38,7 +38,7 @@ impl Recent {
     pub fn longest(
         &mut self,
         now: &Snapshot,
-        kept: impl Fn(usize, Kind) -> [Option<RawWorst>; 2],
+        kept: impl Fn(usize, Kind) -> [Option<MaxSample>; 2],
     ) -> Longest {
         while self.looks.get(1).is_some_and(|look| look.time + WINDOW_NS <= now.time) {
             self.looks.pop_front();
@@ -52,7 +52,7 @@ impl Recent {
 }
 
 /// What the programs keep for the history: the longest of its interval, and of the one before.
-pub fn of_intervals(memory: &Memory) -> impl Fn(usize, Kind) -> [Option<RawWorst>; 2] {
+pub fn of_intervals(memory: &Memory) -> impl Fn(usize, Kind) -> [Option<MaxSample>; 2] {
     let interval = memory.interval();
     move |cpu, kind| {
         let before = interval.checked_sub(1).and_then(|before| memory.worst_of_interval(cpu, kind, before));
@@ -60,7 +60,7 @@ pub fn of_intervals(memory: &Memory) -> impl Fn(usize, Kind) -> [Option<RawWorst
     }
 }
 
-fn since_then(since: &Look, now: &Snapshot, kept: impl Fn(usize, Kind) -> [Option<RawWorst>; 2]) -> Longest {
+fn since_then(since: &Look, now: &Snapshot, kept: impl Fn(usize, Kind) -> [Option<MaxSample>; 2]) -> Longest {
     let mut longest = Longest::new();
     for (cpu, states) in now.cpus.iter().enumerate() {
         let with_longest = |(kind, state): (Kind, &State)| {
@@ -83,12 +83,12 @@ mod tests {
 
     const MINUTE: u64 = 60_000_000_000;
 
-    fn worst(us: u64, end: u64) -> RawWorst {
-        RawWorst { woken: end - 1, ..RawWorst::made_up(us * 1000, end) }
+    fn worst(us: u64, end: u64) -> MaxSample {
+        MaxSample { woken: end - 1, ..MaxSample::made_up(us * 1000, end) }
     }
 
     /// One CPU with so many wake-ups of each length in microseconds, of which the longest since the reset is kept.
-    fn snapshot(time: u64, latencies: &[(u64, u64)], kept: RawWorst) -> Snapshot {
+    fn snapshot(time: u64, latencies: &[(u64, u64)], kept: MaxSample) -> Snapshot {
         let mut states: [State; Kind::ALL.len()] = Default::default();
         let state = &mut states[Kind::Wakeup.number()];
         latencies.iter().for_each(|(us, count)| state.histogram.add(us * 1000, us * 1000 + 1000, *count));

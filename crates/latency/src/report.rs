@@ -11,7 +11,7 @@ use crate::{
     jobs::JobsReport,
     kinds::{Kind, Kinds},
     living::Living,
-    memory::{RawThread, RawWorst},
+    memory::{MaxSample, RawThread},
     snapshot::{GroupState, Snapshot, State},
     witness::Unseen,
 };
@@ -279,7 +279,7 @@ pub fn of_all_cpus(cpus: &[CpuReport]) -> BTreeMap<Kind, Histogram> {
 }
 
 /// The longest of each CPU and kind, in microseconds.
-pub(crate) fn max_us(cpus: &[CpuReport]) -> BTreeMap<u32, BTreeMap<Kind, f64>> {
+pub fn max_us(cpus: &[CpuReport]) -> BTreeMap<u32, BTreeMap<Kind, f64>> {
     let longest = |cpu: &CpuReport| cpu.kinds.iter().map(|(kind, report)| (*kind, report.max_us)).collect();
     cpus.iter().map(|cpu| (cpu.cpu, longest(cpu))).collect()
 }
@@ -296,7 +296,7 @@ impl KindReport {
     }
 
     /// Of latencies, their sum and the longest, in nanoseconds; none of none.
-    pub(crate) fn of(
+    pub fn of(
         places: Histogram,
         sum: u64,
         (ns, max_is): (u64, Maximum),
@@ -324,7 +324,7 @@ impl KindReport {
 
 impl Late {
     /// `ahead` is what the time of the day is ahead of the worst one's.
-    pub(crate) fn new(worst: &RawWorst, ahead: u64) -> Self {
+    pub fn new(worst: &MaxSample, ahead: u64) -> Self {
         let by_timer = worst.intended != 0;
         let between = |from: u64, to: u64| us(to.saturating_sub(from));
         let woken = (worst.woken != 0).then_some(worst.woken);
@@ -382,13 +382,13 @@ mod tests {
     use super::*;
     use crate::histogram::OVERFLOW_US;
 
-    fn worst(latency: u64, end: u64) -> RawWorst {
+    fn worst(latency: u64, end: u64) -> MaxSample {
         let (intended, fired, woken) = (end - latency, end - latency + 2_000, end - 1_000);
-        RawWorst { intended, fired, woken, ..RawWorst::made_up(latency, end) }
+        MaxSample { intended, fired, woken, ..MaxSample::made_up(latency, end) }
     }
 
     /// One CPU with latencies of one kind, in microseconds, of which the longest is kept.
-    fn snapshot(time: u64, latencies: &[u64], kept: RawWorst) -> Snapshot {
+    fn snapshot(time: u64, latencies: &[u64], kept: MaxSample) -> Snapshot {
         let mut states: [State; Kind::ALL.len()] = Default::default();
         let state = &mut states[Kind::TimerWakeup.number()];
         for latency in latencies {

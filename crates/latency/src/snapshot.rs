@@ -8,7 +8,7 @@ use crate::{
     groups::Group,
     histogram::Histogram,
     kinds::Kind,
-    memory::{Memory, RawThread, RawWorst},
+    memory::{MaxSample, Memory, RawThread},
 };
 
 /// All counts, histograms and rows at a moment. What came between two is their difference.
@@ -31,7 +31,7 @@ pub struct Snapshot {
 
 /// What a group has, by kind, since it began (CLOCK_MONOTONIC, in nanoseconds).
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct GroupState {
+pub struct GroupState {
     pub(crate) group: Group,
     pub(crate) begun: u64,
     pub(crate) states: [State; Kind::ALL.len()],
@@ -39,10 +39,10 @@ pub(crate) struct GroupState {
 
 /// A histogram, the sum of its latencies in nanoseconds, and the longest of the epoch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct State {
+pub struct State {
     pub(crate) sum: u64,
     pub(crate) histogram: Histogram,
-    pub(crate) worst: Option<RawWorst>,
+    pub(crate) worst: Option<MaxSample>,
 }
 
 impl Snapshot {

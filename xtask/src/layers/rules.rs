@@ -18,8 +18,8 @@ pub const LAYERS: &[Layer] = &[
     Layer {
         name: "domain",
         crates: &[
-            "agent", "tompion", "tracing", "session", "kernel", "latency", "injector", "machine", "rttest",
-            "reader", "analysis", "export", "viewer",
+            "agent", "tompion", "tracing", "session", "kernel", "latency", "history", "injector", "machine",
+            "rttest", "reader", "analysis", "export", "viewer",
         ],
     },
     Layer { name: "programs", crates: &["cli", "xtask", "bench", "tasks"] },
@@ -51,6 +51,8 @@ pub const SAME_LAYER: &[Edge] = &[
         to: "session",
         reason: "an incident's folder is a trace, written as recordings are",
     },
+    Edge { from: "history", to: "latency", reason: "what the monitor counted is what is kept" },
+    Edge { from: "history", to: "session", reason: "the name under which surplus jobs are counted" },
     Edge {
         from: "injector",
         to: "kernel",

@@ -17,7 +17,7 @@ use tompion_tasks::shell;
 use tompion_tasks::workspace::Workspace;
 
 const METHOD: &str = "\
-`crates/latency/examples/long_history.rs` writes a history up to now: four CPUs, six kinds, four jobs, a row every five minutes, \
+`crates/history/examples/long_history.rs` writes a history up to now: four CPUs, six kinds, four jobs, a row every five minutes, \
 a thousand wake-ups a second on each CPU, the load changing by hour and by chance, a new kernel each year. Rows are those that \
 `tompion monitor --history` writes, and are thinned by the same code. Then each command reads it, the wall time of the \
 whole process, medians beside the smallest and the largest.\n";
@@ -87,7 +87,7 @@ fn write(workspace: &Workspace, path: &Path, days: &str) -> Result<Vec<(u64, f64
         "--quiet",
         "--release",
         "--package",
-        "tompion-latency",
+        "tompion-history",
         "--example",
         "long_history",
     ]);

@@ -12,7 +12,7 @@ use super::{Group, MOST_GROUPS};
 use crate::{
     histogram::Histogram,
     kinds::Kind,
-    memory::{BUCKETS, CONTROL, EPOCH, KINDS, RawWorst, SLOTS, WORST, histogram_at, longer, worst_at},
+    memory::{BUCKETS, CONTROL, EPOCH, KINDS, MaxSample, SLOTS, WORST, histogram_at, longer, worst_at},
     snapshot::{GroupState, State},
 };
 
@@ -175,7 +175,7 @@ impl GroupArrays {
         self.counted().into_iter().filter_map(of_group).collect()
     }
 
-    fn worst(&self, number: usize, kind: Kind, epoch: u32) -> Option<RawWorst> {
+    fn worst(&self, number: usize, kind: Kind, epoch: u32) -> Option<MaxSample> {
         let of_cpu = |cpu: usize| {
             let first = (cpu * MOST_GROUPS + number) * SLOTS;
             longer(kind, |slot| worst_at(&self.worsts, first + slot, epoch))

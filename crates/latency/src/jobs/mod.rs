@@ -41,10 +41,8 @@ use joiner::{Begun, Joiner};
 use kernel::{Kernel, Told};
 use table::Numbers;
 
-pub(crate) use table::Tally;
-
 pub use joiner::{Activation, Odd, Release, Wake};
-pub use table::{BOUNDS, JobReport, JobsReport, Longest, Part};
+pub use table::{BOUNDS, JobReport, JobsReport, Longest, Part, Tally};
 pub use wish::{Which, Wish};
 
 /// Messages are looked for this often at least.
@@ -89,9 +87,9 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// What was seen since somebody has taken it.
-#[derive(Default)]
-pub(crate) struct Recent {
+/// Activations since [`Jobs::take_recent`] was called last.
+#[derive(Debug, Default)]
+pub struct Recent {
     /// How long jobs were watched, in nanoseconds.
     pub watched: u64,
     /// Begins, ends and wake-ups that were lost.
@@ -200,7 +198,7 @@ impl Jobs {
     }
 
     /// What was seen since this was asked last.
-    pub(crate) fn take_recent(&self) -> Recent {
+    pub fn take_recent(&self) -> Recent {
         let mut table = self.shared.table();
         let (now, lost) = (tompion_os::monotonic_ns(), table.lost());
         let watched = now.saturating_sub(mem::replace(&mut table.taken, now));

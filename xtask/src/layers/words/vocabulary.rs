@@ -19,6 +19,7 @@ pub const PENDING: &[&str] = &[
     "crates/tasks/",
     "crates/cli/",
     "crates/kernel/",
+    "crates/history/",
     "crates/latency/",
     "crates/os/",
     "crates/rttest/",

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
+use tompion_history::{HistoryJob, HistoryJobs};
 use tompion_latency::{
     Histogram,
-    history::{HistoryJob, HistoryJobs},
     jobs::{JobReport, JobsReport, Longest, Release},
 };
 

@@ -6,12 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tompion_latency::{
-    Fate, Kind, Monitor, OfProcess,
-    history::{self, Fact, Incident, Keeper, Store},
-    incident,
-    jobs::Jobs,
-};
+use tompion_history::{self as history, Fact, HistoryWriter, Incident, Store};
+use tompion_latency::{Fate, Kind, Monitor, OfProcess, incident, jobs::Jobs};
 use tompion_machine::{Root, description};
 
 use super::{End, catch::Catcher};
@@ -54,7 +50,7 @@ pub fn still_counts(monitor: &Monitor) -> Result<(), Stopped> {
 
 /// A history that is written beside what else the command does.
 pub struct Keeping {
-    keeper: Keeper,
+    history: HistoryWriter,
     /// Where it is, if somebody has named it.
     named: Option<PathBuf>,
     /// What was said last of why it can't be written.
@@ -72,23 +68,23 @@ impl Keeping {
         let facts = description::describe(&Root::default());
         let facts: Vec<Fact> =
             facts.into_iter().map(|fact| Fact { name: fact.name, value: fact.value }).collect();
-        let keeper = Keeper::begin(&path, monitor, &facts)?;
-        Ok(Self { keeper, named, failure: String::new(), is_deafness_said: false })
+        let history = HistoryWriter::begin(&path, monitor, &facts)?;
+        Ok(Self { history, named, failure: String::new(), is_deafness_said: false })
     }
 
     /// The file.
     pub fn store(&self) -> &Store {
-        self.keeper.store()
+        self.history.store()
     }
 
     /// How long nothing is to be done.
     pub fn rest(&self) -> Duration {
-        self.keeper.rest()
+        self.history.time_until_due()
     }
 
     /// When it was written last, in nanoseconds since 1970.
     fn written_ns(&self) -> u64 {
-        self.keeper.written_ns()
+        self.history.written_ns()
     }
 
     /// Writes if it is time. What can't be written now is in the next row; each reason is said once, until it is over.
@@ -98,7 +94,7 @@ impl Keeping {
             say(format!("jobs of programs are not counted any more: {failure}"));
         }
         let _rights = super::history::rights(self.named.as_deref());
-        match self.keeper.look(monitor) {
+        match self.history.write_if_due(monitor) {
             Ok(true) if !self.failure.is_empty() => {
                 self.failure.clear();
                 say(format!(
@@ -118,7 +114,7 @@ impl Keeping {
     /// Writes what a monitor counted that was stopped. Where it is, if it could be written.
     fn write_last(&mut self, monitor: &mut Monitor) -> Option<PathBuf> {
         let _rights = super::history::rights(self.named.as_deref());
-        match self.keeper.write(monitor) {
+        match self.history.write(monitor) {
             Ok(()) => Some(self.store().path().to_owned()),
             Err(error) => {
                 say(error);
@@ -145,7 +141,7 @@ impl Keeping {
             folder: folder.canonicalize().unwrap_or_else(|_| folder.into()),
         };
         let _rights = super::history::rights(self.named.as_deref());
-        if let Err(error) = self.keeper.record_incident(&incident) {
+        if let Err(error) = self.history.record_incident(&incident) {
             say(format!("{error}; the folder is there all the same"));
         }
     }
@@ -153,8 +149,8 @@ impl Keeping {
     /// Writes what there is.
     pub fn finish(mut self, monitor: &mut Monitor) -> anyhow::Result<()> {
         let _rights = super::history::rights(self.named.as_deref());
-        self.keeper.write(monitor)?;
-        let path = self.keeper.store().path().display().to_string();
+        self.history.write(monitor)?;
+        let path = self.history.store().path().display().to_string();
         say(format!("{path} has all that was counted until now: tompion monitor report"));
         Ok(())
     }

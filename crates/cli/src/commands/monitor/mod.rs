@@ -24,10 +24,8 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
-use tompion_latency::{
-    Begun, Fate, Kind, Kinds, Monitor, Report,
-    plot::{Curve, histograms},
-};
+use tompion_history::plot::{Curve, histograms};
+use tompion_latency::{Begun, Fate, Kind, Kinds, Monitor, Report};
 use tompion_os::{Inheritance, Interest, Poller, Signals};
 
 use crate::{

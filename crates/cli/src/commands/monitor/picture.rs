@@ -12,7 +12,7 @@ use resvg::{
     tiny_skia::{Pixmap, Transform},
     usvg::{Options, Tree, fontdb::Database},
 };
-use tompion_latency::plot::Theme;
+use tompion_history::plot::Theme;
 
 /// Latin letters, digits and arrows of Inter (`fonts/README.md`): machines that run for years may have no font at all.
 const FONTS: [&[u8]; 2] =

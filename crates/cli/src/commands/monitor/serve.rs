@@ -15,12 +15,11 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
+use tompion_history::{Choice, Span, Store, plot::Maxima};
 use tompion_http::{Answer, Request, Response, Server};
 use tompion_latency::{
     Monitor, Report,
     exporter::{self, JSON, METRICS, Names, PAGES, Page, TEXT},
-    history::{Choice, Span, Store},
-    plot::Maxima,
 };
 use tompion_os::Interest;
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use jiff::{Timestamp, tz::TimeZone};
 use tompion_latency::{
-    CpuReport, Histogram, Kind, KindReport, Late, MOST_THREADS, Maximum, Report, ThreadReport, of_all_cpus,
+    CpuReport, Histogram, Kind, KindReport, Late, MAX_THREADS, Maximum, Report, ThreadReport, of_all_cpus,
     steps,
 };
 
@@ -383,7 +383,7 @@ fn sums(text: &mut String, report: &Report) {
         let without = counted(sums.without_row, "wake-up");
         let _ = writeln!(
             text,
-            "{YELLOW}{without} in no thread's line{END}: more than {MOST_THREADS} real-time threads; all are in the numbers by CPU"
+            "{YELLOW}{without} in no thread's line{END}: more than {MAX_THREADS} real-time threads; all are in the numbers by CPU"
         );
     }
     if report.not_started > 0 {

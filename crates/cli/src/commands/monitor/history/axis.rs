@@ -1,7 +1,7 @@
 //! Which times stand on an axis, and what they are called.
 
 use jiff::{Timestamp, ToSpan as _, Zoned, tz::TimeZone};
-use tompion_latency::{history::Span, plot::Tick};
+use tompion_history::{Span, plot::Tick};
 
 /// No more than have room.
 const MOST: i64 = 11;

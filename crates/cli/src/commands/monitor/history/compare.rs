@@ -4,8 +4,8 @@ use std::{fmt::Write as _, io::Write as _, path::PathBuf};
 
 use anyhow::bail;
 use clap::Args;
-use tompion_latency::{
-    history::{Choice, Comparison, KindComparison, Side, Span, Store, Verdict},
+use tompion_history::{
+    Choice, Comparison, KindComparison, Side, Span, Store, Verdict,
     plot::{self, Curve},
 };
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
-use tompion_latency::history::{Choice, HistoryReport, Span, Store, default_path};
+use tompion_history::{Choice, HistoryReport, Span, Store, default_path};
 use tompion_os::FileRights;
 
 pub use compare::{Arguments as CompareArguments, run as compare};

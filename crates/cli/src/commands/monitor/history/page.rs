@@ -2,11 +2,8 @@
 
 use std::fmt::Write as _;
 
-use tompion_latency::{
-    CpuReport, Kind, KindReport, Late,
-    history::{HistoryJob, HistoryJobs, HistoryReport, Incident},
-    of_all_cpus,
-};
+use tompion_history::{HistoryJob, HistoryJobs, HistoryReport, Incident};
+use tompion_latency::{CpuReport, Kind, KindReport, Late, of_all_cpus};
 
 use super::{
     report::{event, share, system_name},

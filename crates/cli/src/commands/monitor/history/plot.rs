@@ -3,8 +3,8 @@
 use anyhow::bail;
 use clap::Args;
 use jiff::tz::TimeZone;
-use tompion_latency::{
-    history::{Choice, HistoryReport, Span, Store},
+use tompion_history::{
+    Choice, HistoryReport, Span, Store,
     plot::{self, Curve, Mark, Maxima, Theme, Tick},
 };
 

@@ -4,8 +4,8 @@ use std::{fmt::Write as _, io::Write as _, path::PathBuf};
 
 use anyhow::bail;
 use clap::Args;
-use tompion_latency::{
-    history::{Event, EventKind, HistoryReport, Incident, Span, System},
+use tompion_history::{
+    Event, EventKind, HistoryReport, Incident, Span, System,
     plot::{self, Curve, Theme},
 };
 

@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
-use tompion_latency::history::Span;
+use tompion_history::Span;
 
 use crate::selection::parse_moment;
 

@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use tompion_latency::{
+    CpuReport, Histogram, Kind, KindReport, Late,
+    jobs::{Longest, Release},
+    max_us,
+};
 
 use super::{
-    body::{self, Body},
     job::{JobCell, JobsBody, LongestResponse, us},
-    period::{Coverage, Period, Span, Start, System},
+    query::{Coverage, Period, Span, Start, System},
+    row_codec::{self, Body},
     store::{Event, Incident},
-};
-use crate::{
-    histogram::Histogram,
-    jobs::{Longest, Release},
-    kinds::Kind,
-    report::{CpuReport, KindReport, Late, max_us},
 };
 
 /// What was counted in a time of a history. Times of day are nanoseconds since 1970 where a name ends with `_ns`, milliseconds
@@ -151,8 +150,12 @@ impl Period {
         let Body { woken, difference, slept, unseen, cells, jobs } = self.body;
         let mut cpus: BTreeMap<u32, BTreeMap<Kind, KindReport>> = BTreeMap::new();
         for ((cpu, kind), cell) in cells {
-            let body::Longest { ns, is, worst, code } = cell.longest;
-            let worst = worst.map(|worst| Late { code, ..Late::new(&worst, 0) });
+            let row_codec::Longest { ns, is, worst, code } = cell.longest;
+            let worst = worst.map(|worst| {
+                let mut late = Late::new(&worst, 0);
+                late.code = code;
+                late
+            });
             if let Some(report) = KindReport::of(cell.places.histogram(), cell.sum, (ns, is), worst) {
                 cpus.entry(cpu).or_default().insert(kind, report);
             }

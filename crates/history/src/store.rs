@@ -17,15 +17,15 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params, types::Value};
 use serde::{Deserialize, Serialize};
+use tompion_latency::Kind;
 use tompion_session::OTHER_JOBS;
 
 use super::{
     Error,
-    body::{Body, Cells, counters_of_bytes, counters_to_bytes},
     bytes::Damaged,
     database,
+    row_codec::{Body, Cells, counters_of_bytes, counters_to_bytes},
 };
-use crate::kinds::Kind;
 
 /// What a row is of, in milliseconds.
 pub const FIVE_MINUTES: i64 = 300_000;
@@ -510,7 +510,7 @@ pub(super) fn event_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Event
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{Choice, Longest, Span, job::JobCell};
+    use crate::{Choice, Longest, Span, job::JobCell};
 
     #[test]
     fn jobs_that_number_themselves_become_one_when_there_are_too_many() {

@@ -2,17 +2,15 @@
 //!
 //! Reports over ten years add up some hundred thousand histograms; in a tree that takes seconds.
 
+use tompion_latency::{BUCKETS, Histogram, length_bounds};
+
 use super::bytes::{Damaged, Reader, Writer};
-use crate::{
-    histogram::{Histogram, length_bounds},
-    memory::BUCKETS,
-};
 
 /// How many latencies were of each length in microseconds; the last place is of all that are longer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places(Vec<u64>);
+pub struct BucketCounts(Vec<u64>);
 
-impl Places {
+impl BucketCounts {
     /// Adds to a place; beyond the last one there is none.
     pub fn add(&mut self, place: usize, count: u64) {
         let place = place.min(BUCKETS - 1);
@@ -51,7 +49,7 @@ impl Places {
         self.filled().last().map(|(place, _)| place)
     }
 
-    /// Places that are not empty, and their counts.
+    /// BucketCounts that are not empty, and their counts.
     pub fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.0.iter().copied().enumerate().filter(|place| place.1 != 0)
     }
@@ -61,7 +59,7 @@ impl Places {
         self.by(bounds)
     }
 
-    /// The same where places are those of [`length_place`](crate::histogram::length_place).
+    /// The same where places are those of [`length_place`](tompion_latency::length_place).
     pub fn lengths(&self) -> Histogram {
         self.by(length_bounds)
     }
@@ -94,7 +92,7 @@ impl Places {
         }
     }
 
-    /// Adds what [`Places::write`] wrote.
+    /// Adds what [`BucketCounts::write`] wrote.
     ///
     /// # Errors
     /// If it can't have been written.
@@ -126,24 +124,24 @@ pub const fn bounds(place: usize) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::simulate::Dice;
+    use crate::simulate::Dice;
 
-    fn written(places: &Places) -> Vec<u8> {
+    fn written(places: &BucketCounts) -> Vec<u8> {
         let mut writer = Writer::default();
         places.write(&mut writer);
         writer.into_bytes()
     }
 
-    fn read(bytes: &[u8]) -> Result<Places, Damaged> {
-        let mut places = Places::default();
+    fn read(bytes: &[u8]) -> Result<BucketCounts, Damaged> {
+        let mut places = BucketCounts::default();
         let mut reader = Reader::new(bytes);
         places.add_written(&mut reader)?;
         reader.end()?;
         Ok(places)
     }
 
-    fn random(dice: &mut Dice) -> Places {
-        let mut places = Places::default();
+    fn random(dice: &mut Dice) -> BucketCounts {
+        let mut places = BucketCounts::default();
         for _ in 0..dice.below(300) {
             let (spread, size) = (1 + dice.below(BUCKETS as u64), dice.below(40));
             places.add(dice.below(spread) as usize, dice.below(1 << size));
@@ -158,10 +156,10 @@ mod tests {
             let places = random(&mut dice);
             assert_eq!(read(&written(&places)).as_ref(), Ok(&places), "round {round}");
         }
-        let mut all = Places::default();
+        let mut all = BucketCounts::default();
         (0..BUCKETS).for_each(|place| all.add(place, u64::MAX));
         assert_eq!(read(&written(&all)).unwrap(), all);
-        assert_eq!(written(&Places::default()), [0]);
+        assert_eq!(written(&BucketCounts::default()), [0]);
     }
 
     #[test]
@@ -179,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_last_place_has_no_end() {
-        let mut places = Places::default();
+        let mut places = BucketCounts::default();
         places.add(usize::MAX, 2);
         places.add(3, 5);
         let histogram = places.histogram();

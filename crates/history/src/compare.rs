@@ -8,14 +8,14 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use tompion_latency::{Histogram, Kind, of_all_cpus};
 
 use super::{
     Error,
-    period::{Choice, Longest, Period},
+    query::{Choice, Longest, Period},
     report::{HistoryJob, HistoryReport},
     store::Store,
 };
-use crate::{histogram::Histogram, kinds::Kind, report::of_all_cpus};
 
 /// Chance explains what is likelier than this.
 const LIKELY: f64 = 0.01;

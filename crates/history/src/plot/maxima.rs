@@ -7,12 +7,10 @@
 use std::{collections::BTreeMap, fmt::Write, ops::RangeInclusive};
 
 use serde::Serialize;
+use tompion_latency::Kind;
 
 use super::{COLOURS, LEFT, Theme, begin, escaped, in_words, legend, power_in_words};
-use crate::{
-    history::{Longest, Point, Response, Span},
-    kinds::Kind,
-};
+use crate::{Longest, Point, Response, Span};
 
 const WIDTH: f64 = 1040.0;
 const RIGHT: f64 = 20.0;
@@ -20,7 +18,7 @@ const PANEL: f64 = 190.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 30.0;
 const HEAD: f64 = 66.0;
-/// Places over the width: one for two units of length.
+/// BucketCounts over the width: one for two units of length.
 const PLACES: usize = ((WIDTH - LEFT - RIGHT) / 2.0) as usize;
 /// No place is shorter than rows usually are, in milliseconds.
 const SHORTEST: i64 = 300_000;
@@ -57,12 +55,12 @@ pub struct Series {
 }
 
 /// What a row of one CPU has at a place: the shortest and the longest of the maxima there, in nanoseconds.
-type Places = Vec<Option<(u64, u64)>>;
+type BucketCounts = Vec<Option<(u64, u64)>>;
 
 /// A job's longest responses and what they are held against.
 #[derive(Clone, Debug)]
 struct JobLine {
-    places: Places,
+    places: BucketCounts,
     /// At each place the shortest deadline, in nanoseconds, or 0; and whether one was missed.
     limits: Vec<(u64, bool)>,
     /// How many were missed in all.
@@ -74,7 +72,7 @@ struct JobLine {
 pub struct Maxima {
     span: Span,
     places: usize,
-    lines: BTreeMap<Kind, BTreeMap<u32, Places>>,
+    lines: BTreeMap<Kind, BTreeMap<u32, BucketCounts>>,
     jobs: BTreeMap<String, JobLine>,
 }
 
@@ -163,14 +161,17 @@ impl Maxima {
     pub fn series(&self) -> Vec<Series> {
         let step = self.length() as f64 / self.places as f64;
         let time = |place: usize| self.span.from_ms.saturating_add((place as f64 * step) as i64);
-        let points = |places: &Places| {
+        let points = |places: &BucketCounts| {
             let filled =
                 places.iter().enumerate().filter_map(|(place, found)| Some((place, found.as_ref()?.1)));
             filled.map(|(place, ns)| (time(place), ns as f64 / 1000.0)).collect()
         };
-        let of_kind = |(kind, lines): (&Kind, &BTreeMap<u32, Places>)| {
-            let series =
-                |(cpu, places): (&u32, &Places)| Series { kind: *kind, cpu: *cpu, points: points(places) };
+        let of_kind = |(kind, lines): (&Kind, &BTreeMap<u32, BucketCounts>)| {
+            let series = |(cpu, places): (&u32, &BucketCounts)| Series {
+                kind: *kind,
+                cpu: *cpu,
+                points: points(places),
+            };
             lines.iter().map(series).collect::<Vec<_>>()
         };
         self.lines.iter().flat_map(of_kind).collect()
@@ -183,7 +184,7 @@ impl Maxima {
 }
 
 /// Adds a length to some places.
-fn widen(line: &mut Places, covered: RangeInclusive<usize>, ns: u64) {
+fn widen(line: &mut BucketCounts, covered: RangeInclusive<usize>, ns: u64) {
     for place in line.get_mut(covered).unwrap_or_default() {
         let (least, most) = place.unwrap_or((ns, ns));
         *place = Some((least.min(ns), most.max(ns)));
@@ -197,7 +198,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn of<'a>(lines: impl Iterator<Item = &'a Places>, others: impl Iterator<Item = u64>) -> Self {
+    fn of<'a>(lines: impl Iterator<Item = &'a BucketCounts>, others: impl Iterator<Item = u64>) -> Self {
         let all = lines.flatten().flatten().copied().chain(others.map(|ns| (ns, ns)));
         let both = all.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
         let (least, most) = both.map_or((1000, 1000), |(least, most)| (least.max(1000), most.max(1000)));
@@ -263,7 +264,7 @@ fn chosen(jobs: &BTreeMap<String, JobLine>) -> Vec<(&str, &JobLine)> {
 fn draw_kind(
     text: &mut String,
     found: &Maxima,
-    (kind, lines, cpus): (Kind, &BTreeMap<u32, Places>, &[u32]),
+    (kind, lines, cpus): (Kind, &BTreeMap<u32, BucketCounts>, &[u32]),
     ticks: &[Tick],
 ) {
     let scale = Scale::of(lines.values(), std::iter::empty());
@@ -276,7 +277,7 @@ fn draw_kind(
 }
 
 /// A line and its band, in these colours.
-fn draw_line(text: &mut String, places: &Places, scale: &Scale, (fill, stroke): (&str, &str)) {
+fn draw_line(text: &mut String, places: &BucketCounts, scale: &Scale, (fill, stroke): (&str, &str)) {
     let (line, band) = paths(places, scale);
     if !band.is_empty() {
         let _ = writeln!(text, "<path class=\"band {fill}\" d=\"{band}\"/>");
@@ -306,7 +307,7 @@ fn draw_job(text: &mut String, found: &Maxima, (name, line): (&str, &JobLine), t
         words.join(", ")
     );
     axes(text, found, &scale, ticks);
-    let limits: Places = line.limits.iter().map(|(ns, _)| (*ns > 0).then_some((*ns, *ns))).collect();
+    let limits: BucketCounts = line.limits.iter().map(|(ns, _)| (*ns > 0).then_some((*ns, *ns))).collect();
     let _ = writeln!(text, "<path class=\"line deadline\" d=\"{}\"/>", paths(&limits, &scale).0);
     draw_line(text, &line.places, &scale, ("job-band", "job"));
     let step = (WIDTH - LEFT - RIGHT) / line.places.len().max(1) as f64;
@@ -318,8 +319,8 @@ fn draw_job(text: &mut String, found: &Maxima, (name, line): (&str, &JobLine), t
     }
 }
 
-fn name(text: &mut String, kind: Kind, lines: &BTreeMap<u32, Places>) {
-    let longest = |places: &Places| places.iter().flatten().map(|place| place.1).max();
+fn name(text: &mut String, kind: Kind, lines: &BTreeMap<u32, BucketCounts>) {
+    let longest = |places: &BucketCounts| places.iter().flatten().map(|place| place.1).max();
     let most = lines.iter().filter_map(|(cpu, places)| Some((longest(places)?, cpu))).max();
     let _ = write!(text, "<text class=\"title\" y=\"-12\">{}</text>", escaped(kind.long_words()));
     if let Some((ns, cpu)) = most {
@@ -364,7 +365,7 @@ fn axes(text: &mut String, found: &Maxima, scale: &Scale, ticks: &[Tick]) {
 }
 
 /// Steps over the places, and the band below them where there is one.
-fn paths(places: &Places, scale: &Scale) -> (String, String) {
+fn paths(places: &BucketCounts, scale: &Scale) -> (String, String) {
     let step = (WIDTH - LEFT - RIGHT) / places.len().max(1) as f64;
     let (mut line, mut band) = (String::new(), String::new());
     let mut is_open = false;

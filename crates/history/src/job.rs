@@ -13,13 +13,15 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    bytes::{Damaged, Reader, Writer},
-    places::Places,
-};
-use crate::{
-    histogram::{LENGTH_PLACES, length_place},
+use tompion_latency::{
+    LENGTH_PLACES,
     jobs::{Activation, Longest, Recent, Release, Tally},
+    length_place,
+};
+
+use super::{
+    bucket_counts::BucketCounts,
+    bytes::{Damaged, Reader, Writer},
 };
 
 /// More jobs than a history has names for.
@@ -106,12 +108,12 @@ pub struct JobCell {
     /// The longest response.
     pub longest: Option<LongestResponse>,
     /// Responses by their length: places of [`length_place`].
-    pub places: Places,
+    pub places: BucketCounts,
 }
 
 impl JobCell {
     fn new(tally: &Tally, ahead: u64) -> Self {
-        let mut places = Places::default();
+        let mut places = BucketCounts::default();
         tally.response.places.places().for_each(|(begin, count)| places.add(length_place(begin), count));
         Self {
             activations: tally.activations,

@@ -2,22 +2,15 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use tompion_latency::{Kind, MaxSample, Maximum, Memory, Monitor, StackSymbols, Unseen};
 use tompion_os::{boottime_ns, monotonic_ns, realtime_ns};
 
 use super::{
     Error,
-    body::{Body, Cell, Cells, FUNCTIONS, Longest},
+    bucket_counts::{BucketCounts, bounds},
     job::JobsBody,
-    places::{Places, bounds},
+    row_codec::{Body, Cell, Cells, FUNCTIONS, Longest},
     store::{self, Counters, Event, EventKind, FIVE_MINUTES, Fact, Failure, Incident, Row, Store},
-};
-use crate::{
-    code::Names,
-    kinds::Kind,
-    memory::{Memory, RawWorst},
-    monitor::Monitor,
-    report::Maximum,
-    witness::Unseen,
 };
 
 const IN_MS: u64 = 1_000_000;
@@ -66,7 +59,7 @@ impl Clocks {
 
 /// Writes the history of a monitor.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct HistoryWriter {
     store: Store,
     system: i64,
     boot: String,
@@ -80,10 +73,10 @@ pub struct Keeper {
     /// What was seen of jobs and isn't written yet. It lives as long as this process, because nobody hears programs when it has
     /// ended.
     jobs: JobsBody,
-    names: Names,
+    names: StackSymbols,
 }
 
-impl Keeper {
+impl HistoryWriter {
     /// Opens the history of a monitor, or makes it; notes the system's properties. What was counted since somebody wrote it
     /// last is in the first row.
     ///
@@ -110,7 +103,7 @@ impl Keeper {
             written_ns: written.map_or(looked.realtime, |counters| counters.realtime),
             seen: None,
             jobs: JobsBody::default(),
-            names: Names::default(),
+            names: StackSymbols::default(),
         })
     }
 
@@ -133,18 +126,18 @@ impl Keeper {
     }
 
     /// How long nothing is to be done.
-    pub fn rest(&self) -> Duration {
+    pub fn time_until_due(&self) -> Duration {
         let five_minutes = FIVE_MINUTES as u64 * IN_MS;
         let rest = five_minutes - realtime_ns() % five_minutes;
         Duration::from_nanos(rest + IN_MS).min(LONGEST_WAIT)
     }
 
     /// Writes a row if five minutes have passed, the clock was set or the machine was suspended. Call it when
-    /// [`Keeper::rest`] is over, or more often. Whether it has written one.
+    /// [`HistoryWriter::time_until_due`] is over, or more often. Whether it has written one.
     ///
     /// # Errors
     /// If the file can't be written. Nothing is lost: what was counted is in the next row.
-    pub fn look(&mut self, monitor: &mut Monitor) -> Result<bool, Error> {
+    pub fn write_if_due(&mut self, monitor: &mut Monitor) -> Result<bool, Error> {
         let now = Clocks::now();
         let happened = now.since(&self.looked);
         self.looked = now;
@@ -160,7 +153,7 @@ impl Keeper {
     /// Writes what was counted so far, whatever the time.
     ///
     /// # Errors
-    /// As [`Keeper::look`].
+    /// As [`HistoryWriter::write_if_due`].
     pub fn write(&mut self, monitor: &mut Monitor) -> Result<(), Error> {
         let seen = monitor.tidy();
         let last = self.seen.unwrap_or(seen);
@@ -209,7 +202,7 @@ impl Keeper {
     }
 }
 
-type Longests = std::collections::BTreeMap<(u32, Kind), RawWorst>;
+type Longests = std::collections::BTreeMap<(u32, Kind), MaxSample>;
 
 /// The counters, and the longest latencies since those that are written. A new interval begins, unless the last one that began is not
 /// written yet: the programs keep two.
@@ -242,7 +235,7 @@ fn take(memory: &Memory, known: Option<&Counters>) -> (Clocks, Longests, Counter
     let mut cells = Cells::new();
     for cpu in 0..memory.cpus() {
         for kind in Kind::ALL {
-            let mut places = Places::default();
+            let mut places = BucketCounts::default();
             memory.each_place(cpu, kind, |place, count| places.add(place, count));
             if places.count() > 0 {
                 let cell = Cell { sum: memory.sum(cpu, kind), places, ..Cell::default() };
@@ -285,11 +278,11 @@ fn row(
 }
 
 /// The longest latency: the one that the programs kept, unless the histogram knows of a longer one.
-fn longest_of(last: usize, kept: Option<&RawWorst>, ahead: u64) -> Longest {
+fn longest_of(last: usize, kept: Option<&MaxSample>, ahead: u64) -> Longest {
     let (begin, end) = bounds(last);
     if let Some(kept) = kept.filter(|kept| kept.latency >= begin) {
         let on_the_day = |time: u64| if time == 0 { 0 } else { time + ahead };
-        let worst = RawWorst {
+        let worst = MaxSample {
             end: on_the_day(kept.end),
             intended: on_the_day(kept.intended),
             fired: on_the_day(kept.fired),
@@ -306,7 +299,7 @@ fn longest_of(last: usize, kept: Option<&RawWorst>, ahead: u64) -> Longest {
 
 /// Which code had the CPU, by names: addresses are those of a start of the machine's. Where in a function it was is left out, because
 /// names that are the same are kept once.
-fn tell_code(cells: &mut Cells, names: &mut Names) {
+fn tell_code(cells: &mut Cells, names: &mut StackSymbols) {
     names.name(cells.values_mut().map(|cell| {
         let Longest { worst, code, .. } = &mut cell.longest;
         (worst.as_ref().map_or(&[][..], |worst| &worst.stack), code)
@@ -369,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_histogram_that_knows_of_a_longer_one_is_believed() {
-        let kept = |latency| RawWorst { woken: 8000, ..RawWorst::made_up(latency, 9000) };
+        let kept = |latency| MaxSample { latency, woken: 8000, end: 9000, ..MaxSample::default() };
         let exact = longest_of(17, Some(&kept(17_300)), 50);
         assert_eq!((exact.ns, exact.is), (17_300, Maximum::Exact));
         let worst = exact.worst.unwrap();

@@ -1,16 +1,11 @@
 //! Histories that nobody lived through, for tests and for measuring what ten years take.
 
+use tompion_latency::{Kind, MaxSample, Maximum, jobs::Release, length_bounds, length_place};
+
 use super::{
-    body::{Body, Cell, Longest},
+    bucket_counts::BucketCounts,
     job::{JobCell, LongestResponse},
-    places::Places,
-};
-use crate::{
-    histogram::{length_bounds, length_place},
-    jobs::Release,
-    kinds::Kind,
-    memory::RawWorst,
-    report::Maximum,
+    row_codec::{Body, Cell, Longest},
 };
 
 /// Numbers that look random and are the same each time.
@@ -184,7 +179,7 @@ impl Machine {
         (seconds, end): (u64, u64),
     ) -> Cell {
         let dice = &mut self.dice;
-        let mut places = Places::default();
+        let mut places = BucketCounts::default();
         let (peak, fall) = ((usual * load.sqrt()) as usize, (reach * load / 9.0).max(0.6));
         let mut height = wakeups as f64 * share / (fall + 1.0);
         for place in peak.saturating_sub(1)..peak + 400 {
@@ -209,7 +204,7 @@ impl Machine {
         let late = end.saturating_sub(dice.below(seconds * 1_000_000_000));
         let (other_tid, other_name) =
             [(0, "swapper"), (912, "kworker/1:2"), (4711, "logger")][dice.below(3) as usize];
-        let worst = RawWorst {
+        let worst = MaxSample {
             latency: ns,
             end: late,
             intended: if matches!(kind, Kind::Wakeup | Kind::Shared | Kind::Preempted) {

@@ -3,12 +3,9 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
+use tompion_latency::{CpuReport, Histogram, Kind, of_all_cpus};
+
 use super::{COLOURS, LEFT, Theme, begin, escaped, in_words, legend};
-use crate::{
-    histogram::Histogram,
-    kinds::Kind,
-    report::{CpuReport, of_all_cpus},
-};
 
 const PANEL_WIDTH: f64 = 520.0;
 const PANEL_HEIGHT: f64 = 230.0;
@@ -22,7 +19,7 @@ const HEAD: f64 = 58.0;
 /// Bounds of the lengths, in microseconds.
 const SHORTEST: f64 = 0.7;
 const LONGEST: f64 = 20_000.0;
-/// Places for each power of ten, but none is shorter than a microsecond.
+/// BucketCounts for each power of ten, but none is shorter than a microsecond.
 const PLACES: u32 = 20;
 
 /// A line of each panel.

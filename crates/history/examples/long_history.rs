@@ -5,8 +5,8 @@
 
 use std::{env, fs, path::Path, process::ExitCode};
 
+use tompion_history::{Fact, Incident, Row, Store, simulate::Machine};
 use tompion_latency::Kind;
-use tompion_latency::history::{Fact, Incident, Row, Store, simulate::Machine};
 
 const FIVE_MINUTES: i64 = 300_000;
 const ROWS: i64 = 288;

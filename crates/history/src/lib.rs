@@ -1,25 +1,28 @@
-//! Years of history: what was counted every five minutes, in a file that survives everything.
+//! Years of history: what the monitor counted every five minutes, in a SQLite file that survives
+//! kills and power cuts.
 //!
 //! ```text
-//! arrays ──► Keeper ──► rows of five minutes ──► hours ──► days
-//!                └────────── SQLite ──────────────────┘ ──► Period ──► reports, plots, comparisons
+//! counters ──► HistoryWriter ──► rows of five minutes ──► hours ──► days
+//!                   └─────────────── SQLite ────────────────────┘ ──► Period ──► reports, plots
 //! ```
 //!
-//! [`Keeper`] writes what the programs have counted since it was written last; what that was stands in the same file and changes
-//! in the same transaction, so that a kill loses nothing and doubles nothing. [`Store`] is the file, [`Period`] what it says of
-//! a time. How that is shown is somebody else's business.
+//! [`HistoryWriter`] writes what the kernel's programs have counted since the last row. The counters'
+//! state at that time changes in the same transaction, so a kill loses nothing and doubles nothing.
+//! [`Store`] is the file, and [`Period`] what it holds about a time. The command shows it.
+#![forbid(unsafe_code)]
 
-mod body;
+mod bucket_counts;
 mod bytes;
 mod compare;
 mod database;
 mod job;
-mod keeper;
-mod period;
-mod places;
+pub mod plot;
+mod query;
 mod report;
+mod row_codec;
 pub mod simulate;
 mod store;
+mod writer;
 
 use std::{
     io,
@@ -28,10 +31,10 @@ use std::{
 
 pub use compare::{Comparison, JobComparison, KindComparison, Side, Verdict};
 pub use database::default_path;
-pub use keeper::Keeper;
-pub use period::{Choice, Coverage, Longest, Period, Point, Response, Span, Start, System};
+pub use query::{Choice, Coverage, Longest, Period, Point, Response, Span, Start, System};
 pub use report::{HistoryJob, HistoryJobs, HistoryReport, Wakeups};
 pub use store::{Event, EventKind, Fact, Incident, Row, Store};
+pub use writer::HistoryWriter;
 
 /// Why a history can't be written or read.
 #[derive(Debug, thiserror::Error)]

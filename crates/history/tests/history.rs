@@ -7,13 +7,11 @@ use std::{
     time::Duration,
 };
 
-use tompion_latency::{
-    Kind, Maximum,
-    history::{
-        Choice, Comparison, Event, EventKind, Fact, HistoryReport, Incident, Longest, Row, Span, Store,
-        simulate::{Dice, Machine},
-    },
+use tompion_history::{
+    Choice, Comparison, Event, EventKind, Fact, HistoryReport, Incident, Longest, Row, Span, Store,
+    simulate::{Dice, Machine},
 };
+use tompion_latency::{Kind, Maximum};
 
 const FIVE_MINUTES: i64 = 300_000;
 const HOUR: i64 = 12 * FIVE_MINUTES;

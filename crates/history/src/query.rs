@@ -8,16 +8,16 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
+use tompion_latency::Kind;
 
 use super::{
     Error,
-    body::{Body, Peak, read_maxima},
     bytes::Damaged,
     database,
     job::JobPeak,
+    row_codec::{Body, Peak, read_maxima},
     store::{DAY, Event, Fact, Failure, HOUR, Incident, OF_A_JOB, Store, event_of, floor},
 };
-use crate::kinds::Kind;
 
 /// The year 9999, in milliseconds since 1970: nothing is later.
 const LATEST: i64 = 253_402_300_800_000;

@@ -10,20 +10,17 @@
 //! maxima  := 3 CPUs peaks                   of the CPUs' cells there is only the longest
 //! ```
 //!
-//! Jobs and peaks are those of [`super::job`]; version 1 hasn't any. Versions 1 and 2 have no code. Numbers are those of [`super::bytes`], histograms those of [`super::places`]. An end is in nanoseconds since 1970; other
+//! Jobs and peaks are those of [`super::job`]; version 1 hasn't any. Versions 1 and 2 have no code. Numbers are those of [`super::bytes`], histograms those of [`super::bucket_counts`]. An end is in nanoseconds since 1970; other
 //! times are how long before it, plus one, and 0 where there is none.
 
 use std::collections::BTreeMap;
 
+use tompion_latency::{Kind, Kinds, MaxSample, Maximum};
+
 use super::{
+    bucket_counts::BucketCounts,
     bytes::{Damaged, Reader, Writer},
     job::{JobPeak, JobsBody, read_peaks},
-    places::Places,
-};
-use crate::{
-    kinds::{Kind, Kinds},
-    memory::RawWorst,
-    report::Maximum,
 };
 
 const VERSION: u64 = 3;
@@ -44,7 +41,7 @@ pub struct Longest {
     /// How it is known.
     pub is: Maximum,
     /// Whose it was, where that is known; times are nanoseconds since 1970.
-    pub worst: Option<RawWorst>,
+    pub worst: Option<MaxSample>,
     /// The code that had the CPU: functions of the kernel's, the innermost first, [`FUNCTIONS`] at most.
     pub code: Vec<String>,
 }
@@ -72,7 +69,7 @@ pub struct Cell {
     /// The longest.
     pub longest: Longest,
     /// All by their length.
-    pub places: Places,
+    pub places: BucketCounts,
 }
 
 /// By CPU and kind.
@@ -311,7 +308,7 @@ fn number_of(name: &str, names: &[&str]) -> u64 {
     names.binary_search(&name).unwrap_or(0) as u64
 }
 
-fn write_worst(writer: &mut Writer, worst: Option<&RawWorst>, names: &[&str]) {
+fn write_worst(writer: &mut Writer, worst: Option<&MaxSample>, names: &[&str]) {
     writer.number(worst.is_some().into());
     let Some(worst) = worst else { return };
     writer.number(worst.end);
@@ -344,7 +341,7 @@ fn read_code(reader: &mut Reader<'_>, names: &[String]) -> Result<Vec<String>, D
     Ok(code)
 }
 
-fn read_worst(reader: &mut Reader<'_>, latency: u64, names: &[String]) -> Result<Option<RawWorst>, Damaged> {
+fn read_worst(reader: &mut Reader<'_>, latency: u64, names: &[String]) -> Result<Option<MaxSample>, Damaged> {
     if reader.up_to(1, "a worst that is neither there nor not")? == 0 {
         return Ok(None);
     }
@@ -361,7 +358,7 @@ fn read_worst(reader: &mut Reader<'_>, latency: u64, names: &[String]) -> Result
         Ok((tid, priority, name.clone()))
     };
     let ((tid, priority, name), (other_tid, other_priority, other_name)) = (thread()?, thread()?);
-    Ok(Some(RawWorst {
+    Ok(Some(MaxSample {
         latency,
         end,
         intended,
@@ -382,16 +379,14 @@ fn read_worst(reader: &mut Reader<'_>, latency: u64, names: &[String]) -> Result
 mod tests {
     use super::*;
     use crate::{
-        history::{
-            job::{JobCell, LongestResponse},
-            simulate::Dice,
-        },
-        jobs::Release,
+        job::{JobCell, LongestResponse},
+        simulate::Dice,
     };
+    use tompion_latency::jobs::Release;
 
-    fn worst(dice: &mut Dice, latency: u64) -> RawWorst {
+    fn worst(dice: &mut Dice, latency: u64) -> MaxSample {
         let end = 1_700_000_000_000_000_000 + dice.below(1 << 50);
-        RawWorst {
+        MaxSample {
             latency,
             end,
             intended: if dice.below(2) == 0 { 0 } else { end - latency },
@@ -435,7 +430,7 @@ mod tests {
     }
 
     fn job(dice: &mut Dice) -> JobCell {
-        let mut places = Places::default();
+        let mut places = BucketCounts::default();
         (0..dice.below(50)).for_each(|_| places.add(dice.below(864) as usize, dice.below(99)));
         let longest = LongestResponse {
             end: 1_700_000_000_000_000_000 + dice.below(1 << 50),

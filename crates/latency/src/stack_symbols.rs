@@ -12,19 +12,19 @@ use crate::{
 /// How many names are remembered. A process that looks on for years meets more, and modules come and go.
 const MOST: usize = 4096;
 
-/// Names of the kernel's functions, as far as they were asked for. All of them would be some 10 MB.
+/// StackSymbols of the kernel's functions, as far as they were asked for. All of them would be some 10 MB.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct StackSymbols {
     known: BTreeMap<u64, String>,
 }
 
-impl Names {
-    /// Names the code of all that a report calls longest.
+impl StackSymbols {
+    /// StackSymbols the code of all that a report calls longest.
     pub fn tell(&mut self, report: &mut Report) {
         self.name(longest(report).map(|late| (late.stack.as_slice(), &mut late.code)));
     }
 
-    /// Names the code that each stack says had the CPU.
+    /// StackSymbols the code that each stack says had the CPU.
     pub fn name<'a>(&mut self, stacks: impl Iterator<Item = (&'a [u64], &'a mut Vec<String>)>) {
         let stacks: Vec<_> = stacks.collect();
         self.learn(stacks.iter().flat_map(|(stack, _)| *stack).copied().collect());
