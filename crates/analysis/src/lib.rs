@@ -8,5 +8,7 @@
 //! last from one time to another.
 #![forbid(unsafe_code)]
 
+pub mod durations;
+pub mod histogram;
 pub mod quick;
 pub mod state;

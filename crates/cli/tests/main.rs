@@ -11,6 +11,7 @@ mod attach;
 mod command_line;
 mod config;
 mod conformance;
+mod durations;
 mod emit_log;
 mod exit_status;
 mod export_roundtrip;

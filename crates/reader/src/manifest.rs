@@ -1,6 +1,6 @@
 //! Reads `tompion.json`, in which a Tompion recording describes its sources beyond their traces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
@@ -127,6 +127,14 @@ pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
         }
     }
     info
+}
+
+/// Returns for each trace whether the flight recorder has overwritten events of it.
+pub fn overwrites(traces: &TraceSet) -> Vec<bool> {
+    let sources = read_all(traces).sources;
+    let overwritten = sources.iter().filter(|(_, source)| source.overwritten > 0);
+    let folders: HashSet<&PathBuf> = overwritten.map(|(path, _)| path).collect();
+    traces.traces().iter().map(|trace| folders.contains(&plain(&trace.path))).collect()
 }
 
 /// Removes `.` from a path, so that equal places compare equal.

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use tompion_ctf::metadata::{self, Struct};
-use tompion_reader::{Event, Trace};
+use tompion_reader::{Event, Place, Trace};
 
 use super::classes::{Action, action};
 
@@ -204,6 +204,26 @@ impl FactExtractor {
         self.0.classes.get(class as usize)?.action.as_ref()
     }
 
+    /// Returns the role of an event class in states.
+    pub fn role(&self, place: Place) -> Role {
+        let action = self.class_at(place).and_then(|class| class.action.as_ref());
+        match action {
+            None => Role::None,
+            Some(Action::SyscallEntry(name) | Action::SyscallExit(name)) => Role::Syscall {
+                name: name.clone(),
+                has_thread: self.class_at(place).is_some_and(|class| class.fields.thread.is_some()),
+            },
+            Some(Action::SpanBegin(name) | Action::SpanEnd(name)) => Role::Span { name: name.clone() },
+            Some(Action::Fork | Action::Exit | Action::Free) => Role::Lifetime,
+            Some(_) => Role::Other,
+        }
+    }
+
+    fn class_at(&self, place: Place) -> Option<&Class> {
+        let first = self.0.first.get(place.trace)?.get(place.stream)?;
+        self.0.classes.get(first.saturating_add(place.class as u32) as usize)
+    }
+
     /// Whether a trace has events of a kernel.
     pub(super) fn is_of_kernel(&self, trace: usize) -> bool {
         self.actions(trace).any(|action| !action.is_of_program())
@@ -267,6 +287,29 @@ impl FactExtractor {
         };
         Threads { on: fact.thread(), about }
     }
+}
+
+/// Role of an event class in states.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It has none.
+    None,
+    /// Entry or return of a system call; an old tracer's return has no name.
+    Syscall {
+        /// Name of the call.
+        name: Arc<str>,
+        /// Whether its events state their thread.
+        has_thread: bool,
+    },
+    /// Begin or end of a span.
+    Span {
+        /// Name of the span.
+        name: Arc<str>,
+    },
+    /// Begin or end of a thread.
+    Lifetime,
+    /// Any other one.
+    Other,
 }
 
 /// Threads of an event.

@@ -24,6 +24,7 @@
 //! - Unknown means unknown: nothing is guessed.
 
 mod classes;
+mod coverage;
 mod engine;
 mod facts;
 mod machine;
@@ -31,8 +32,9 @@ mod spans;
 
 use std::sync::Arc;
 
+pub use coverage::{Coverage, History};
 pub use engine::{Engine, Overwritten, Recorded, run};
-pub use facts::{Fact, FactExtractor, Facts, Threads};
+pub use facts::{Fact, FactExtractor, Facts, Role, Threads};
 
 /// Number of a machine, in the order in which the engine met its hostname. Traces with one hostname
 /// belong to one machine.

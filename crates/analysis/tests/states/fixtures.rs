@@ -8,7 +8,7 @@ use tompion_analysis::state::{self, Engine, Happening, Overwritten, Seen, Sleep,
 use crate::checked::Checked;
 
 /// Events of a kernel and of a program, whose fields are all signed integers of 32 bits.
-const EVENTS: [(&str, &str); 13] = [
+pub const EVENTS: [(&str, &str); 13] = [
     ("sched_switch", "prev_tid prev_state next_tid"),
     ("sched_waking", "tid target_cpu"),
     ("sched_process_fork", "parent_tid child_tid child_pid"),
@@ -24,7 +24,7 @@ const EVENTS: [(&str, &str); 13] = [
     ("lttng_statedump_process_state", "tid pid status"),
 ];
 
-fn metadata(domain: &str, events: &[(&str, &str)], of_events: &str) -> String {
+pub fn metadata(domain: &str, events: &[(&str, &str)], of_events: &str) -> String {
     let mut text = format!(
         "/* CTF 1.8 */
 typealias integer {{ size = 8; }} := u8;
@@ -40,11 +40,15 @@ stream {{ id = 0; packet.context := struct {{ time timestamp_begin; time timesta
     );
     for (id, (name, fields)) in events.iter().enumerate() {
         let fields: String = fields.split_whitespace().map(|field| format!("i32 _{field}; ")).collect();
-        let base = name.trim_end_matches(" begin").trim_end_matches(" end");
+        let base = name.split(' ').next().unwrap_or_default();
         let kind = name.strip_prefix(base).unwrap_or_default().trim();
         let meaning =
             if kind.is_empty() { String::new() } else { format!("model.emf.uri = \"tompion:{kind}\"; ") };
-        let name = if kind.is_empty() { base.to_owned() } else { format!("{base}_{kind}") };
+        let name = match kind {
+            "" => base.to_owned(),
+            "job" => format!("{base}_begin"),
+            _ => format!("{base}_{kind}"),
+        };
         text += &format!(
             "event {{ name = \"{name}\"; id = {id}; stream_id = 0; {meaning}fields := struct {{ {fields}}}; }};\n"
         );
@@ -53,15 +57,15 @@ stream {{ id = 0; packet.context := struct {{ time timestamp_begin; time timesta
 }
 
 /// Event: its time, class and field values.
-type Made = (u64, usize, Vec<i32>);
+pub type Made = (u64, usize, Vec<i32>);
 
 /// Creates the first packet of the CPU `cpu`.
-fn packet(cpu: u8, events: &[Made], discarded: u64) -> Vec<u8> {
+pub fn packet(cpu: u8, events: &[Made], discarded: u64) -> Vec<u8> {
     numbered_packet((cpu, 0), events, discarded)
 }
 
 /// Creates a packet of the CPU `cpu` with a sequence number.
-fn numbered_packet((cpu, sequence): (u8, u64), events: &[Made], discarded: u64) -> Vec<u8> {
+pub fn numbered_packet((cpu, sequence): (u8, u64), events: &[Made], discarded: u64) -> Vec<u8> {
     let mut content = Vec::new();
     for (time, class, numbers) in events {
         content.push(*class as u8);
@@ -80,16 +84,16 @@ fn numbered_packet((cpu, sequence): (u8, u64), events: &[Made], discarded: u64) 
 }
 
 /// Folder of a test, removed on drop.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("tompion-states-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    fn trace(&self, name: &str, metadata: &str, streams: &[Vec<u8>]) -> &Path {
+    pub fn trace(&self, name: &str, metadata: &str, streams: &[Vec<u8>]) -> &Path {
         let folder = self.0.join(name);
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("metadata"), metadata).unwrap();
@@ -127,7 +131,7 @@ impl Drop for Folder {
     }
 }
 
-fn class(name: &str) -> usize {
+pub fn class(name: &str) -> usize {
     EVENTS.iter().position(|(known, _)| *known == name).unwrap()
 }
 

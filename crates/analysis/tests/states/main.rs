@@ -2,4 +2,5 @@
 
 mod checked;
 mod corpus;
+mod durations;
 mod fixtures;

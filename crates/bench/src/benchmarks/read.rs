@@ -74,7 +74,7 @@ struct Task {
 /// All that is done, in the order of the tables.
 fn tasks() -> Vec<Task> {
     let both = [
-        ("counting", "counting on two CPUs", &["-o", "dummy"][..], &["stat"][..]),
+        ("counting", "counting on two CPUs", &["-o", "dummy"][..], &["stat", "--no-durations"][..]),
         ("text", "text on two CPUs", &[][..], &["print"][..]),
     ];
     let of = |(group, on_two, theirs, ours)| {

@@ -1,9 +1,12 @@
 //! `tompion stat`.
 
+mod durations;
+
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use serde::Serialize;
+use tompion_analysis::durations::Durations;
 use tompion_filter::Expression;
 use tompion_reader::stat::Summary;
 
@@ -15,7 +18,9 @@ use crate::{
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  tompion stat\n  tompion stat --json tompion-find-20260101-120000 | jq .lost"
+    after_help = "Examples:\n  tompion stat\n  tompion stat --json tompion-find-20260101-120000 | jq .lost\n  \
+    tompion stat -e 'syscall_*' trace/\n  \
+    tompion stat --json trace/ | jq '.durations.jobs[] | {name, count, late, p99_ns}'"
 )]
 pub struct Arguments {
     /// Folders with CTF traces [default: the newest here]
@@ -27,6 +32,10 @@ pub struct Arguments {
     /// Count events of which this is true: `rows > 100 && table == "orders*"`
     #[arg(long, value_name = "EXPR", value_parser = filter::parse, allow_hyphen_values = true)]
     filter: Option<Expression>,
+    /// Leave out the durations of jobs, spans and system calls, which take most of the time. They
+    /// are left out with --filter, too, which may separate ends from their begins
+    #[arg(long)]
+    no_durations: bool,
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -43,12 +52,22 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     let summary = tompion_reader::stat::summarize(&mut traces);
+    let is_measured = !arguments.no_durations && arguments.filter.is_none();
+    let durations = is_measured
+        .then(|| tompion_analysis::durations::measure(&|| tompion_reader::open(&paths), &arguments.events));
+    let durations = durations.transpose()?;
     let mut output = anstream::stdout().lock();
     if arguments.json {
-        serde_json::to_writer_pretty(&mut output, &Stat { incomplete, summary: &summary })?;
+        serde_json::to_writer_pretty(
+            &mut output,
+            &Stat { incomplete, summary: &summary, durations: durations.as_ref() },
+        )?;
         writeln!(output)?;
     } else {
         write_text(&summary, incomplete, &mut output)?;
+        if let Some(durations) = &durations {
+            durations::write(durations, &mut output)?;
+        }
     }
     for disorder in &summary.timestamp_regressions {
         say(format!("warning: {disorder}"));
@@ -72,6 +91,9 @@ struct Stat<'a> {
     incomplete: bool,
     #[serde(flatten)]
     summary: &'a Summary,
+    /// Durations of jobs, spans and system calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    durations: Option<&'a Durations>,
 }
 
 fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> std::io::Result<()> {

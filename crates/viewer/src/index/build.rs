@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use tompion_analysis::state::{Engine, Overwritten, Recorded};
+use tompion_analysis::state::{Coverage, Engine};
 use tompion_ctf::metadata::EnvironmentValue;
-use tompion_reader::{PacketSummary, Parts, TraceSet};
+use tompion_reader::{Parts, TraceSet};
 
 use super::apply::{Applier, Finding, new_track};
 use super::store::Store;
@@ -70,12 +70,7 @@ pub struct Outline {
     channels: Vec<Channel>,
     /// Bytes of each channel in each part of the time.
     bytes: Vec<Vec<u32>>,
-    /// From when to when each trace was recorded, as its packets say; no end where one doesn't.
-    recorded: Vec<Recorded>,
-    /// For each stream: its first packet.
-    firsts: Vec<Option<PacketSummary>>,
-    /// For each trace: what sequence numbers say of overwritten history.
-    history: Vec<History>,
+    coverage: Coverage,
     base: i64,
     duration: i64,
 }
@@ -113,22 +108,8 @@ impl Outline {
                 bytes,
             );
         }
-        let recorded = recorded(&packets, traces.traces().len());
-        let firsts = firsts(&packets, channel_of.len());
-        let history = history(&packets, traces.traces().len());
-        Self {
-            parts,
-            part_bytes,
-            size,
-            channel_of,
-            channels,
-            bytes,
-            recorded,
-            firsts,
-            history,
-            base,
-            duration,
-        }
+        let coverage = Coverage::new(&packets, traces.traces().len());
+        Self { parts, part_bytes, size, channel_of, channels, bytes, coverage, base, duration }
     }
 
     /// Traces of which recordings tell that events were overwritten.
@@ -136,22 +117,6 @@ impl Outline {
         let is_told = |path| told.overwritten.iter().any(|(told, _)| told == path);
         let all = traces.traces().iter().zip(0..);
         all.filter(|(trace, _)| is_told(&trace.path)).map(|(_, number)| number).collect()
-    }
-
-    /// Up to when events of these traces were overwritten on each CPU.
-    fn overwritten(&self, overwriting: &[u32]) -> Vec<Overwritten> {
-        let firsts = self.firsts.iter().flatten().filter(|first| {
-            overwriting.contains(&(first.trace as u32)) && !self.history(first.trace).is_whole(first)
-        });
-        let found = firsts.filter_map(|first| {
-            let cpu = first.cpu.and_then(|cpu| cpu.try_into().ok());
-            Some(Overwritten { trace: first.trace, cpu, until: first.begin? })
-        });
-        found.collect()
-    }
-
-    fn history(&self, trace: usize) -> History {
-        self.history.get(trace).copied().unwrap_or_default()
     }
 
     /// The names of the tracks of all streams' channels.
@@ -165,63 +130,6 @@ impl Outline {
     pub fn range(&self) -> (i64, i64) {
         (self.base, self.duration)
     }
-}
-
-/// From when to when each trace was recorded.
-fn recorded(packets: &[PacketSummary], traces: usize) -> Vec<Recorded> {
-    let mut recorded = vec![(None, Some(i64::MIN)); traces];
-    for packet in packets {
-        let Some((begin, end)) = recorded.get_mut(packet.trace) else { continue };
-        *begin = [*begin, packet.begin].into_iter().flatten().min();
-        *end = end.zip(packet.end).map(|(known, end): (i64, i64)| known.max(end));
-    }
-    recorded
-}
-
-/// The first packet of each stream.
-fn firsts(packets: &[PacketSummary], streams: usize) -> Vec<Option<PacketSummary>> {
-    let mut firsts = vec![None; streams];
-    for packet in packets {
-        if let Some(first) = firsts.get_mut(packet.source).filter(|first| first.is_none()) {
-            *first = Some(*packet);
-        }
-    }
-    firsts
-}
-
-/// What sequence numbers of a trace's packets say of history that a flight recorder has overwritten.
-#[derive(Clone, Copy, Debug, Default)]
-struct History {
-    /// Whether one is left out before a stream's first packet.
-    before_first: bool,
-    /// Whether one is left out between two packets.
-    between: bool,
-}
-
-impl History {
-    /// Whether it is known that a stream has all events up to the end of its first packet. Older
-    /// recordings leave no number out.
-    fn is_whole(self, first: &PacketSummary) -> bool {
-        first.sequence == Some(0) && (self.before_first || self.between)
-    }
-}
-
-fn history(packets: &[PacketSummary], traces: usize) -> Vec<History> {
-    let mut history = vec![History::default(); traces];
-    let mut last: Option<&PacketSummary> = None;
-    for packet in packets {
-        let before = last.filter(|last| last.source == packet.source);
-        last = Some(packet);
-        let Some(of_trace) = history.get_mut(packet.trace) else { continue };
-        match (before, packet.sequence) {
-            (None, Some(sequence)) => of_trace.before_first |= sequence > 0,
-            (Some(PacketSummary { sequence: Some(before), .. }), Some(sequence)) => {
-                of_trace.between |= sequence > before.saturating_add(1);
-            }
-            _ => {}
-        }
-    }
-    history
 }
 
 /// Adds bytes of a packet to the parts of the time that it takes.
@@ -297,9 +205,9 @@ impl Builder {
         }
         let told = recording::told(&traces);
         let mut engine = Engine::new(traces.traces());
-        engine.recorded(outline.recorded.clone());
+        engine.recorded(outline.coverage.recorded().to_vec());
         let overwriting = Outline::overwriting(&traces, &told);
-        engine.overwritten(outline.overwritten(&overwriting));
+        engine.overwritten(outline.coverage.overwritten(&|trace| overwriting.contains(&(trace as u32))));
         let machine = |trace| engine.machine_of(trace).unwrap_or_default();
         let of_traces: Vec<_> = (0..traces.traces().len()).map(machine).collect();
         let machine_of: Vec<u16> = of_traces.iter().map(|machine| machine.0).collect();
@@ -369,7 +277,7 @@ impl Builder {
             });
             let Some(channel) = channel else { continue };
             let trace = self.outline.channels.get(channel).map_or(0, |channel| channel.trace);
-            let history = self.outline.history(trace);
+            let history = self.outline.coverage.history(trace);
             // Where there are gaps, too, nothing tells how many events each time had.
             let count = if history.between { 0 } else { *count };
             if history.before_first || !history.between {
@@ -445,29 +353,4 @@ fn machines(traces: &TraceSet, machine_of: &[u16]) -> Vec<(String, u32)> {
         }
     }
     machines.into_iter().map(|(host, kernel, _)| (host, kernel)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn packet(source: usize, sequence: u64) -> PacketSummary {
-        let (begin, end) = (Some(sequence as i64), Some(sequence as i64));
-        PacketSummary { source, trace: 0, cpu: None, begin, end, bytes: 1, sequence: Some(sequence) }
-    }
-
-    #[test]
-    fn sequence_numbers_tell_where_history_was_overwritten() {
-        let told = |packets: &[PacketSummary]| {
-            let History { before_first, between } = history(packets, 1)[0];
-            (before_first, between)
-        };
-        assert_eq!(told(&[packet(0, 0), packet(0, 1), packet(1, 0)]), (false, false));
-        assert_eq!(told(&[packet(0, 1), packet(0, 2), packet(1, 0)]), (true, false));
-        assert_eq!(told(&[packet(0, 0), packet(0, 2), packet(1, 0)]), (false, true));
-        // A stream is whole only where another one shows that numbers are left out.
-        let known = History { before_first: true, between: false };
-        assert!(known.is_whole(&packet(1, 0)) && !known.is_whole(&packet(0, 1)));
-        assert!(!History::default().is_whole(&packet(0, 0)));
-    }
 }
