@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     os::unix::{
         fs::{MetadataExt as _, PermissionsExt as _},
         process::CommandExt as _,
@@ -393,5 +393,67 @@ fn a_program_of_another_user_has_a_row_of_its_own_and_loses_nothing_for_others()
     // It is heard on.
     run_program(&sound);
     wait_until("more activations", || have(&report(&url), &["motor:shared"], 2 * ACTIVATIONS));
+    end(server);
+}
+
+/// A thread's begin is in one CPU's ring, and its end in another's, which is read first.
+#[test]
+fn an_activation_that_migrates_is_one_activation() {
+    const MIGRATIONS: u64 = 2000;
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+        return eprintln!("SKIPPED, nothing migrates on one CPU");
+    }
+    let Some(own) = Own::new("job-migrates") else { return };
+    let dir = TestDir::new();
+    let program = dir.link("migrating_jobs", &["migrating_jobs.c"], &[]);
+    let (server, url) = serve(&own, &["motor:migrating"]);
+    run_program(&program);
+    wait_until("all ends", || {
+        let found = report(&url);
+        let jobs = found["jobs"]["jobs"].as_array().expect("jobs");
+        let count = |key: &str| jobs.first().and_then(|job| job[key].as_u64()).unwrap_or(0);
+        count("activations") + count("without_begin") == MIGRATIONS
+    });
+    let found = report(&url);
+    let job = job(&found, "motor:migrating");
+    let odd = ["activations", "without_end", "without_begin", "across_losses"].map(|key| job[key].as_u64());
+    assert_eq!(odd, [Some(MIGRATIONS), Some(0), Some(0), Some(0)], "{job}");
+    end(server);
+}
+
+#[test]
+fn activations_with_losses_have_no_response() {
+    let Some(own) = Own::new("job-losses") else { return };
+    let dir = TestDir::new();
+    let program = dir.link("jobs_with_losses", &["jobs_with_losses.c"], &[]);
+    let (server, url) = serve(&own, &["motor:lossy", "motor:filler"]);
+    let hears = session(server.id()).expect("a session");
+    let mut command = Command::new(program);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program");
+    let mut output = child.stdout.take().expect("its output");
+    let mut input = child.stdin.take().expect("its input");
+    let mut is_done = || output.read_exact(&mut [0]).expect("a step");
+    let mut go_on = || input.write_all(b"\n").expect("a step");
+    is_done();
+    // While nobody reads the ring, it fills up: the first end and the second begin are lost.
+    signal(hears, Signal::STOP);
+    go_on();
+    is_done();
+    signal(hears, Signal::CONT);
+    wait_until("losses", || report(&url)["jobs"]["lost_events"].as_u64() > Some(0));
+    // The second end is not the first begin's.
+    go_on();
+    is_done();
+    go_on();
+    assert!(child.wait().expect("its end").success());
+    wait_until("the third activation", || have(&report(&url), &["motor:lossy"], 1));
+    let found = report(&url);
+    let lossy = job(&found, "motor:lossy");
+    // The second one's end tells that there was one, or came too late for that.
+    assert!(lossy["across_losses"].as_u64() >= Some(1), "{lossy}");
+    assert_eq!((&lossy["without_end"], &lossy["without_begin"]), (&0.into(), &0.into()), "{lossy}");
+    let page = page(&url);
+    let told = values(&page, "tompion_job_across_losses_total{name=\"motor:lossy\"}");
+    assert!(told.len() == 1 && told[0] >= 1.0, "{page}");
     end(server);
 }

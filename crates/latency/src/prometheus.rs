@@ -264,7 +264,7 @@ fn jobs(text: &mut String, found: &JobsReport) -> std::fmt::Result {
         writeln!(text, "{name}_count{{{label}}} {count}")?;
     }
     type Value = fn(&JobReport) -> Option<String>;
-    let each: [(&str, &str, &str, Value); 7] = [
+    let each: [(&str, &str, &str, Value); 8] = [
         ("response_max_seconds", "gauge", "The longest response time.", |job| {
             Some(seconds_of(job.response.max_us))
         }),
@@ -292,6 +292,12 @@ fn jobs(text: &mut String, found: &JobsReport) -> std::fmt::Result {
         ("unpaired_total", "counter", "Begins and ends without each other.", |job| {
             Some((job.odd.without_end + job.odd.without_begin).to_string())
         }),
+        (
+            "across_losses_total",
+            "counter",
+            "Activations without a response, because a begin or an end was lost.",
+            |job| Some(job.odd.across_losses.to_string()),
+        ),
     ];
     for (name, kind, help, value) in each {
         let name = format!("tompion_job_{name}");

@@ -320,7 +320,9 @@ impl Consumer {
     /// The same where jobs are told. Nothing waits for a second sample of the clock: a change of its rate between two
     /// samples, 10 ms apart, makes an error of microseconds at most.
     fn tell_jobs(&mut self) -> Duration {
+        let before = sample_clocks();
         self.collect();
+        self.processes.iter_mut().for_each(|process| process.note_copied_jobs(before));
         let has_more = self.processes.iter().any(|process| process.pending_bytes() > 0);
         self.place_all();
         if has_more || self.sampled.elapsed() >= SAMPLE_EVERY {
@@ -329,10 +331,14 @@ impl Consumer {
             self.sample();
             self.convert(Share::All);
         }
-        if self.flushed.elapsed() >= FLUSH_EVERY {
+        let is_due = self.flushed.elapsed() >= FLUSH_EVERY;
+        if is_due {
             self.flushed = Instant::now();
-            self.processes.iter_mut().for_each(Process::tell_lost_jobs);
         }
+        let around = (before, sample_clocks());
+        self.processes.iter_mut().for_each(|process| process.note_converted_jobs(around, is_due));
+        let now = sample_clocks();
+        self.processes.iter_mut().for_each(|process| process.tell_due_jobs(now));
         self.hand_on_jobs();
         self.expect_within(SLEEP_OF_JOBS);
         SLEEP_OF_JOBS

@@ -512,7 +512,7 @@ impl Door {
                 Some((ProcessBacking::create(backing, &saved, geometry)?, saved))
             }
         };
-        let mut attention = Attention::new(&self.terms, peer, hello.pid);
+        let mut attention = Attention::new(&self.terms, peer, hello.pid, given_time);
         let (control, rings) = match &kept_in {
             None => {
                 let new = |name: &CStr, size| -> io::Result<_> {

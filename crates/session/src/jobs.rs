@@ -7,7 +7,8 @@
 //!   message    │ kind u16 │ bytes of text u16 │ job u32 │ pid u32 │ tid u32 │ time u64 │ number u64 │ text │
 //! ```
 //!
-//! A span's begin or end is a message of its own. Jobs have numbers, which a message with their
+//! A span's begin or end is a message of its own. Those of one process come in order of time
+//! ([`order`]), with a [`JobMessage::Gap`] where some were lost. Jobs have numbers, which a message with their
 //! user and name precedes: each user's jobs have numbers of their own. Whoever reads slowly makes
 //! the consumer wait, so that rings become full: what is lost there is counted and told.
 
@@ -20,10 +21,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tompion_os::Peer;
+use tompion_os::{ClockPair, Peer};
 use tompion_schema::{Event, Kind};
 
 use crate::filter;
+
+mod order;
+
+pub(crate) use order::{JobOrder, Moment};
 
 /// Bytes of a message before its text.
 const HEAD: usize = 32;
@@ -99,6 +104,16 @@ pub enum JobMessage {
     },
     /// The session listens: the first message of all.
     Listening,
+    /// A process has lost begins or ends between two times. Comes before all that the process
+    /// recorded since the first of them.
+    Gap {
+        /// Which process.
+        pid: u32,
+        /// No earlier one was lost.
+        begin: u64,
+        /// No later one was lost.
+        end: u64,
+    },
 }
 
 impl JobMessage {
@@ -111,6 +126,7 @@ impl JobMessage {
             Self::Gone { pid } => (5, 0, *pid, 0, 0, 0, ""),
             Self::LossesUnknown { pid } => (6, 0, *pid, 0, 0, 0, ""),
             Self::Listening => (7, 0, 0, 0, 0, 0, ""),
+            Self::Gap { pid, begin, end } => (8, 0, *pid, 0, *begin, *end, ""),
         };
         bytes.extend(kind.to_le_bytes());
         bytes.extend((text.len() as u16).to_le_bytes());
@@ -137,8 +153,9 @@ impl JobMessage {
             5 => Self::Gone { pid },
             6 => Self::LossesUnknown { pid },
             7 => Self::Listening,
+            8 => Self::Gap { pid, begin: time, end: number },
             kind => {
-                let text = format!("expected a message about jobs, of kind 1 to 7; found kind {kind}");
+                let text = format!("expected a message about jobs, of kind 1 to 8; found kind {kind}");
                 return Some((Err(io::Error::new(io::ErrorKind::InvalidData, text)), size));
             }
         };
@@ -294,10 +311,16 @@ pub(crate) struct ProcessJobs {
     user: u32,
     pid: u32,
     tids: Tids,
+    /// What waits for its turn.
+    pub(crate) order: JobOrder,
+    /// Whether rings have nanoseconds, not ticks.
+    is_given_time: bool,
     /// By the event's number: which job, and whether it begins there.
     known: HashMap<u32, (u32, bool)>,
     /// How many were lost when that was told last.
     lost: u64,
+    /// No later than the time at which losses were looked at last.
+    looked: Moment,
     /// How many were not told, because there were too many.
     untold: u64,
     /// Whether it was told that nobody knows how many were lost.
@@ -305,18 +328,36 @@ pub(crate) struct ProcessJobs {
 }
 
 impl ProcessJobs {
-    /// Those of a process, which has this id in its own pid namespace.
-    pub(crate) fn new(teller: JobTeller, peer: Peer, inner_pid: u32) -> Self {
+    /// Those of a process, which has this id in its own pid namespace, and whose rings have
+    /// nanoseconds where time is given.
+    pub(crate) fn new(teller: JobTeller, peer: Peer, inner_pid: u32, is_given_time: bool) -> Self {
         let Peer { pid, uid: user, .. } = peer;
-        let tids = Tids::new(pid, inner_pid);
-        Self { teller, user, pid, tids, known: HashMap::new(), lost: 0, untold: 0, is_unknown: false }
+        let looked = moment_of(tompion_os::sample_clocks(), is_given_time);
+        Self {
+            teller,
+            user,
+            pid,
+            tids: Tids::new(pid, inner_pid),
+            order: JobOrder::new(pid, looked),
+            is_given_time,
+            known: HashMap::new(),
+            lost: 0,
+            looked,
+            untold: 0,
+            is_unknown: false,
+        }
     }
 
-    /// Tells an event if it is a job's; its description is asked for once. False if that is unknown.
-    pub(crate) fn tell<'a>(
+    /// A sample of the clocks as a moment of this process.
+    pub(crate) fn moment(&self, sample: ClockPair) -> Moment {
+        moment_of(sample, self.is_given_time)
+    }
+
+    /// Takes an event if it is a job's; its description is asked for once. False if that is unknown.
+    pub(crate) fn take<'a>(
         &mut self,
         number: u32,
-        (time, tid, payload): (u64, u32, &[u8]),
+        (moment, tid, payload): (Moment, u32, &[u8]),
         describe: impl FnOnce() -> Option<&'a Event>,
     ) -> bool {
         let (job, begins) = match self.known.get(&number) {
@@ -335,27 +376,64 @@ impl ProcessJobs {
                     .or_insert((self.teller.number(self.user, &filter::span(event)), begins))
             }
         };
-        let (pid, tid) = (self.pid, self.tids.outer(tid));
+        let (pid, tid, time) = (self.pid, self.tids.outer(tid), moment.ns);
         // The first field of a job's begin; the ring's reader gives whole records, whose author may lie all the same.
         let deadline = payload.get(..8).and_then(|it| it.try_into().ok()).map_or(0, u64::from_le_bytes);
         let message = match begins {
             true => JobMessage::Began { job, pid, tid, time, deadline },
             false => JobMessage::Ended { job, pid, tid, time },
         };
-        self.untold += u64::from(!self.teller.tell_of(self.user, &message));
+        self.untold += u64::from(!self.order.push(moment, message));
         true
     }
 
     /// Tells how many were lost until now, if that are more than before; `unknown`: and more, but
-    /// nobody knows how many.
-    pub(crate) fn tell_lost(&mut self, count: u64, unknown: bool) {
-        let (pid, count) = (self.pid, count.saturating_add(self.untold));
-        if count > self.lost {
-            self.teller.tell(&JobMessage::Lost { pid, count: count - self.lost });
-            self.lost = count;
+    /// nobody knows how many. `before` is no later than the time at which they were counted, and
+    /// `after` no earlier.
+    pub(crate) fn tell_lost(&mut self, count: u64, unknown: bool, (before, after): (ClockPair, ClockPair)) {
+        let (pid, total) = (self.pid, count.saturating_add(self.untold));
+        if total > self.lost {
+            self.teller.tell(&JobMessage::Lost { pid, count: total - self.lost });
+            self.lost = total;
+            self.order.lose(self.looked, self.moment(after));
         }
+        self.looked = self.moment(before);
         if unknown && !mem::replace(&mut self.is_unknown, true) {
             self.teller.tell(&JobMessage::LossesUnknown { pid });
+        }
+    }
+
+    /// Whether events wait to be told.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.order.is_waiting()
+    }
+
+    /// Tells what nothing can precede any more.
+    pub(crate) fn tell_due(&mut self, now: ClockPair) {
+        let due = self.order.release(self.moment(now));
+        self.tell_all(&due);
+    }
+
+    /// Tells events, unless there are too many of this user. What is left out is a gap behind the
+    /// others.
+    fn tell_all(&mut self, due: &[JobMessage]) {
+        let (mut left_out, mut first, mut last) = (0, u64::MAX, 0);
+        for message in due {
+            match message {
+                JobMessage::Began { time, .. } | JobMessage::Ended { time, .. } => {
+                    if left_out > 0 || !self.teller.tell_of(self.user, message) {
+                        left_out += 1;
+                        (first, last) = (first.min(*time), last.max(*time));
+                    }
+                }
+                other => self.teller.tell(other),
+            }
+        }
+        if left_out > 0 {
+            self.untold += left_out;
+            self.lost += left_out;
+            self.teller.tell(&JobMessage::Lost { pid: self.pid, count: left_out });
+            self.teller.tell(&JobMessage::Gap { pid: self.pid, begin: first, end: last });
         }
     }
 
@@ -364,10 +442,16 @@ impl ProcessJobs {
         self.tids.look();
     }
 
-    /// The process takes part no more.
-    pub(crate) fn tell_end(&self) {
+    /// Tells what waits, and that the process takes part no more.
+    pub(crate) fn tell_end(&mut self) {
+        let due = self.order.release_all();
+        self.tell_all(&due);
         self.teller.tell(&JobMessage::Gone { pid: self.pid });
     }
+}
+
+fn moment_of(sample: ClockPair, is_given_time: bool) -> Moment {
+    Moment { raw: if is_given_time { sample.ns } else { sample.tsc }, ns: sample.ns }
 }
 
 /// Threads' numbers here, by those that they have in their own pid namespace.
@@ -428,6 +512,7 @@ mod tests {
             JobMessage::Gone { pid },
             JobMessage::LossesUnknown { pid },
             JobMessage::Listening,
+            JobMessage::Gap { pid, begin: time, end: time + 9 },
         ];
         let mut bytes = Vec::new();
         messages.iter().for_each(|message| message.encode(&mut bytes));

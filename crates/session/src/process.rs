@@ -35,6 +35,7 @@ mod convert;
 mod durable;
 #[cfg(test)]
 mod fuzz;
+mod jobs;
 mod losses;
 mod placement;
 mod recovery;
@@ -154,6 +155,8 @@ struct Class {
 struct RingState {
     /// Up to where it was read.
     read: u64,
+    /// Whether that was all there was.
+    is_whole: bool,
     /// Up to where it had been read when the clock was sampled last, and the time before that.
     sampled: u64,
     ripe: u64,
@@ -251,12 +254,14 @@ impl From<UntrustedPinned> for Initial {
 }
 
 impl Attention {
-    /// What a session's terms ask for, of a process that has this id in its own pid namespace.
-    pub fn new(terms: &Terms, peer: Peer, inner_pid: u32) -> Self {
+    /// What a session's terms ask for, of a process that has this id in its own pid namespace;
+    /// `given_time` as in [`Recording`].
+    pub fn new(terms: &Terms, peer: Peer, inner_pid: u32, given_time: bool) -> Self {
         let filter = terms.rules.filter.clone().filter(|filter| filter::needs_session(filter));
         let threads = (filter.is_some() || !terms.contexts.is_empty())
             .then(|| Threads::new(peer.pid, inner_pid, terms.contexts.clone()));
-        let jobs = terms.jobs.clone().map(|teller| ProcessJobs::new(teller, peer, inner_pid));
+        let jobs = terms.jobs.clone();
+        let jobs = jobs.map(|teller| ProcessJobs::new(teller, peer, inner_pid, given_time));
         Self { threads, filter, jobs }
     }
 
@@ -357,7 +362,11 @@ impl Process {
     ///
     /// A flight recorder's rings are left alone until [`Process::save_history`].
     pub fn collect(&mut self, most: u64) -> u64 {
-        if self.pending_bytes() < most.min(MOST_PENDING_BYTES) { self.collect_all() } else { 100 }
+        if self.pending_bytes() < most.min(MOST_PENDING_BYTES) {
+            return self.collect_all();
+        }
+        self.states.iter_mut().for_each(|state| state.is_whole = false);
+        100
     }
 
     /// Copies what is new in the rings, however much waits.
@@ -368,6 +377,7 @@ impl Process {
         let mut fullest = 0;
         for ring in 0..self.states.len() {
             let (written, read) = (self.reader(ring).written(), self.states[ring].read);
+            self.states[ring].is_whole = written == read;
             if written == read && self.states[ring].populated != 0 || written == 0 {
                 continue;
             }
@@ -392,6 +402,7 @@ impl Process {
                     let share = (span.end - span.begin) * 100 / self.geometry.ring_size();
                     fullest = fullest.max(share).max(u64::from(!span.is_empty()));
                     state.read = span.end;
+                    state.is_whole = span.end >= written;
                     if span.is_empty() {
                         self.spare.put(bytes);
                     } else {

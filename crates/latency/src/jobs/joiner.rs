@@ -11,6 +11,9 @@
 //! come in before the begins that they led to; begins and ends of a thread come in order. Programs
 //! may name threads that are not theirs: a thread is known by its process and its number, and only
 //! whose it is has its wake-ups.
+//!
+//! Where begins or ends were lost, an end may belong to another begin than the last one that was
+//! seen. So no activation that overlaps a loss has a response: it is counted instead.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -129,8 +132,11 @@ impl Activation {
 pub struct Odd {
     /// Begins without an end.
     pub without_end: u64,
-    /// Ends without a begin: it began before anybody looked, or was lost.
+    /// Ends without a begin: it began before anybody looked.
     pub without_begin: u64,
+    /// Activations whose begin or end was lost, or during which others were: their responses are
+    /// unknown.
+    pub across_losses: u64,
 }
 
 /// A thread, by its process and its number.
@@ -152,12 +158,37 @@ pub enum Begun {
 struct Thread {
     wakes: VecDeque<Wake>,
     open: Vec<Activation>,
+    /// Jobs that were open when something was lost, and counted then: their ends may still come.
+    dropped: Vec<u32>,
     /// When the last outermost job ended.
     ended: u64,
     /// The last release.
     released: u64,
     /// The same by job.
     released_by_job: BTreeMap<u32, u64>,
+}
+
+impl Thread {
+    /// Begins and ends were lost up to this time: nothing is known of what is open.
+    fn lose(&mut self, end: u64, odd: &mut BTreeMap<u32, Odd>) {
+        for open in self.open.drain(..) {
+            odd.entry(open.job).or_default().across_losses += 1;
+            if self.dropped.len() < MOST_OPEN {
+                self.dropped.push(open.job);
+            }
+        }
+        // Neither a wake-up from before nor a period since an earlier release says when the next
+        // activation was due.
+        self.ended = self.ended.max(end);
+        self.released = 0;
+        self.released_by_job.clear();
+    }
+
+    /// Whether an activation of a job was counted when something was lost, and is no more.
+    fn takes_dropped(&mut self, job: u32) -> bool {
+        let place = self.dropped.iter().rposition(|dropped| *dropped == job);
+        place.map(|place| self.dropped.remove(place)).is_some()
+    }
 }
 
 /// Makes activations.
@@ -169,6 +200,10 @@ pub struct Joiner {
     /// The processes whose threads have wake-ups, by the threads' numbers.
     owners: HashMap<u32, u32>,
     odd: BTreeMap<u32, Odd>,
+    /// Up to when each process has lost begins or ends.
+    lost_until: HashMap<u32, u64>,
+    /// Up to when any process may have.
+    all_lost_until: u64,
 }
 
 impl Joiner {
@@ -191,6 +226,26 @@ impl Joiner {
         self.owners.insert(tid, pid);
     }
 
+    /// A process has lost begins or ends up to this time; any may have, where none is named. Comes
+    /// before what was recorded since the first of them.
+    pub fn lose(&mut self, pid: Option<u32>, end: u64) {
+        let until = match pid {
+            Some(pid) => self.lost_until.entry(pid).or_default(),
+            None => &mut self.all_lost_until,
+        };
+        *until = end.max(*until);
+        for ((of, _), thread) in &mut self.threads {
+            if pid.is_none_or(|pid| pid == *of) {
+                thread.lose(end, &mut self.odd);
+            }
+        }
+    }
+
+    /// Up to when a process may have lost begins or ends; 0 if it has lost none.
+    fn lost_until(&self, pid: u32) -> u64 {
+        self.lost_until.get(&pid).map_or(self.all_lost_until, |until| self.all_lost_until.max(*until))
+    }
+
     /// A job begins: its number, process, thread, time and deadline; and its period, 0 if that is
     /// not known.
     pub fn begin(
@@ -209,13 +264,16 @@ impl Joiner {
             self.counts.insert(pid, count + 1);
         }
         let thread = self.threads.entry((pid, tid)).or_default();
+        // It has begun anew, so it has ended before.
+        thread.takes_dropped(job);
         let mut last = None;
         while let Some(wake) = thread.wakes.front().copied().filter(|wake| wake.running <= time) {
             thread.wakes.pop_front();
             last = Some(wake);
         }
         // Within another job, or behind one without having slept, nothing but the program itself began it.
-        let wake = last.filter(|wake| thread.open.is_empty() && wake.woken >= thread.ended);
+        let is_outermost = thread.open.is_empty() && thread.dropped.is_empty();
+        let wake = last.filter(|wake| is_outermost && wake.woken >= thread.ended);
         let before = thread.released_by_job.get(&job).copied();
         let due = before.map_or(u64::MAX, |before| before.saturating_add(period));
         let (by, release) = match wake {
@@ -238,10 +296,17 @@ impl Joiner {
 
     /// A job ends, by its number, process and thread: the activation that was.
     pub fn end(&mut self, (job, pid, tid): (u32, u32, u32), time: u64) -> Option<Activation> {
-        let thread = self.threads.get_mut(&(pid, tid));
-        let place = thread.as_ref().and_then(|thread| thread.open.iter().rposition(|it| it.job == job));
-        let (Some(place), Some(thread)) = (place, thread) else {
-            self.odd.entry(job).or_default().without_begin += 1;
+        let lost_until = self.lost_until(pid);
+        let Some(thread) = self.threads.get_mut(&(pid, tid)) else {
+            self.count_stray_end(job, lost_until != 0);
+            return None;
+        };
+        let Some(place) = thread.open.iter().rposition(|open| open.job == job) else {
+            let is_behind_loss = lost_until != 0 && lost_until >= thread.ended;
+            // Unless it was counted when something was lost.
+            if !thread.takes_dropped(job) {
+                self.count_stray_end(job, is_behind_loss);
+            }
             return None;
         };
         for inner in thread.open.drain(place + 1..) {
@@ -249,19 +314,33 @@ impl Joiner {
         }
         let activation = thread.open.pop()?;
         if thread.open.is_empty() {
-            thread.ended = time;
+            thread.ended = thread.ended.max(time);
+        }
+        if activation.begin <= lost_until {
+            self.odd.entry(job).or_default().across_losses += 1;
+            return None;
         }
         Some(Activation { end: time, ..activation })
+    }
+
+    /// Counts an end without a begin, which may have been lost.
+    fn count_stray_end(&mut self, job: u32, is_behind_loss: bool) {
+        let odd = self.odd.entry(job).or_default();
+        match is_behind_loss {
+            true => odd.across_losses += 1,
+            false => odd.without_begin += 1,
+        }
     }
 
     /// A process takes part no more.
     pub fn forget(&mut self, pid: u32) {
         self.forget_threads(|_, of| of == pid);
+        self.lost_until.remove(&pid);
     }
 
     /// Forgets threads, by their number and their process's.
     pub fn forget_threads(&mut self, is_gone: impl Fn(u32, u32) -> bool) {
-        let Self { threads, counts, owners, odd } = self;
+        let Self { threads, counts, owners, odd, .. } = self;
         threads.retain(|(pid, tid), thread| {
             let stays = !is_gone(*tid, *pid);
             if !stays {
@@ -406,8 +485,8 @@ mod tests {
         assert_eq!(joiner.threads(), 1);
         joiner.forget(7);
         assert_eq!(joiner.threads(), 0);
-        assert_eq!(joiner.odd()[&JOB], Odd { without_end: 1, without_begin: 1 });
-        assert_eq!(joiner.odd()[&(JOB + 1)], Odd { without_end: 1, without_begin: 0 });
+        assert_eq!(joiner.odd()[&JOB], Odd { without_end: 1, without_begin: 1, across_losses: 0 });
+        assert_eq!(joiner.odd()[&(JOB + 1)], Odd { without_end: 1, without_begin: 0, across_losses: 0 });
         for time in 0..100 {
             begin(&mut joiner, time);
         }
@@ -418,6 +497,84 @@ mod tests {
         }
         assert_eq!(joiner.threads[&(PID, TID)].wakes.len(), MOST_WAKES);
     }
+
+    fn odd(joiner: &Joiner) -> (u64, u64, u64) {
+        let odd = joiner.odd().get(&JOB).copied().unwrap_or_default();
+        (odd.without_end, odd.without_begin, odd.across_losses)
+    }
+
+    #[test]
+    fn given_a_lost_end_and_begin_then_the_next_end_has_no_response() {
+        let mut joiner = joiner();
+        begin(&mut joiner, 100);
+        // Its end at 200 and the next begin at 300 were lost.
+        joiner.lose(Some(PID), 310);
+        assert_eq!(joiner.end((JOB, PID, TID), 400), None);
+        assert_eq!(odd(&joiner), (0, 0, 1));
+        joiner.wake(TID, timer(500, 510, 515));
+        begin(&mut joiner, 520);
+        assert_eq!(ended(&mut joiner, 570), (Release::Timer, 70, 50, Some(15), 5));
+    }
+
+    #[test]
+    fn given_a_lost_end_then_the_next_activation_is_not_within_the_first() {
+        let mut joiner = joiner();
+        begin(&mut joiner, 100);
+        joiner.lose(Some(PID), 210);
+        joiner.wake(TID, timer(300, 310, 315));
+        begin(&mut joiner, 320);
+        assert_eq!(ended(&mut joiner, 370), (Release::Timer, 70, 50, Some(15), 5));
+        assert_eq!(odd(&joiner), (0, 0, 1));
+    }
+
+    #[test]
+    fn what_begins_or_ends_within_a_loss_has_no_response() {
+        let mut joiner = joiner();
+        joiner.lose(Some(PID), 300);
+        begin(&mut joiner, 100);
+        assert_eq!(joiner.end((JOB, PID, TID), 200), None);
+        begin(&mut joiner, 250);
+        assert_eq!(joiner.end((JOB, PID, TID), 350), None);
+        assert_eq!(odd(&joiner), (0, 0, 2));
+        begin(&mut joiner, 400);
+        assert!(joiner.end((JOB, PID, TID), 450).is_some());
+        assert_eq!(joiner.end((JOB, PID, TID), 460), None);
+        assert_eq!(odd(&joiner), (0, 1, 2));
+    }
+
+    #[test]
+    fn an_end_whose_begin_was_lost_is_one_activation_across_losses() {
+        let mut joiner = joiner();
+        joiner.lose(Some(PID), 300);
+        assert_eq!(joiner.end((JOB, PID, TID), 350), None);
+        // A thread that is not known yet: its begin may have been lost, too.
+        assert_eq!(joiner.end((JOB, PID, TID + 1), 350), None);
+        assert_eq!(odd(&joiner), (0, 0, 2));
+    }
+
+    #[test]
+    fn after_a_loss_a_period_says_nothing_of_when_a_job_was_due() {
+        let mut joiner = joiner();
+        joiner.begin((JOB, PID, TID), 110, 0, 100);
+        joiner.end((JOB, PID, TID), 120);
+        joiner.lose(Some(PID), 5000);
+        joiner.begin((JOB, PID, TID), 6000, 0, 100);
+        assert_eq!(ended(&mut joiner, 6010), (Release::Begin, 10, 10, None, 0));
+    }
+
+    #[test]
+    fn losses_of_one_process_are_not_those_of_another() {
+        let mut joiner = joiner();
+        joiner.wake(TID, timer(100, 110, 115));
+        begin(&mut joiner, 120);
+        joiner.lose(Some(PID + 1), 140);
+        assert_eq!(ended(&mut joiner, 170), (Release::Timer, 70, 50, Some(15), 5));
+        begin(&mut joiner, 180);
+        joiner.lose(None, 190);
+        assert_eq!(joiner.end((JOB, PID, TID), 200), None);
+        assert_eq!(odd(&joiner), (0, 0, 1));
+    }
+
     /// Another program names a thread that is not its own, again and again, and ends.
     #[test]
     fn who_names_threads_of_others_changes_nothing_of_theirs() {

@@ -174,6 +174,7 @@ impl Jobs {
             deadlines: HashMap::new(),
             own_user: own_user(),
             asked: Instant::now(),
+            lost_messages: 0,
             rope,
         };
         let thread = Builder::new().name("jobs".into()).spawn(move || watcher.run());
@@ -259,6 +260,8 @@ struct Watcher {
     own_user: u32,
     /// When the kernel was asked last.
     asked: Instant,
+    /// How many messages of the kernel's were lost when it was looked last.
+    lost_messages: u64,
     /// Rings who waits for missed deadlines.
     rope: UnixStream,
 }
@@ -300,7 +303,14 @@ impl Watcher {
     fn look(&mut self) -> Vec<Activation> {
         let mut done = Vec::new();
         let Self { kernel, probed, named, wishes, .. } = self;
-        kernel.take(|told| match told {
+        // All of it first: what was lost meanwhile is known then.
+        let mut all = Vec::new();
+        kernel.take(|told| all.push(told));
+        let lost = kernel.lost();
+        if lost != mem::replace(&mut self.lost_messages, lost) {
+            probed.lose(None, tompion_os::monotonic_ns());
+        }
+        all.into_iter().for_each(|told| match told {
             Told::Woken(tid, wake) => {
                 probed.wake(tid, wake);
                 named.wake(tid, wake);
@@ -340,6 +350,7 @@ impl Watcher {
                     let table = &mut self.shared.table();
                     table.losses_unknown = table.losses_unknown.saturating_add(1);
                 }
+                Ok(JobMessage::Gap { pid, end, .. }) => self.named.lose(Some(pid), end),
                 Ok(JobMessage::Gone { pid }) => self.named.forget(pid),
                 Ok(JobMessage::Listening) => {}
                 Err(error) => self.fail(error.to_string()),

@@ -75,7 +75,7 @@ impl Process {
     ) -> io::Result<()> {
         let Place { stream, cpu, position } = place;
         if self.attention.jobs.is_some() {
-            self.tell_job(stream, (number, tid, time, payload), clock);
+            self.take_job(stream, (number, tid, time, payload), clock);
             return Ok(());
         }
         let Some(id) = self.class_id(number) else {
@@ -118,23 +118,8 @@ impl Process {
         }
     }
 
-    /// Tells a job's begin or end.
-    fn tell_job(&mut self, stream: usize, record: (u32, u32, u64, &[u8]), clock: &mut ClockMap) {
-        let (number, tid, time, payload) = record;
-        if !self.classes.contains_key(&number) {
-            self.read_catalog();
-        }
-        let time = if self.given_time { time.min(LATEST) } else { clock.to_plausible_ns(time) };
-        let class = self.classes.get(&number);
-        let describe = || class.map(|class| &class.event);
-        let jobs = self.attention.jobs.as_mut();
-        if !jobs.is_some_and(|jobs| jobs.tell(number, (time, tid, payload), describe)) {
-            self.refuse(stream);
-        }
-    }
-
     /// Counts something that was refused.
-    fn refuse(&mut self, stream: usize) {
+    pub(super) fn refuse(&mut self, stream: usize) {
         match self.states.get_mut(stream) {
             Some(state) => state.mark.tally.refused += 1,
             None => self.refused += 1,

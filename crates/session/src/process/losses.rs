@@ -154,22 +154,6 @@ impl Process {
                 || !self.damage_on_medium.is_empty(),
         }
     }
-
-    /// Tells how many begins and ends of jobs were lost, where jobs are told.
-    pub fn tell_lost_jobs(&mut self) {
-        let losses = self.losses(|cause| cause != Cause::NotWritten);
-        if let Some(jobs) = &mut self.attention.jobs {
-            jobs.tell_lost(losses.total, losses.unknown);
-        }
-    }
-
-    /// Tells that the process takes part no more, where jobs are told.
-    pub fn tell_end_of_jobs(&mut self) {
-        self.tell_lost_jobs();
-        if let Some(jobs) = &self.attention.jobs {
-            jobs.tell_end();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -91,6 +91,10 @@ fn row(text: &mut String, job: &JobReport, width: Width) {
         places: &job.response.places,
     };
     line.write(text, width);
+    if job.odd.across_losses > 0 {
+        let across = counted(job.odd.across_losses, "activation");
+        let _ = writeln!(text, "{YELLOW}  {across} across losses{END}: responses unknown");
+    }
     if width != Width::Wide || job.activations == 0 {
         return;
     }
