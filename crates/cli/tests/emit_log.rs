@@ -66,6 +66,11 @@ impl Recording {
         self.trace.stat()["lost"].clone()
     }
 
+    /// The number of events of vfork children.
+    pub fn not_traced(&self) -> u64 {
+        self.trace.stat()["not_traced"].as_u64().unwrap_or(0)
+    }
+
     /// A number that the program printed behind these words.
     #[track_caller]
     pub fn printed(&self, words: &str) -> u64 {

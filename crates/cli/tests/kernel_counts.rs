@@ -194,3 +194,17 @@ fn what_a_filter_leaves_out_is_not_called_unseen() {
     let events = dir.trace("trace").events();
     assert!(events.len() >= 10 && events.iter().all(|event| event.fields["next_comm"] == "sleep"));
 }
+
+/// Some kernels hide the threads of process 1 (docs/design/kernel.md). Nobody asked for those, and
+/// nothing can be done about it.
+#[test]
+fn threads_that_a_kernel_hides_raise_no_alarm() {
+    if !permitted() {
+        return;
+    }
+    let dir = TestDir::new();
+    let finished = run(&mut dir.recording("trace", &["-k", "sched_switch"], &[&"sleep", &"2"])).succeeded();
+    assert!(!finished.err.contains("did not show"), "{}", finished.err);
+    let problems = dir.trace("trace").manifest()["problems"].to_string();
+    assert!(!problems.contains("did not show"), "{problems}");
+}

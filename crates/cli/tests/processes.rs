@@ -10,8 +10,9 @@ use std::{
 };
 
 use rustix::process::Signal;
+use serde_json::json;
 
-use crate::support::{Event, TestDir, Trace, finish, repository, run, signal, start, wait_until};
+use crate::support::{Event, TestDir, Trace, finish, repository, run, signal, start, tompion, wait_until};
 
 /// For programs that allocate a lot.
 const ROOMY: [&str; 4] = ["--subbuf-size", "4M", "--subbufs", "8"];
@@ -91,11 +92,15 @@ fn a_program_is_recorded_whose_starter_ends_at_once() {
 }
 
 #[test]
-fn an_event_of_a_vfork_child_is_counted_as_lost() {
+fn an_event_of_a_vfork_child_is_not_traced_and_not_lost() {
     let dir = TestDir::new();
     let trace = children(&dir, "vfork");
     assert_eq!(roles(&trace.events()), (vec!["parent", "parent again"], 1));
-    assert_eq!(trace.stat()["lost"], serde_json::json!({"total": 1, "vfork_child": 1}));
+    let stat = trace.stat();
+    assert_eq!((&stat["lost"], &stat["not_traced"]), (&json!({"total": 0}), &json!(1)));
+    let text = run(tompion().arg("stat").arg(&trace.folder)).succeeded().out;
+    let lines: Vec<&str> = text.lines().take(3).collect();
+    assert_eq!(lines[1..], ["lost         0", "not traced   1 event of vfork children"]);
 }
 
 #[test]

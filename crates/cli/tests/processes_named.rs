@@ -1,6 +1,9 @@
 //! Running processes that are named by id or by name, and their children that run already.
 
-use std::process::{Child, Command};
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, Command},
+};
 
 use rustix::process::Signal;
 
@@ -14,11 +17,16 @@ use crate::{
 fn workers_that_run_already_are_recorded_with_their_parent() {
     let dir = TestDir::new();
     let ticker = Ticker::start(Command::new(dir.program("ticker")).arg("worker"));
-    let recording = start(&mut dir.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
+    let mut recording = start(&mut dir.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
+    let mut said = BufReader::new(recording.stderr.take().expect("its lines"));
+    let mut first = String::new();
+    said.read_line(&mut first).expect("a line");
+    assert!(first.contains("and 1 child that runs already"), "{first}");
+    // Whoever waits for that line finds the trace.
+    assert!(dir.path("trace/tompion.json").exists());
     wait_for_events(&dir.path("trace"));
     ticker.end();
-    let finished = finish(recording, "record -p").succeeded();
-    assert!(finished.err.contains("and 1 child that runs already"), "{}", finished.err);
+    finish(recording, "record -p").succeeded();
     assert!(dir.trace("trace").events().iter().any(|event| event.name == "ticker:tick"));
 }
 

@@ -1,5 +1,5 @@
-//! Children that run on their parent's memory. What they record is lost and counted, and harms
-//! nobody.
+//! Children that run on their parent's memory. Their events are counted as not traced, and
+//! harm nobody.
 
 use std::process::Command;
 
@@ -12,9 +12,7 @@ fn shared_vm(how: &str, rounds: u32) -> Recording {
     let dir = TestDir::new();
     let recording = record(&dir, &[], &[&dir.program("shared_vm"), &how, &rounds.to_string()]);
     let unrecorded = recording.printed("unrecorded ");
-    let lost = recording.lost();
-    assert_eq!(lost["total"], unrecorded, "{how}: {lost}");
-    assert_eq!(lost["vfork_child"].as_u64().unwrap_or(0), unrecorded, "{how}: {lost}");
+    assert_eq!((recording.not_traced(), &recording.lost()["total"]), (unrecorded, &0.into()), "{how}");
     recording
 }
 
@@ -39,13 +37,13 @@ fn a_vfork_child_of_a_program_without_the_library_records_nothing() {
     let (source, program) = (beside("programs").join("shared_vm_allocates.c"), dir.path("child"));
     run(Command::new("cc").arg(source).arg("-o").arg(&program)).succeeded();
     let trace = dir.record(&["--preload", "malloc"], &[&program]);
-    assert_eq!(trace.stat()["lost"]["vfork_child"], 100);
+    assert_eq!(trace.stat()["not_traced"], 100);
     let events = trace.events();
     assert!(events.iter().all(|event| event.fields["size"] != 200));
     // The same if who starts the program names that library alone.
     let mut recording = dir.recording("by-hand", &[], &[&program]);
     run(recording.env("LD_PRELOAD", folder.join("libtompion-malloc.so"))).succeeded();
-    assert_eq!(dir.trace("by-hand").stat()["lost"]["vfork_child"], 100);
+    assert_eq!(dir.trace("by-hand").stat()["not_traced"], 100);
 }
 
 /// With its parent's thread-local storage, with its own, and as a thread that the C library doesn't
@@ -98,8 +96,8 @@ fn children_and_their_parents_threads_do_not_get_in_each_others_way() {
     for (source, counted) in counted.into_iter().enumerate() {
         assert_eq!(counted, number(&format!("source {source} counted to ")), "source {source}");
     }
-    let lost = &trace.stat()["lost"];
-    assert_eq!(lost["vfork_child"], number("unrecorded "), "{lost}");
-    assert_eq!(lost["total"], number("unrecorded "), "{lost}");
+    let stat = trace.stat();
+    assert_eq!(stat["not_traced"].as_u64().unwrap_or(0), number("unrecorded "), "{stat}");
+    assert_eq!(stat["lost"]["total"], 0, "{stat}");
     println!("{} children, {} events of their parents", number("children "), text.lines().count());
 }

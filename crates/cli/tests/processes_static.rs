@@ -9,6 +9,7 @@ use std::{
 
 use crate::{
     emit_log::{Recording, record},
+    kernel::permitted,
     support::{TestDir, beside, compiler, run, static_library},
 };
 
@@ -77,7 +78,8 @@ fn shared_vm_children_of_programs_with_the_library_in_them_record_nothing() {
         let Some(program) = link(&dir, "shared_vm", option) else { continue };
         for how in ["vfork", "clone and wait", "clone beside", "spawn"] {
             let recording = recorded(&dir, &program, &[how, "2"]);
-            assert_eq!(recording.lost()["total"], recording.printed("unrecorded "), "{how}, {option}");
+            assert_eq!(recording.not_traced(), recording.printed("unrecorded "), "{how}, {option}");
+            assert_eq!(recording.lost()["total"], 0, "{how}, {option}");
             assert!(recording.count("parent again") > 0 || recording.count("leaf") > 0);
         }
     }
@@ -94,4 +96,48 @@ fn libraries_that_record_find_the_agent_of_the_program() {
     let count = |name: &str| events.iter().filter(|event| event.name.starts_with(name)).count();
     assert_eq!(count("emit_log:step"), 8);
     assert!(count("lttng_ust_libc:") > 0);
+}
+
+fn static_sleeper(dir: &TestDir) -> Option<PathBuf> {
+    if !has_static_libc(dir, WHOLLY[0]) {
+        println!("left out here: no libc for {}", WHOLLY[0]);
+        return None;
+    }
+    let source = "#include <stdlib.h>\n#include <unistd.h>\n\
+        int main(int argc, char **argv) { sleep(argc > 1 ? atoi(argv[1]) : 0); return 0; }\n";
+    std::fs::write(dir.path("sleeper.c"), source).expect("a source");
+    let program = dir.path("sleeper");
+    run(Command::new("cc").arg("-static").arg(dir.path("sleeper.c")).arg("-o").arg(&program)).succeeded();
+    Some(program)
+}
+
+#[test]
+fn static_programs_that_take_no_part_are_named() {
+    let dir = TestDir::new();
+    let Some(program) = static_sleeper(&dir) else { return };
+    let preload = ["--preload", "malloc"];
+    let mut command = dir.recording("alone", &preload, &[&program]);
+    let said = run(&mut command).exited(125).err;
+    assert!(said.contains("not traced: sleeper (static)\n"), "{said}");
+    let script = format!("{} 3; true", program.display());
+    let said = run(&mut dir.recording("child", &preload, &[&"sh", &"-c", &script])).succeeded().err;
+    assert!(said.contains("not traced: sleeper (static)\n"), "{said}");
+    let said = run(&mut dir.recording("none", &preload, &[&"sh", &"-c", &"cat /dev/null"])).succeeded().err;
+    assert!(!said.contains("not traced:") && !said.contains("not traced but"), "{said}");
+}
+
+/// Each of them lives too briefly to be seen but by the kernel.
+#[test]
+fn the_kernel_tells_which_programs_took_no_part() {
+    let dir = TestDir::new();
+    let Some(program) = static_sleeper(&dir).filter(|_| permitted()) else { return };
+    let script = format!("{0}; {0}; cat /dev/null; env -i /bin/cat /dev/null", program.display());
+    let options = ["-k", "--preload", "malloc", "--subbuf-size", "1M"];
+    let said = run(&mut dir.recording("trace", &options, &[&"sh", &"-c", &script])).succeeded().err;
+    let told = said.lines().find(|line| line.contains("not traced but for its kernel events: "));
+    let names = ["cat (reason unknown)", "sleeper (static, 2 processes)"];
+    assert!(told.is_some_and(|told| names.iter().all(|name| told.contains(name))), "{said}");
+    // Without --preload nobody said that they were to take part.
+    let said = run(&mut dir.recording("kernel", &["-k"], &[&"sh", &"-c", &script])).succeeded().err;
+    assert!(!said.contains("not traced:") && !said.contains("not traced but"), "{said}");
 }

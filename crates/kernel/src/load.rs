@@ -324,6 +324,15 @@ impl Recorder {
         Ok(())
     }
 
+    /// Whether the programs follow a process; none is followed where all are recorded.
+    pub fn follows(&self, pid: u32) -> bool {
+        let Some(Map::Array(map)) = self.ebpf.map("followed") else { return false };
+        let word = u64::from(pid) / 64 * 8;
+        let part = SharedMap::of_bpf_array_part(map.fd().as_fd(), word..word + 8);
+        // Ordering: each bit stands for itself.
+        part.is_ok_and(|(map, place)| map.word(place).load(Ordering::Relaxed) >> (pid % 64) & 1 == 1)
+    }
+
     /// Ends recording. What the rings have can still be read.
     pub fn detach(&mut self) {
         self.links.clear();

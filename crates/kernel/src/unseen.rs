@@ -4,6 +4,9 @@
 //! without starting our program. Ordinary kernels never do; but there are some that start no programs at all while
 //! certain processes run, and count nothing. Then everything that happens meanwhile is missing in the trace, and
 //! this is how it can be told.
+//!
+//! Where such a kernel hides a thread wholly, and nobody asked for its process, nothing is missing that was to be
+//! recorded and nothing can be done about it. That is a remark. Everything else is a problem.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +21,8 @@ const NEXT_TID: usize = 16;
 const NEXT_COMM: usize = 40;
 /// Names that are told.
 const MOST_NAMES: usize = 3;
+/// Thread ids that a kernel can give (PID_MAX_LIMIT).
+const MAX_TID: u32 = 4 << 20;
 
 /// A task that was switched to.
 #[derive(Clone, Debug)]
@@ -26,21 +31,63 @@ struct Task {
     name: String,
 }
 
+/// Switches away from a thread that no program saw.
+#[derive(Clone, Debug)]
+struct Hidden {
+    name: String,
+    switches: u64,
+}
+
+/// What users should know of switches that no program saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// The line about threads that were to be recorded, or that the kernel shows at other times.
+    pub problem: Option<String>,
+    /// The line about threads that this kernel never shows, and nobody asked for.
+    pub remark: Option<String>,
+}
+
+/// Set of thread ids.
+#[derive(Debug, Default)]
+struct Tids(Vec<u64>);
+
+impl Tids {
+    fn insert(&mut self, tid: u32) {
+        let word = tid as usize / 64;
+        if tid < MAX_TID && word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        if let Some(word) = self.0.get_mut(word) {
+            *word |= 1 << (tid % 64);
+        }
+    }
+
+    fn contains(&self, tid: u32) -> bool {
+        self.0.get(tid as usize / 64).is_some_and(|word| word >> (tid % 64) & 1 == 1)
+    }
+}
+
 /// Follows the switches of all CPUs.
 #[derive(Debug)]
 pub struct Unseen {
     number: u16,
     /// Who runs on each CPU, as far as it is known.
     running: Vec<Option<Task>>,
-    switches: u64,
-    names: BTreeMap<u32, String>,
+    /// Threads that events came from.
+    shown: Tids,
+    hidden: BTreeMap<u32, Hidden>,
 }
 
 impl Unseen {
     /// Nothing is known of these CPUs yet.
     pub fn new(cpus: usize) -> Self {
         let place = KNOWN.iter().position(|known| known.name == "sched_switch").unwrap_or_default();
-        Self { number: FIRST + place as u16, running: vec![None; cpus], switches: 0, names: BTreeMap::new() }
+        Self {
+            number: FIRST + place as u16,
+            running: vec![None; cpus],
+            shown: Tids::default(),
+            hidden: BTreeMap::new(),
+        }
     }
 
     /// Records of a CPU are missing before those that come next.
@@ -50,33 +97,54 @@ impl Unseen {
 
     /// Looks at the next record of a CPU.
     pub fn note(&mut self, cpu: usize, record: &UntrustedRecord<'_>) {
+        self.shown.insert(record.tid);
         if record.number != self.number {
             return;
         }
         let word = |at: usize| Some(u32::from_le_bytes(*record.payload.get(at..)?.first_chunk()?));
         let (Some(prev), Some(next)) = (word(PREV_TID), word(NEXT_TID)) else { return };
         if let Some(before) = self.running[cpu].take().filter(|before| before.tid != prev) {
-            self.switches += 1;
-            self.names.entry(before.tid).or_insert(before.name);
+            let hidden = Hidden { name: before.name, switches: 0 };
+            self.hidden.entry(before.tid).or_insert(hidden).switches += 1;
         }
         let name = record.payload.get(NEXT_COMM..).unwrap_or_default().iter().take(16);
         let name: Vec<u8> = name.copied().take_while(|byte| *byte != 0).collect();
         self.running[cpu] = Some(Task { tid: next, name: String::from_utf8_lossy(&name).into_owned() });
     }
 
-    /// What users should know, when so many events were lost that the rings or the kernel counted.
-    pub fn problem(&self, lost: u64) -> Option<String> {
-        // Each of those may have been a switch.
-        let switches = self.switches.checked_sub(lost).filter(|switches| *switches > 0)?;
-        let names: Vec<String> =
-            self.names.iter().take(MOST_NAMES).map(|(tid, name)| format!("{name} ({tid})")).collect();
-        let more = if self.names.len() > MOST_NAMES { ", …" } else { "" };
-        Some(format!(
-            "this kernel did not show {switches} switches away from {}{more}, and counted no loss: what happens while \
-            these tasks run is missing in the trace",
-            names.join(", ")
-        ))
+    /// Sums up, when so many events were lost that the rings or the kernel counted. `is_wanted` says whether a
+    /// thread's process was to be recorded.
+    pub fn findings(&self, lost: u64, is_wanted: impl Fn(u32) -> bool) -> Findings {
+        let (missed, never): (Vec<_>, Vec<_>) =
+            self.hidden.iter().partition(|(tid, _)| self.shown.contains(**tid) || is_wanted(**tid));
+        // Each event that was lost may have been a switch.
+        let problem = sum(&missed).checked_sub(lost).filter(|switches| *switches > 0).map(|switches| {
+            format!(
+                "this kernel did not show {switches} switches away from {}, and counted no loss: what happens while \
+                 these tasks run is missing in the trace",
+                names(&missed)
+            )
+        });
+        let remark = (!never.is_empty()).then(|| {
+            format!(
+                "this kernel never shows {}: {} switches away from what it hides are not in the trace",
+                names(&never),
+                sum(&never)
+            )
+        });
+        Findings { problem, remark }
     }
+}
+
+fn sum(hidden: &[(&u32, &Hidden)]) -> u64 {
+    hidden.iter().map(|(_, hidden)| hidden.switches).sum()
+}
+
+fn names(hidden: &[(&u32, &Hidden)]) -> String {
+    let names: Vec<String> =
+        hidden.iter().take(MOST_NAMES).map(|(tid, hidden)| format!("{} ({tid})", hidden.name)).collect();
+    let more = if hidden.len() > MOST_NAMES { ", …" } else { "" };
+    format!("{}{more}", names.join(", "))
 }
 
 #[cfg(test)]
@@ -106,11 +174,40 @@ mod tests {
         let mut unseen = Unseen::new(1);
         switch(&mut unseen, 1, 2);
         switch(&mut unseen, 2, 75);
-        assert_eq!(unseen.problem(0), None);
-        switch(&mut unseen, 0, 1);
-        let problem = unseen.problem(0).expect("75 was never left");
+        assert_eq!(unseen.findings(0, |_| false), Findings::default());
+        switch(&mut unseen, 0, 75);
+        switch(&mut unseen, 75, 1);
+        let problem = unseen.findings(0, |_| false).problem.expect("75 was left once without a word");
         assert!(problem.contains("1 switches away from one (75), and"), "{problem}");
-        assert_eq!(unseen.problem(1), None, "a counted loss may have been it");
+        assert_eq!(unseen.findings(1, |_| false).problem, None, "a counted loss may have been it");
+    }
+
+    #[test]
+    fn a_thread_that_is_never_shown_is_a_problem_where_it_was_to_be_recorded() {
+        let mut unseen = Unseen::new(1);
+        for _ in 0..3 {
+            switch(&mut unseen, 1, 75);
+        }
+        let Findings { problem, remark } = unseen.findings(0, |_| false);
+        assert_eq!(problem, None);
+        let remark = remark.expect("2 switches are missing");
+        assert!(remark.starts_with("this kernel never shows one (75): 2 switches"), "{remark}");
+        let Findings { problem, remark } = unseen.findings(0, |tid| tid == 75);
+        assert!(problem.expect("it was wanted").contains("2 switches away from one (75)"));
+        assert_eq!(remark, None);
+    }
+
+    #[test]
+    fn ids_that_no_kernel_gives_take_no_memory() {
+        let mut tids = Tids::default();
+        for tid in [3, MAX_TID - 1, MAX_TID, u32::MAX] {
+            tids.insert(tid);
+        }
+        assert_eq!(
+            [3, MAX_TID - 1, MAX_TID, u32::MAX].map(|tid| tids.contains(tid)),
+            [true, true, false, false]
+        );
+        assert_eq!(tids.0.len() as u32, MAX_TID / 64);
     }
 
     #[test]
@@ -135,6 +232,6 @@ mod tests {
                 },
             );
         }
-        assert_eq!(unseen.problem(0), None);
+        assert_eq!(unseen.findings(0, |_| true), Findings::default());
     }
 }

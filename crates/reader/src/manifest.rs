@@ -13,6 +13,8 @@ use crate::{Corruption, TraceSet};
 pub const NAME: &str = "tompion.json";
 /// Schema version that this reader supports.
 pub const SCHEMA: u64 = 1;
+/// Cause under which a source counts events of children that run on their parent's memory.
+pub const VFORK_CHILD: &str = "vfork_child";
 /// Maximum size of the file in bytes.
 const MAX_SIZE: u64 = 64 << 20;
 /// Number of folders above a trace that are searched for the file.

@@ -17,6 +17,10 @@ pub struct Summary {
     pub events: u64,
     /// Events that could not be recorded.
     pub lost: Lost,
+    /// Number of events of vfork children. They run on their parent's memory, where nothing can be
+    /// recorded, so they are no losses.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub not_traced: u64,
     /// Whether more events were lost, in unknown number: a recording was killed or its machine
     /// stopped.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -133,11 +137,12 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     let processes = count(traces, &mut summary, &is_named, threads);
     summary.processes = processes.into_iter().collect();
     for (_, source) in sources {
-        source
-            .lost
-            .iter()
-            .filter(|(_, count)| **count > 0)
-            .for_each(|(cause, count)| summary.lost.add(cause, *count));
+        for (cause, count) in source.lost.iter().filter(|(_, count)| **count > 0) {
+            match cause.as_str() {
+                manifest::VFORK_CHILD => summary.not_traced = summary.not_traced.saturating_add(*count),
+                cause => summary.lost.add(cause, *count),
+            }
+        }
         summary.overwritten = summary.overwritten.saturating_add(source.overwritten);
         summary.losses_unknown_of += u64::from(source.losses_unknown);
         if let Some(pid) = source.pid {

@@ -249,6 +249,7 @@ impl Consumer {
                 Ok(Order::Recorded(kernel)) => {
                     self.manifest.sources.push(kernel.source);
                     self.manifest.problems.extend(kernel.problems);
+                    self.manifest.problems.extend(kernel.remarks);
                     self.manifest.problems.extend(kernel.stopped.clone());
                     self.kernel_stopped = kernel.stopped;
                 }

@@ -34,6 +34,7 @@ use crate::{
     listening, manifest,
     process::{self, Attention, Process},
     target::{self, Admission},
+    untraced::Introductions,
     untrusted_text::{MOST_NAME, MOST_PATH, MOST_REASON, tidy},
 };
 
@@ -140,6 +141,8 @@ pub struct Door {
     pub problems: Vec<String>,
     /// How many processes took part.
     pub welcomed: u64,
+    /// Who knocked.
+    pub introductions: Introductions,
 }
 
 /// What a descriptor in the poller stands for.
@@ -203,6 +206,7 @@ impl Door {
             hasher: RandomState::new(),
             problems: Vec::new(),
             welcomed: 0,
+            introductions: Introductions::default(),
         })
     }
 
@@ -413,6 +417,7 @@ impl Door {
             let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
             format!("refused process {}: {reason}", peer.pid)
         })?;
+        self.introductions.add(peer.pid, &hello.executable);
         let hello = Hello { rseq: hello.rseq && self.terms.rseq, ..hello };
         if !socket.is_open() {
             // It has ended, or executes another program by now: nothing is to be made for it.

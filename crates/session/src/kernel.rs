@@ -9,6 +9,7 @@ mod context;
 mod stacks;
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     path::Path,
     sync::{
@@ -32,7 +33,7 @@ use tompion_kernel::{
     ring::{Geometry, Span},
     state::{self, State},
     syscalls::Calls,
-    unseen::Unseen,
+    unseen::{Findings, Unseen},
 };
 use tompion_layout::loss::Cause;
 use tompion_os::DirHandle;
@@ -43,7 +44,8 @@ use crate::{
     kernel_filter::{Head, KernelFilter},
     manifest::{self, KERNEL},
     source::{Manner, Mark, Pushed, SourceWriter},
-    target::Family,
+    target::{self, Family},
+    untraced::{Execution, ExecutionLog},
 };
 use classes::Classes;
 use stacks::Stacks;
@@ -102,6 +104,10 @@ pub struct Outcome {
     pub source: manifest::Source,
     /// What users should know.
     pub problems: Vec<String>,
+    /// What stands in the manifest alone: users can't act on it.
+    pub remarks: Vec<String>,
+    /// Programs that the command and its descendants executed.
+    pub executions: BTreeSet<Execution>,
     /// Why writing stopped early, if it did. It was told when it happened.
     pub stopped: Option<String>,
 }
@@ -139,6 +145,7 @@ impl Kernel {
         };
         let mut drain = Drain::new(recorder, Arc::new(vocabulary), (terms, *contexts), inbox);
         drain.notice = *notice;
+        drain.executions = ExecutionLog::new(&follow.named);
         if let (Some(filter), Some(text)) = (filter, &terms.rules.filter) {
             drain.filter = Some(KernelFilter::new(text, filter.clone(), drain.vocabulary.clone()));
             drain.unseen = None;
@@ -210,6 +217,7 @@ struct Drain {
     records: u64,
     /// None where a filter leaves switches out, so that nothing follows from those that are there.
     unseen: Option<Unseen>,
+    executions: ExecutionLog,
     refused: u64,
     /// What of the filter the programs leave to this place.
     filter: Option<KernelFilter>,
@@ -252,6 +260,7 @@ impl Drain {
             converted: vec![0; cpus],
             records: 0,
             unseen: Some(Unseen::new(cpus)),
+            executions: ExecutionLog::new(&[]),
             refused: 0,
             filter: None,
             unwanted: 0,
@@ -402,6 +411,7 @@ impl Drain {
             if let Some(unseen) = &mut self.unseen {
                 unseen.note(cpu, &record);
             }
+            self.executions.note(&record);
             if self.stopped.is_some() {
                 continue;
             }
@@ -530,7 +540,10 @@ impl Drain {
             cause => in_rings(cause),
         });
         let lost_in_all = lost.values().sum();
-        problems.extend(self.unseen.as_ref().and_then(|unseen| unseen.problem(lost_in_all)));
+        let is_wanted = |tid| self.recorder.follows(target::process_of(tid).unwrap_or(tid));
+        let unseen = self.unseen.as_ref().map(|unseen| unseen.findings(lost_in_all, is_wanted));
+        let Findings { problem, remark } = unseen.unwrap_or_default();
+        problems.extend(problem);
         let source = manifest::Source {
             path: KERNEL.into(),
             kind: KERNEL.into(),
@@ -544,7 +557,13 @@ impl Drain {
             overwritten,
             losses_unknown: false,
         };
-        Outcome { source, problems, stopped: self.stopped }
+        Outcome {
+            source,
+            problems,
+            remarks: remark.into_iter().collect(),
+            executions: self.executions.finish(),
+            stopped: self.stopped,
+        }
     }
 }
 

@@ -37,6 +37,7 @@ mod running;
 mod source;
 mod target;
 mod told;
+mod untraced;
 mod untrusted_text;
 mod watchmen;
 

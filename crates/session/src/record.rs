@@ -5,7 +5,7 @@ use std::{
     fs, io,
     os::fd::{AsFd, OwnedFd},
     os::unix::{fs::MetadataExt, process::ExitStatusExt},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, ExitStatus},
     sync::{
         Arc,
@@ -36,6 +36,7 @@ use crate::{
     rseq,
     running::{Recorder, Snapshot},
     target::{self, Admission, Family, Target},
+    untraced::{self, Expectation, Looks},
 };
 
 /// How long the command may take to end after it was asked to.
@@ -281,6 +282,9 @@ fn record_into(config: &Config, terms: Terms, notice: fn(&str)) -> Result<Outcom
     if let Some(obstacle) = obstacle {
         notice(&format!("{obstacle}; programs are recorded up to 0.1 s after they start"));
     }
+    if let Target::Processes(family) = &config.target {
+        family.describe_descendants().iter().for_each(|line| notice(line));
+    }
     config.jobs.iter().try_for_each(JobTeller::tell_listening)?;
     if let Some(kernel) = &mut kernel {
         kernel.start()?;
@@ -299,6 +303,7 @@ fn record_into(config: &Config, terms: Terms, notice: fn(&str)) -> Result<Outcom
         target: config.target.clone(),
         search,
         command: child.as_ref().map_or(0, Child::id),
+        looks: child.as_ref().map(|child| Looks::new(child.id())),
         child,
         status: None,
         deadline,
@@ -310,12 +315,20 @@ fn record_into(config: &Config, terms: Terms, notice: fn(&str)) -> Result<Outcom
     control.run(notice);
     control.leave_command(notice);
     let (sender, receiver) = mpsc::channel();
-    let Control { door, orders, status, kernel, timed: time_was_up, .. } = control;
-    let Door { mut problems, welcomed, .. } = door.close();
-    if let Some(outcome) = kernel.and_then(Kernel::finish) {
+    let Control { door, orders, status, kernel, looks, timed: time_was_up, .. } = control;
+    let Door { mut problems, welcomed, introductions, .. } = door.close();
+    let mut executions = looks.map(Looks::finish).unwrap_or_default();
+    let expectation = Expectation {
+        preloads: !config.preload.is_empty(),
+        user: config.user.as_ref().map_or_else(tompion_os::effective_user, User::uid),
+        has_kernel: kernel.is_some(),
+    };
+    if let Some(mut outcome) = kernel.and_then(Kernel::finish) {
         problems.extend(outcome.problems.iter().cloned());
+        executions.append(&mut outcome.executions);
         let _ = orders.send(Order::Recorded(Box::new(outcome)));
     }
+    problems.extend(untraced::describe(&executions, &introductions, expectation));
     let _ = orders.send(Order::Finish(sender));
     let report = receiver.recv().map_err(|_| io::Error::other("the consumer ended early"))?;
     let _ = consumer.join();
@@ -565,6 +578,8 @@ struct Control {
     child: Option<Child>,
     /// Its process id.
     command: u32,
+    /// What shows the programs that the command and its descendants execute.
+    looks: Option<Looks>,
     status: Option<ExitStatus>,
     deadline: Option<Instant>,
     /// When there was nobody to wait for the last time that this began.
@@ -604,12 +619,14 @@ impl Control {
                 }
             }
             let search_at = self.ask_new_programs();
+            let look_at = self.looks.as_mut().filter(|_| self.child.is_some()).map(Looks::look);
             let now = Instant::now();
             if self.deadline.is_some_and(|deadline| deadline <= now) && self.time_is_up() {
                 return;
             }
             // Milliseconds are rounded up, so as not to spin at the end.
-            let others = leave_at.into_iter().chain(search_at).chain(self.door.patience_ends());
+            let others =
+                leave_at.into_iter().chain(search_at).chain(look_at).chain(self.door.patience_ends());
             let until = self.deadline.into_iter().chain(others).min();
             let timeout = until.map(|until| until.saturating_duration_since(now) + Duration::from_millis(1));
             let Ok(ready) = self.poller.wait(timeout) else { return };
@@ -663,7 +680,7 @@ impl Control {
     fn newcomers_come(&mut self) -> bool {
         let (begun, mut absent) = (Instant::now(), 0);
         while !self.ending && absent < LOOKS {
-            match youngest_with_in_environment(&self.name) {
+            match target::youngest_with_in_environment(&self.name) {
                 None => absent += 1,
                 Some(age) if age < YOUNG || begun.elapsed() < NEWCOMERS_PATIENCE => absent = 0,
                 Some(_) => return false,
@@ -752,22 +769,6 @@ impl Control {
             }
         }
     }
-}
-
-/// How old the youngest process is, of those that we may look into and that were started with this text in their environment.
-fn youngest_with_in_environment(text: &str) -> Option<Duration> {
-    let processes = fs::read_dir("/proc").ok()?;
-    let own = std::process::id().to_string();
-    let names = processes.filter_map(Result::ok).map(|entry| entry.file_name());
-    names
-        .filter(|name| name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit) && *name != *own)
-        .map(|name| Path::new("/proc").join(name))
-        .filter(|process| {
-            let environment = fs::read(process.join("environ")).unwrap_or_default();
-            environment.windows(text.len()).any(|window| window == text.as_bytes())
-        })
-        .map(|process| target::age_of(&process).unwrap_or(Duration::MAX))
-        .min()
 }
 
 /// A process's end in words.

@@ -103,17 +103,17 @@ impl Family {
         self.named.iter().chain(&self.descendants).copied()
     }
 
-    /// Describes the family in words, with its descendants.
-    pub fn describe(&self) -> String {
+    /// Describes the family in words, if it has descendants that run already.
+    pub fn describe_descendants(&self) -> Option<String> {
         let name = |pid: &u32| match tompion_os::name_of(&pid.to_string()) {
             Some(name) => format!("{name} ({pid})"),
             None => pid.to_string(),
         };
         let named = some_of(&self.named.iter().map(name).collect::<Vec<_>>());
         match self.descendants.len() {
-            0 => named,
-            1 => format!("{named} and 1 child that runs already"),
-            count => format!("{named} and {count} descendants that run already"),
+            0 => None,
+            1 => Some(format!("recording {named} and 1 child that runs already")),
+            count => Some(format!("recording {named} and {count} descendants that run already")),
         }
     }
 }
@@ -190,6 +190,12 @@ fn parent_of(pid: u32) -> Option<u32> {
     u32::try_from(parent).ok().filter(|parent| *parent != 0)
 }
 
+/// Process of a thread, if it is still there. Source: `Tgid` in `proc_pid_status(5)`.
+pub fn process_of(tid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
 /// Reads a number of the `stat` file in a process's folder below `/proc`, by its position from 3 on.
 /// Source: `proc_pid_stat(5)`.
 pub fn stat_field(process: &Path, field: usize) -> Option<u64> {
@@ -204,6 +210,23 @@ pub fn stat_field(process: &Path, field: usize) -> Option<u64> {
 pub fn age_of(process: &Path) -> Option<Duration> {
     let begun = stat_field(process, 22)?;
     Some(Duration::from_nanos(tompion_os::boottime_ns().saturating_sub(begun.saturating_mul(10_000_000))))
+}
+
+/// How old the youngest process is, of those that we may look into and that were started with this
+/// text in their environment.
+pub fn youngest_with_in_environment(text: &str) -> Option<Duration> {
+    let processes = fs::read_dir("/proc").ok()?;
+    let own = std::process::id().to_string();
+    let names = processes.filter_map(Result::ok).map(|entry| entry.file_name());
+    names
+        .filter(|name| name.as_encoded_bytes().first().is_some_and(u8::is_ascii_digit) && *name != *own)
+        .map(|name| Path::new("/proc").join(name))
+        .filter(|process| {
+            let environment = fs::read(process.join("environ")).unwrap_or_default();
+            environment.windows(text.len()).any(|window| window == text.as_bytes())
+        })
+        .map(|process| age_of(&process).unwrap_or(Duration::MAX))
+        .min()
 }
 
 /// Whether a process belongs to one of these users.

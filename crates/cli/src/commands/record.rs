@@ -435,11 +435,7 @@ fn family(words: &[String], has_descendants: bool) -> Result<Family, String> {
             Err(_) => named.extend(processes_of_name(word)?),
         }
     }
-    let family = Family::new(named, has_descendants);
-    if !family.descendants.is_empty() {
-        say(format!("recording {}", family.describe()));
-    }
-    Ok(family)
+    Ok(Family::new(named, has_descendants))
 }
 
 fn processes_of_name(name: &str) -> Result<Vec<u32>, String> {
@@ -564,9 +560,6 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> bool {
 /// instance.
 const NOT_WRITTEN: &str = "not_written";
 
-/// The cause under which events of children stand that run on their parent's memory.
-pub const VFORK_CHILD: &str = "vfork_child";
-
 /// The kind of the kernel's trace in the manifest.
 const KERNEL: &str = "kernel";
 
@@ -605,7 +598,7 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
         *sum = sum.saturating_add(*count);
     }
     // Nothing that a recorder could keep: the child runs on its parent's memory.
-    let untraced = causes.remove(VFORK_CHILD).unwrap_or(0);
+    let untraced = causes.remove(tompion_reader::manifest::VFORK_CHILD).unwrap_or(0);
     let lost = lost.saturating_sub(untraced);
     let causes: Vec<String> =
         causes.iter().map(|(cause, count)| format!("{cause}: {}", grouped(*count))).collect();

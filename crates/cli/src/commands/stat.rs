@@ -111,6 +111,9 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         (false, lost) => grouped(lost),
     };
     writeln!(output, "lost         {lost}{causes}")?;
+    if summary.not_traced != 0 {
+        writeln!(output, "not traced   {} of vfork children", counted(summary.not_traced, "event"))?;
+    }
     if summary.losses_unknown_of != 0 {
         let processes = counted(summary.losses_unknown_of, "process");
         writeln!(output, "             unknown of {processes}, whose counters say what can't be")?;

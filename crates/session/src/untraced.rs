@@ -1,0 +1,400 @@
+//! Programs of a recorded command that took no part although they should have: static ones, which
+//! load no library, and those in sandboxes.
+//!
+//! What was executed is known from the kernel's events, or else from looks at the command's
+//! descendants from time to time. Only programs that were seen are told.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    fs,
+    io::Read as _,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use object::{
+    Endianness, FileKind, Object as _, ObjectSection as _, ReadCache,
+    elf::{FileHeader64, PT_INTERP},
+    read::elf::{FileHeader as _, ProgramHeader as _},
+};
+use tompion_kernel::{events, records::UntrustedRecord};
+use tompion_os::BoundedFile;
+
+use crate::untrusted_text::{MOST_NAME, tidy};
+
+/// Most executed programs, and most introductions, that are remembered.
+const MAX_EXECUTIONS: usize = 1 << 16;
+/// Bytes of a program's file that are read: headers and the table of names.
+const MAX_READ: u64 = 64 << 20;
+/// Most scripts that are each other's interpreters. Source: `BINPRM_MAX_RECURSION` in Linux.
+const MAX_INTERPRETERS: usize = 5;
+/// Threads of a process whose children are looked at.
+const MAX_THREADS: usize = 64;
+/// Programs that the line names.
+const MAX_NAMES: usize = 4;
+/// Times between two looks at the descendants.
+const LOOK_INTERVAL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// Times as long as a look lasted that the next one waits.
+const LOOK_SHARE: u32 = 100;
+
+/// A program that a process executed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Execution {
+    pub pid: u32,
+    /// The file as the kernel names it.
+    pub file: PathBuf,
+}
+
+/// Executions of a process's descendants, as the kernel's events tell them.
+#[derive(Debug)]
+pub struct ExecutionLog {
+    numbers: [Option<u16>; 2],
+    family: HashSet<u32>,
+    executions: BTreeSet<Execution>,
+}
+
+impl ExecutionLog {
+    /// A log for the descendants of these processes.
+    pub fn new(roots: &[u32]) -> Self {
+        let number = |name: &str| {
+            let place = events::KNOWN.iter().position(|known| known.name == name)?;
+            Some(events::FIRST + u16::try_from(place).ok()?)
+        };
+        Self {
+            numbers: ["sched_process_fork", "sched_process_exec"].map(number),
+            family: roots.iter().copied().collect(),
+            executions: BTreeSet::new(),
+        }
+    }
+
+    /// Looks at a record (`struct process_fork` and `process_exec` in `src/bpf/process.h`).
+    pub fn note(&mut self, record: &UntrustedRecord<'_>) {
+        let word = |at: usize| Some(u32::from_le_bytes(*record.payload.get(at..)?.first_chunk()?));
+        let [fork, exec] = self.numbers.map(|number| number == Some(record.number));
+        if fork && self.family.len() < MAX_EXECUTIONS {
+            if let (Some(parent), Some(child)) = (word(4), word(12)) {
+                if self.family.contains(&parent) {
+                    self.family.insert(child);
+                }
+            }
+        }
+        if exec && self.family.contains(&record.pid) && self.executions.len() < MAX_EXECUTIONS {
+            let name = record.payload.get(12..).unwrap_or_default();
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            let file = PathBuf::from(std::ffi::OsStr::from_bytes(name));
+            self.executions.insert(Execution { pid: record.pid, file });
+        }
+    }
+
+    /// Returns the executions.
+    pub fn finish(self) -> BTreeSet<Execution> {
+        self.executions
+    }
+}
+
+/// Looks at the descendants of a command from time to time, where no events of the kernel tell what
+/// they execute.
+#[derive(Debug)]
+pub struct Looks {
+    command: u32,
+    next: Instant,
+    interval: Duration,
+    executions: BTreeSet<Execution>,
+}
+
+impl Looks {
+    /// The first look is at the command, which has been executed.
+    pub fn new(command: u32) -> Self {
+        Self { command, next: Instant::now(), interval: LOOK_INTERVAL.0, executions: BTreeSet::new() }
+    }
+
+    /// Looks if it is time to. Returns the time of the next look.
+    pub fn look(&mut self) -> Instant {
+        let begun = Instant::now();
+        if begun >= self.next {
+            let file = program_of(self.command);
+            file.iter().for_each(|file| self.insert(self.command, file.clone()));
+            self.look_below(self.command, file.as_deref());
+            self.interval = (self.interval * 2).min(LOOK_INTERVAL.1);
+            self.next = Instant::now() + self.interval.max(begun.elapsed() * LOOK_SHARE);
+        }
+        self.next
+    }
+
+    fn look_below(&mut self, command: u32, file: Option<&Path>) {
+        let mut parents = vec![(command, file.map(Path::to_owned))];
+        let mut known = HashSet::from([command]);
+        while let Some((parent, program)) = parents.pop() {
+            for child in
+                children_of(parent).into_iter().filter(|child| known.insert(*child)).collect::<Vec<_>>()
+            {
+                let file = program_of(child);
+                // A child that has executed nothing is its parent's copy, not a program of its own.
+                if let Some(file) = file.clone().filter(|file| Some(file) != program.as_ref()) {
+                    self.insert(child, file);
+                }
+                parents.push((child, file));
+            }
+        }
+    }
+
+    fn insert(&mut self, pid: u32, file: PathBuf) {
+        if self.executions.len() < MAX_EXECUTIONS {
+            self.executions.insert(Execution { pid, file });
+        }
+    }
+
+    /// Returns what was seen.
+    pub fn finish(self) -> BTreeSet<Execution> {
+        self.executions
+    }
+}
+
+/// The file that a process runs, if it is still there.
+fn program_of(pid: u32) -> Option<PathBuf> {
+    let file = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    // Another mount namespace's path, or a file that was removed, names something else here.
+    let same = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    let is_same = same(&file)? == same(Path::new(&format!("/proc/{pid}/exe")))?;
+    is_same.then_some(file)
+}
+
+fn children_of(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().take(MAX_THREADS);
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Processes that introduced themselves, with their programs.
+#[derive(Debug, Default)]
+pub struct Introductions(BTreeMap<u32, BTreeSet<PathBuf>>, usize);
+
+impl Introductions {
+    /// Notes that a process introduced itself.
+    pub fn add(&mut self, pid: u32, executable: &str) {
+        if self.1 < MAX_EXECUTIONS && self.0.entry(pid).or_default().insert(executable.into()) {
+            self.1 += 1;
+        }
+    }
+
+    fn has(&self, pid: u32, file: &Path) -> bool {
+        self.0.get(&pid).is_some_and(|files| files.contains(file))
+    }
+
+    fn is_complete(&self) -> bool {
+        self.1 < MAX_EXECUTIONS
+    }
+}
+
+/// Why a program took no part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reason {
+    Static,
+    NotSixtyFour,
+    SetUserId,
+    Unknown,
+}
+
+impl Reason {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Static => "static",
+            Self::NotSixtyFour => "32-bit",
+            Self::SetUserId => "set-user-ID",
+            Self::Unknown => "reason unknown",
+        }
+    }
+}
+
+/// What was to take part.
+#[derive(Clone, Copy, Debug)]
+pub struct Expectation {
+    /// Whether libraries are preloaded, so that each program was to.
+    pub preloads: bool,
+    /// The user who ran the command.
+    pub user: u32,
+    /// Whether the kernel's events of these programs are recorded.
+    pub has_kernel: bool,
+}
+
+/// Names the programs that were to take part and did not introduce themselves; none if all did.
+pub fn describe(
+    executions: &BTreeSet<Execution>,
+    introductions: &Introductions,
+    expectation: Expectation,
+) -> Option<String> {
+    // With that variable all of them are kept out, which is said elsewhere.
+    let is_disabled = std::env::var_os("TOMPION_DISABLE").is_some_and(|value| value == "1");
+    if is_disabled || !introductions.is_complete() {
+        return None;
+    }
+    let mut files: BTreeMap<&Path, Option<(PathBuf, Reason)>> = BTreeMap::new();
+    let mut absent: BTreeMap<(PathBuf, Reason), BTreeSet<u32>> = BTreeMap::new();
+    for Execution { pid, file } in executions {
+        let found = files.entry(file).or_insert_with(|| {
+            let program = interpreter_of(file)?;
+            reason(&program, expectation).map(|reason| (program, reason))
+        });
+        if let Some((program, reason)) =
+            found.as_ref().filter(|(program, _)| !introductions.has(*pid, program))
+        {
+            absent.entry((program.clone(), *reason)).or_default().insert(*pid);
+        }
+    }
+    let name = |((program, reason), pids): (&(PathBuf, Reason), &BTreeSet<u32>)| {
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let times = if pids.len() == 1 { String::new() } else { format!(", {} processes", pids.len()) };
+        format!("{} ({}{times})", tidy(&name, MOST_NAME), reason.text())
+    };
+    let mut names: Vec<String> = absent.iter().take(MAX_NAMES).map(name).collect();
+    if absent.len() > MAX_NAMES {
+        names.push(format!("and {} more", absent.len() - MAX_NAMES));
+    }
+    let but = if expectation.has_kernel { " but for its kernel events" } else { "" };
+    (!names.is_empty()).then(|| format!("not traced{but}: {}", names.join(", ")))
+}
+
+/// The program that the kernel ran for a file: itself, or what a script names. None if that can't be
+/// found here.
+fn interpreter_of(file: &Path) -> Option<PathBuf> {
+    let mut file = file.to_owned();
+    for _ in 0..MAX_INTERPRETERS {
+        if !file.is_absolute() {
+            return None;
+        }
+        file = fs::canonicalize(&file).ok()?;
+        let mut begin = [0; 256];
+        let mut opened = BoundedFile::open(&file, begin.len() as u64).ok()?;
+        let size = opened.read(&mut begin).ok()?;
+        let Some(line) = begin.get(..size)?.strip_prefix(b"#!") else { return Some(file) };
+        let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii_start();
+        let program = line.split(|byte| byte.is_ascii_whitespace()).next()?;
+        file = PathBuf::from(std::ffi::OsStr::from_bytes(program));
+    }
+    None
+}
+
+/// Why a program may have taken no part; none if it was not to, or is no program.
+fn reason(program: &Path, expectation: Expectation) -> Option<Reason> {
+    let cache = ReadCache::new(BoundedFile::open(program, MAX_READ).ok()?);
+    let (is_dynamic, is_long) = match FileKind::parse(&cache).ok()? {
+        FileKind::Elf64 => (has_interpreter(&cache)?, true),
+        FileKind::Elf32 => (true, false),
+        _ => return None,
+    };
+    if !expectation.preloads {
+        // Who links the library wants to be recorded.
+        let names = object::File::parse(&cache).ok()?;
+        let names = names.section_by_name(".dynstr")?.data().ok()?;
+        names.windows(LIBRARY.len()).find(|window| *window == LIBRARY)?;
+    }
+    let metadata = fs::metadata(program).ok()?;
+    Some(if !is_long {
+        Reason::NotSixtyFour
+    } else if !is_dynamic {
+        Reason::Static
+    } else if metadata.mode() & 0o4000 != 0 && metadata.uid() != expectation.user {
+        Reason::SetUserId
+    } else {
+        Reason::Unknown
+    })
+}
+
+/// The library's name in a program that is linked with it.
+const LIBRARY: &[u8] = b"libtompion.so";
+
+fn has_interpreter(cache: &ReadCache<BoundedFile>) -> Option<bool> {
+    let header = FileHeader64::<Endianness>::parse(cache).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, cache).ok()?;
+    Some(segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ELF header of 64 bits with one segment of a type.
+    fn program(segment: u32) -> Vec<u8> {
+        let mut bytes = vec![0; 120];
+        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        bytes[16..20].copy_from_slice(&[2, 0, 62, 0]);
+        bytes[20] = 1;
+        bytes[32] = 64;
+        bytes[52] = 64;
+        bytes[54] = 56;
+        bytes[56] = 1;
+        bytes[64..68].copy_from_slice(&segment.to_le_bytes());
+        bytes
+    }
+
+    const EXPECTATION: Expectation = Expectation { preloads: true, user: 0, has_kernel: false };
+
+    fn executions(dir: &Path, executed: &[(u32, &str)]) -> BTreeSet<Execution> {
+        executed.iter().map(|(pid, name)| Execution { pid: *pid, file: dir.join(name) }).collect()
+    }
+
+    #[test]
+    fn programs_that_did_not_introduce_themselves_are_named_with_the_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = fs::canonicalize(dir.path()).unwrap();
+        fs::write(dir.join("static"), program(1)).unwrap();
+        fs::write(dir.join("dynamic"), program(PT_INTERP)).unwrap();
+        fs::write(dir.join("script"), format!("#! {}/dynamic -x\n", dir.display())).unwrap();
+        fs::write(dir.join("old"), b"\x7fELF\x01\x01\x01").unwrap();
+        fs::write(dir.join("text"), "nothing\n").unwrap();
+        let mut introduced = Introductions::default();
+        introduced.add(1, &format!("{}/dynamic", dir.display()));
+        let seen = executions(
+            &dir,
+            &[(1, "script"), (2, "static"), (3, "static"), (4, "old"), (5, "gone"), (6, "text")],
+        );
+        let text = describe(&seen, &introduced, EXPECTATION);
+        assert_eq!(text.as_deref(), Some("not traced: old (32-bit), static (static, 2 processes)"));
+        let text = describe(&executions(&dir, &[(7, "script")]), &introduced, EXPECTATION);
+        assert_eq!(text.as_deref(), Some("not traced: dynamic (reason unknown)"));
+        // Nothing was preloaded, and none is linked with the library.
+        let nothing = Expectation { preloads: false, ..EXPECTATION };
+        assert_eq!(describe(&seen, &introduced, nothing), None);
+    }
+
+    #[test]
+    fn scripts_that_name_each_other_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("script");
+        fs::write(&script, format!("#!{}", script.display())).unwrap();
+        assert_eq!(interpreter_of(&script), None);
+        for text in ["#!", "#! \n", "", "#!sh"] {
+            fs::write(&script, text).unwrap();
+            assert!(
+                interpreter_of(&script).is_none_or(|program| program == fs::canonicalize(&script).unwrap())
+            );
+        }
+        assert_eq!(interpreter_of(Path::new("relative")), None);
+    }
+
+    #[test]
+    fn executions_of_descendants_are_kept() {
+        let mut log = ExecutionLog::new(&[10]);
+        let [fork, exec] = log.numbers.map(|number| number.expect("a known event"));
+        let mut note = |number, pid, payload: &[u8]| {
+            log.note(&UntrustedRecord { number, tid: pid, pid, time: 0, extra: 0, payload, context: &[] });
+        };
+        let forked = |parent: u32, child: u32| [0, parent, 0, child].map(u32::to_le_bytes).concat();
+        note(fork, 10, &forked(10, 11));
+        note(fork, 12, &forked(12, 13));
+        note(exec, 11, b"____________/bin/one\0garbage");
+        note(exec, 13, b"____________/bin/two\0");
+        for length in 0..16 {
+            note(fork, 11, &forked(11, 14)[..length]);
+            note(exec, 14, &[b'x'; 16][..length]);
+        }
+        assert_eq!(
+            log.finish().into_iter().collect::<Vec<_>>(),
+            executions(Path::new("/bin"), &[(11, "one")]).into_iter().collect::<Vec<_>>()
+        );
+    }
+}
