@@ -71,6 +71,11 @@ impl Arguments {
         Ok(Selection { events: self.events.clone(), from, to, filter, predicate: None })
     }
 
+    /// Whether a filter was given.
+    pub fn has_filter(&self) -> bool {
+        self.filter.is_some()
+    }
+
     /// Whether the traces know an event of each name that was asked for; says of which not.
     pub fn finds_names(&self, traces: &TraceSet) -> bool {
         find_names(&self.events, traces)

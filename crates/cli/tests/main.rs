@@ -8,6 +8,7 @@ mod support;
 mod abi;
 mod as_babeltrace;
 mod attach;
+mod calls;
 mod command_line;
 mod config;
 mod conformance;

@@ -14,6 +14,7 @@
 //! Decoding is the job of `tompion-ctf`. Analyses of events belong above this crate.
 #![forbid(unsafe_code)]
 
+pub mod calls;
 mod collect;
 mod discover;
 mod event;

@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use tompion_os::DirHandle;
 use tompion_reader::{
-    Selection, TraceSet,
+    Selection, TraceSet, calls,
     follow::{self, Follow},
     json::{self, JsonOptions},
     text::{self, COLOURS, ClockFormat, HeaderFields, Names, PrintOptions, TimeFormat},
@@ -29,6 +29,7 @@ use crate::{
     tompion print --filter 'rows > 100 && table == \"orders*\" && $tid == 12'\n  \
     tompion print --format json trace/ | jq -c .\n  \
     tompion print --explain -e 'syscall_*_openat' trace/\n  \
+    tompion print --calls -e '*openat,*connect' trace/\n  \
     tompion print --follow -e 'db:*' trace/\n  \
     tompion print --clock-seconds -f all lttng-traces/auto-*/")]
 pub struct Arguments {
@@ -87,6 +88,9 @@ pub struct Arguments {
     /// Say what flags, commands and errors of system calls are called in C (text and json)
     #[arg(long)]
     explain: bool,
+    /// Print a line for each system call, as strace does, and marks as their text
+    #[arg(long)]
+    calls: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -223,6 +227,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         say(format!("{option}: expected --format text, found another"));
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
+    if let Some(option) = not_of_calls(arguments).filter(|_| arguments.calls) {
+        say(format!("{option}: expected without --calls, found both"));
+        return Ok(ExitCode::from(messages::WRONG_USAGE));
+    }
     let paths = super::traces(&arguments.traces)?;
     super::tell_incomplete(&paths);
     let zone = selection::zone(arguments.clock_gmt);
@@ -237,7 +245,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if shift != 0 {
         traces = traces.shifted(&vec![shift; traces.traces().len()])?;
     }
-    traces.select(selection);
+    traces.select(selection.clone());
     if !arguments.selection.fits(&traces) {
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
@@ -245,6 +253,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         traces.name_addresses();
     }
     match arguments.format {
+        Format::Text if arguments.calls => {
+            if !selection.events.is_empty() {
+                let events = calls::whole_calls(&traces, &selection.events);
+                traces.select(Selection { events, ..selection });
+            }
+            calls::print(&mut traces, &options.time, &mut output)?
+        }
         Format::Text => text::print(&mut traces, &options, &mut output)?,
         Format::Json => json::print(&mut traces, json_options(arguments), &mut output)?,
         Format::Csv => json::print_csv(&mut traces, &mut output)?,
@@ -257,6 +272,20 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// The first option that only changes the text.
 fn text_only(arguments: &Arguments) -> Option<&'static str> {
     let given = [
+        ("--fields", !arguments.fields.is_empty()),
+        ("--names", !arguments.names.is_empty()),
+        ("--clock-cycles", arguments.clock_cycles),
+    ];
+    given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
+}
+
+/// The first option that lines of calls cannot follow: a filter may separate returns from entries.
+fn not_of_calls(arguments: &Arguments) -> Option<&'static str> {
+    let given = [
+        ("--format", !matches!(arguments.format, Format::Text)),
+        ("--filter", arguments.selection.has_filter()),
+        ("--follow", arguments.follow),
+        ("--explain", arguments.explain),
         ("--fields", !arguments.fields.is_empty()),
         ("--names", !arguments.names.is_empty()),
         ("--clock-cycles", arguments.clock_cycles),

@@ -10,11 +10,13 @@
 //! their numbers differ. Numbers without a name are left as they are.
 
 mod errors;
+mod options;
 mod values;
 
 use std::fmt::Write;
 
 use crate::Event;
+pub(crate) use errors::name as error_name;
 
 /// Named bits: those under the mask have this value.
 #[derive(Clone, Copy, Debug)]
@@ -36,11 +38,15 @@ enum Interpretation {
     Either(&'static [Bits], &'static [Bits]),
     /// Whole number.
     Named(&'static [Named]),
+    /// Whole number whose table depends on another field.
+    NamedBy(&'static str, &'static [(i64, &'static [Named])]),
+    /// Bit set whose table depends on another field.
+    BitsBy(&'static str, &'static [(i64, &'static [Bits])]),
     /// Error, if the number is negative.
     Error,
 }
 
-use Interpretation::{Bits as Flags, Either, Named as One};
+use Interpretation::{Bits as Flags, BitsBy, Either, Named as One, NamedBy};
 
 /// Arguments with the same interpretation in all calls.
 const ANY_CALL: &[(&str, Interpretation)] = &[
@@ -105,6 +111,14 @@ const BY_CALL: &[(&[&str], &str, Interpretation)] = &[
     (&["getrandom"], "flags", Flags(values::RANDOM)),
     (&["fallocate"], "mode", Flags(values::ALLOCATE)),
     (&["membarrier"], "cmd", One(values::BARRIER)),
+    (&["setsockopt", "getsockopt"], "level", One(options::LEVEL)),
+    (&["setsockopt", "getsockopt"], "optname", NamedBy("level", options::OPTIONS)),
+    (&["socket", "socketpair"], "protocol", NamedBy("family", options::PROTOCOLS)),
+    (&["prctl"], "option", One(options::PRCTL)),
+    (&["arch_prctl"], "option", One(options::ARCH_PRCTL)),
+    (&["prlimit64", "getrlimit", "setrlimit"], "resource", One(options::RESOURCE)),
+    (&["ioctl"], "cmd", One(options::IOCTL)),
+    (&["fcntl"], "arg", BitsBy("cmd", options::FCNTL_ARGUMENTS)),
 ];
 
 /// Fields of an event class with their interpretations.
@@ -126,16 +140,35 @@ impl SyscallDecoder {
         Some(Self(own.chain(ANY_CALL.iter().copied()).collect()))
     }
 
+    /// Returns the name of a signal.
+    pub fn signal(number: i64) -> Option<&'static str> {
+        values::SIGNAL.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+    }
+
     /// Decodes an event's numbers, in the order of its fields. Numbers without a name are skipped.
     pub fn explain<'a>(&self, event: &Event<'a>) -> Vec<(&'a str, String)> {
-        let interpretation = |name: &str| {
-            self.0.iter().find(|(field, _)| *field == name).map(|(_, interpretation)| *interpretation)
-        };
         let explained = event.payload().filter_map(|(name, value)| {
-            let interpretation = interpretation(name)?;
-            Some((name, interpretation.explain(i64::try_from(value.as_integer()?).ok()?)?))
+            let number = i64::try_from(value.as_integer()?).ok()?;
+            Some((name, self.decode(event, name, number)?))
         });
         explained.collect()
+    }
+
+    /// Decodes the number in one field of an event; `None` if it has no name.
+    pub fn decode(&self, event: &Event<'_>, name: &str, number: i64) -> Option<String> {
+        self.decode_with(name, number, &|other| {
+            event.payload().get(other).and_then(|value| i64::try_from(value.as_integer()?).ok())
+        })
+    }
+
+    fn decode_with(&self, name: &str, number: i64, other: &dyn Fn(&str) -> Option<i64>) -> Option<String> {
+        let (_, interpretation) = self.0.iter().find(|(field, _)| *field == name)?;
+        let resolved = match *interpretation {
+            NamedBy(field, tables) => One(table_of(tables, other(field)?)?),
+            BitsBy(field, tables) => Flags(table_of(tables, other(field)?)?),
+            resolved => resolved,
+        };
+        resolved.explain(number)
     }
 
     /// Appends the decoded numbers to the event's line: ` # flags = O_RDONLY|O_CLOEXEC`.
@@ -158,9 +191,16 @@ impl Interpretation {
             Self::Named(table) => {
                 table.iter().find(|(number, _)| *number == value).map(|(_, name)| (*name).into())
             }
+            // They were resolved to a table.
+            Self::NamedBy(..) | Self::BitsBy(..) => None,
             Self::Error => errors::name(u32::try_from(value.checked_neg()?).ok()?).map(Into::into),
         }
     }
+}
+
+/// Returns the table for a value of another field.
+fn table_of<T>(tables: &'static [(i64, &'static [T])], value: i64) -> Option<&'static [T]> {
+    tables.iter().find(|(of, _)| *of == value).map(|(_, table)| *table)
 }
 
 /// Formats a bit set: `O_WRONLY|O_CREAT|0x40000000`. Named bits come first, then the rest. Returns
@@ -234,6 +274,23 @@ mod tests {
         }
         assert!(SyscallDecoder::of("sched_switch").is_none());
         assert!(SyscallDecoder::of("compat_syscall_entry_open").is_none());
+    }
+
+    #[test]
+    fn options_depend_on_their_level() {
+        let decoder = SyscallDecoder::of("syscall_entry_setsockopt").unwrap();
+        let option = |level, number| decoder.decode_with("optname", number, &|_| level);
+        assert_eq!(option(Some(1), 2).as_deref(), Some("SO_REUSEADDR"));
+        assert_eq!(option(Some(6), 1).as_deref(), Some("TCP_NODELAY"));
+        assert_eq!((option(Some(9999), 1), option(None, 1)), (None, None));
+        let decoder = SyscallDecoder::of("syscall_entry_fcntl").unwrap();
+        let argument = |command, number| decoder.decode_with("arg", number, &|_| Some(command));
+        assert_eq!(argument(2, 1).as_deref(), Some("FD_CLOEXEC"));
+        assert_eq!(argument(4, 0o4002).as_deref(), Some("O_RDWR|O_NONBLOCK"));
+        assert_eq!(argument(1, 1), None);
+        assert_eq!(decoded("syscall_entry_prctl", "option", 15).as_deref(), Some("PR_SET_NAME"));
+        assert_eq!(decoded("syscall_entry_prlimit64", "resource", 7).as_deref(), Some("RLIMIT_NOFILE"));
+        assert_eq!(decoded("syscall_entry_ioctl", "cmd", 0x5401).as_deref(), Some("TCGETS"));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::{Error, Event, Loss, LossKind, Trace, TraceSet};
 pub use header::HeaderFields;
 use header::Origin;
 use layout::Layout;
-use time::Times;
+pub(crate) use time::Times;
 pub use time::{ClockFormat, TimeFormat};
 use tompion_ctf::decode::Value;
 use tompion_ctf::metadata::{Field, Version};

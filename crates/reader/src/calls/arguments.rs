@@ -1,0 +1,177 @@
+//! Arguments of system calls, as C writes them.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use tompion_ctf::decode::Value;
+use tompion_ctf::metadata::Base;
+
+use super::{escape, number};
+use crate::Event;
+use crate::syscall_decode::SyscallDecoder;
+use crate::text::value_text;
+
+/// Text of a path that could not be read.
+const UNREADABLE: &[u8] = b"\"<unreadable>\"";
+/// Value from which on an argument that may be an address is shown in hexadecimal.
+const MIN_ADDRESS: u64 = 1 << 16;
+/// Arguments that are modes of files or masks of such.
+const MODES: [&str; 3] = ["mode", "mask", "umode"];
+/// Flags of `open` that make it look at its mode: `O_CREAT` and `O_TMPFILE`.
+const CREATES: i64 = 0o100 | 0o20_000_000;
+/// Fields in which LTTng's tracer records the address that a call was given.
+const ADDRESS: [&str; 6] = ["family", "dport", "_v4addr_length", "v4addr", "_v6addr_length", "v6addr"];
+
+/// Writes the arguments of a call, between its brackets.
+pub fn write_arguments(event: &Event<'_>, call: &str, decoder: Option<&SyscallDecoder>, line: &mut Vec<u8>) {
+    let address = address(event);
+    let is_created = number(event, "flags").is_none_or(|flags| flags & CREATES != 0);
+    let mut separator = "";
+    for (name, value) in event.payload() {
+        if address.is_some() && ADDRESS.contains(&name)
+            || call.starts_with("open") && name == "mode" && !is_created
+        {
+            continue;
+        }
+        line.extend_from_slice(separator.as_bytes());
+        separator = ", ";
+        match &address {
+            Some(address) if matches!(name, "uservaddr" | "umyaddr" | "addr") => {
+                line.extend_from_slice(address.as_bytes());
+            }
+            _ => write_value(event, (name, value), (call, decoder), line),
+        }
+    }
+}
+
+/// Writes a call and its arguments, and completes them by what its return tells. A path that could
+/// not be read at the entry stands in the return.
+pub fn complete(event: &Event<'_>, call: &[u8], line: &mut Vec<u8>) {
+    let path = event.payload().find_map(|(_, value)| match value {
+        Value::Text(_) => Some(value_text(value)),
+        _ => None,
+    });
+    let place = call.windows(UNREADABLE.len()).position(|window| window == UNREADABLE);
+    match path.zip(place) {
+        Some((path, place)) => {
+            line.extend_from_slice(call.get(..place).unwrap_or_default());
+            escape(path.as_bytes(), line);
+            line.extend_from_slice(call.get(place + UNREADABLE.len()..).unwrap_or_default());
+        }
+        None => {
+            line.extend_from_slice(call);
+            write_results(event, line);
+        }
+    }
+}
+
+/// Writes the fields of a call's return that are not its value: LTTng's tracer records there what
+/// the call wrote.
+pub fn write_results(event: &Event<'_>, line: &mut Vec<u8>) {
+    for (name, value) in event.payload().filter(|(name, _)| *name != "ret") {
+        line.extend_from_slice(b", ");
+        escape(name.as_bytes(), line);
+        line.push(b'=');
+        write_plain(value, name, line);
+    }
+}
+
+fn write_value(
+    event: &Event<'_>,
+    (name, value): (&str, Value<'_>),
+    (call, decoder): (&str, Option<&SyscallDecoder>),
+    line: &mut Vec<u8>,
+) {
+    let number = value.as_integer().and_then(|value| i64::try_from(value).ok());
+    let decoded = number.zip(decoder).and_then(|(number, decoder)| decoder.decode(event, name, number));
+    match (decoded, number) {
+        (Some(decoded), _) => line.extend_from_slice(decoded.as_bytes()),
+        (None, Some(number)) if MODES.contains(&name) => {
+            line.extend_from_slice(format!("{:#05o}", number as u16).replacen("0o", "0", 1).as_bytes());
+        }
+        (None, Some(request)) if call == "ioctl" && name == "cmd" => {
+            line.extend_from_slice(ioctl(request as u32).as_bytes());
+        }
+        // Descriptors are signed in C, and some traces have them unsigned.
+        (None, Some(0xffff_ffff)) if name.ends_with("fd") => line.extend_from_slice(b"-1"),
+        _ if name.ends_with("fd") && value.as_integer() == Some(i128::from(u64::MAX)) => {
+            line.extend_from_slice(b"-1");
+        }
+        _ => write_plain(value, name, line),
+    }
+}
+
+/// Writes a value: a pointer in hexadecimal or as `NULL`, and others as in the text of events.
+fn write_plain(value: Value<'_>, name: &str, line: &mut Vec<u8>) {
+    let hexadecimal = match value {
+        Value::Unsigned(number, ty) if ty.base == Base::Hexadecimal => Some(number),
+        Value::Signed(number, ty) if ty.base == Base::Hexadecimal => Some(number as u64),
+        Value::Unsigned(number, _) if number >= MIN_ADDRESS && may_be_address(name) => Some(number),
+        _ => None,
+    };
+    match hexadecimal {
+        Some(0) if is_pointer(name) => line.extend_from_slice(b"NULL"),
+        Some(0) => line.push(b'0'),
+        Some(number) => line.extend_from_slice(format!("{number:#x}").as_bytes()),
+        None => escape(value_text(value).as_bytes(), line),
+    }
+}
+
+/// Whether an argument that traces show in hexadecimal is a pointer, by its name. Arguments of
+/// calls that the kernel did not describe (`arg0`) may be anything.
+fn is_pointer(name: &str) -> bool {
+    let others = ["flag", "mask", "mode", "prot", "opt", "events", "cmd", "len", "size", "off"];
+    !name.starts_with("arg") && !others.iter().any(|other| name.contains(other))
+}
+
+/// Whether an argument that the kernel declares as a number may be an address.
+fn may_be_address(name: &str) -> bool {
+    name.starts_with("arg") || matches!(name, "start" | "addr")
+}
+
+/// Formats a request without a name by its parts: direction, type, number, size.
+///
+/// Source: `include/uapi/asm-generic/ioctl.h`.
+fn ioctl(request: u32) -> String {
+    let direction = match request >> 30 {
+        0 => "_IOC_NONE",
+        1 => "_IOC_WRITE",
+        2 => "_IOC_READ",
+        _ => "_IOC_READ|_IOC_WRITE",
+    };
+    let (ty, number, size) = (request >> 8 & 0xff, request & 0xff, request >> 16 & 0x3fff);
+    format!("_IOC({direction}, {ty:#x}, {number:#x}, {size:#x})")
+}
+
+/// Returns the address of a socket, if its bytes were recorded.
+fn address(event: &Event<'_>) -> Option<String> {
+    let family = number(event, "family")?;
+    let bytes = |name: &str| -> Option<Vec<u8>> {
+        let Value::Array(elements) = event.payload().get(name)? else { return None };
+        elements.map(|element| u8::try_from(element.as_integer()?).ok()).collect()
+    };
+    let port = number(event, "dport");
+    let port = || port.map_or_else(|| "?".into(), |port| port.to_string());
+    match family {
+        2 => {
+            let bytes: [u8; 4] = bytes("v4addr")?.try_into().ok()?;
+            Some(format!("{{AF_INET, {}:{}}}", Ipv4Addr::from(bytes), port()))
+        }
+        10 => {
+            let bytes: [u8; 16] = bytes("v6addr")?.try_into().ok()?;
+            Some(format!("{{AF_INET6, [{}]:{}}}", Ipv6Addr::from(bytes), port()))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_without_a_name_have_their_parts() {
+        assert_eq!(ioctl(0x8004_5432), "_IOC(_IOC_READ, 0x54, 0x32, 0x4)");
+        assert_eq!(ioctl(0x5499), "_IOC(_IOC_NONE, 0x54, 0x99, 0x0)");
+        assert_eq!(ioctl(u32::MAX), "_IOC(_IOC_READ|_IOC_WRITE, 0xff, 0xff, 0x3fff)");
+    }
+}
