@@ -130,7 +130,7 @@ mkdir -p /etc/systemd/system/tompion-monitor.service.d
 cat > /etc/systemd/system/tompion-monitor.service.d/more.conf << END
 [Service]
 ExecStart=
-ExecStart=/usr/bin/tompion monitor --listen 127.0.0.1:9464 --history --job motor:* --threshold victim=30ms --pause 1s \\
+ExecStart=/usr/bin/tompion monitor --listen 127.0.0.1:9464 --history --job motor:* --threshold victim=30ms --cooldown 1s \\
     --incidents /var/lib/tompion --exec /usr/bin/told
 END
 try reload systemctl daemon-reload
@@ -285,7 +285,7 @@ def check_more(found, folder):
     fields = [entry["TOMPION_INCIDENT"] for entry in own if "TOMPION_INCIDENT" in entry]
     assert {path for _, path in told} <= set(fields), (told, fields)
     messages = [entry["MESSAGE"] for entry in own]
-    for words in ("http://127.0.0.1:9464/metrics", "somebody has stopped the monitor", "has all that was counted until now", "victim"):
+    for words in ("http://127.0.0.1:9464/metrics", "the monitor was stopped", "has all that was counted until now", "victim"):
         assert any(words in message for message in messages), (words, messages)
     assert found["failed"][1] == "", found["failed"]
     return len(fields)

@@ -65,14 +65,14 @@ poweroff -f
 LATE = """mkdir /sys/fs/cgroup/robot
 sh -c 'echo 0 > /sys/fs/cgroup/robot/cgroup.procs; exec late' &
 late=$!
-try late timeout 150 tompion monitor --threshold victim=30ms --most 8 --pause 0s --incidents late --cgroup robot
+try late timeout 150 tompion monitor --threshold victim=30ms --max-incidents 8 --cooldown 0s --incidents late --cgroup robot
 kill $late
 try grouped tompion monitor --once --json
 # Again and again: the first ones may be over before anybody watches. (The shell has a command of
 # that name, too.)
 (while true; do /bin/jobs; done) &
 jobs=$!
-try missed timeout 150 tompion monitor --job 'motor:*' --misses --most 2 --pause 0s --incidents missed
+try missed timeout 150 tompion monitor --job 'motor:*' --deadline-misses --max-incidents 2 --cooldown 0s --incidents missed
 kill $jobs
 """
 IS_FULL = os.environ.get("TOMPION_FULL") == "1"
@@ -144,7 +144,7 @@ def incidents(folder, kept):
 def check_late(found, folder):
     """The emulator may stand still at any time, which is charged otherwise; but some of it the thread above has done."""
     code, out, err = found["late"]
-    assert code == 0 and len(out.splitlines()) == 8 and "8 incidents kept of " in err, found["late"]
+    assert code == 0 and len(out.splitlines()) == 8 and "8 incidents saved of " in err, found["late"]
     told = list(incidents(folder / "late", 8))
     for incident, text in told:
         assert incident["thread"]["name"] == "victim" and incident["thread"]["priority"] == "rt 80", text
@@ -159,7 +159,7 @@ def check_late(found, folder):
 
 def check_missed(found, folder):
     code, out, err = found["missed"]
-    assert code == 0 and "2 incidents kept of " in err, found["missed"]
+    assert code == 0 and "2 incidents saved of " in err, found["missed"]
     for incident, text in incidents(folder / "missed", 2):
         assert incident["job"]["name"] == "motor:control" and incident["class"] == "job", incident
         assert incident["latency_ns"] > incident["limit_ns"] == 400_000_000, incident

@@ -73,11 +73,11 @@ pub fn fits(expression: Option<&Expression>, traces: &TraceSet) -> bool {
         None => filter::check(expression, traces).err(),
     };
     if let Some(error) = error {
-        say(format!("the filter doesn't fit the events\n{}", error.render()));
+        say(format!("the filter doesn't match the events' fields\n{}", error.render()));
         return false;
     }
     for (name, _) in contexts {
-        say(format!("warning: no event has `{name}`"));
+        say(format!("warning: no event has a field `{name}`"));
     }
     true
 }

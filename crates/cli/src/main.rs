@@ -13,19 +13,20 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// A flight recorder for Linux that real-time people can trust.
+/// Always-on flight recorder for Linux programs and the kernel.
 ///
-/// Records events of applications into per-CPU rings at about the cost of reading the clock, and writes
-/// CTF traces that babeltrace2 and Trace Compass open as they are. No daemon, no root.
+/// Records events of programs and the kernel into per-CPU ring buffers, and writes CTF traces that
+/// babeltrace2 and Trace Compass read. Recording programs needs no daemon and no root.
 #[derive(Parser)]
 #[command(name = "tompion", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "Examples:\n  \
     tompion record --preload malloc -- find /usr -name '*.h'\n  \
     tompion record -e 'db:*' -- ./server\n  \
-    tompion print\n  \
+    sudo tompion record -k -- ./server      # with the kernel\n  \
+    tompion view                            # the newest trace in this folder\n  \
     tompion stat --json")]
 struct Cli {
-    /// Show the whole chain of causes when something fails
+    /// Print the whole chain of causes when something fails
     #[arg(short, long, global = true)]
     verbose: bool,
     #[command(subcommand)]
@@ -36,31 +37,31 @@ struct Cli {
 enum Command {
     /// Record a command, running processes, or every program
     Record(commands::record::Arguments),
-    /// Print a trace's events, in babeltrace2's layout
+    /// Print the events of a trace, in babeltrace2's layout
     Print(commands::print::Arguments),
-    /// Sum up a trace: events, losses, processes
+    /// Summarize a trace: events, losses, processes
     Stat(commands::stat::Arguments),
-    /// Show traces in the browser: processors, threads, events on one time line
+    /// Show traces in the browser: CPUs, threads and events on one timeline
     View(commands::view::Arguments),
-    /// Save what the flight recorder of a running recording holds
+    /// Save the history of a running flight recorder to its trace
     Snapshot(commands::snapshot::Arguments),
-    /// Write traces in another format: CTF 1.8 or CTF 2
+    /// Convert traces to another format: CTF 1.8 or CTF 2
     Export(commands::export::Arguments),
-    /// Write a part of traces: times, names, a filter
+    /// Copy a part of traces, chosen by time, name or filter
     Trim(commands::trim::Arguments),
-    /// Put several traces into one folder
+    /// Combine several traces in one folder
     Merge(commands::merge::Arguments),
-    /// Complete the trace of a recording that was killed, or whose machine stopped
+    /// Complete the trace of a recording after a kill or a power loss
     Recover(commands::recover::Arguments),
-    /// List the events that a program or a process has
+    /// List the events of a program, a process or the kernel
     List(commands::list::Arguments),
-    /// Say whether this machine is fit for recording, and what to change
+    /// Check whether this machine is ready to record, and suggest changes
     Doctor(commands::doctor::Arguments),
-    /// Keep CPUs free for one command: interrupts, kernel threads and all else moved away, and put back
+    /// Reserve CPUs for one command: move interrupts and other threads away, and back at its end
     Shield(commands::shield::Arguments),
-    /// Watch every wake-up of real-time threads: how late, how often, whose
+    /// Monitor the wakeup latency of all real-time threads
     Monitor(commands::monitor::Arguments),
-    /// Measure what this machine can do in real time, and what recording costs it
+    /// Measure the real-time behaviour of this machine and the overhead of recording
     Test(commands::test::Arguments),
     /// Write the manual pages into a folder
     #[command(hide = true)]
@@ -70,15 +71,15 @@ enum Command {
     Completions(commands::manual::CompletionArguments),
 }
 
-/// Signals that mean something to some commands, which take them ([`tompion_os::Signals`]), and nothing to all others. Who
-/// sends them to every `tompion` that there is must end none.
+/// Signals that some commands handle ([`tompion_os::Signals`]) and all others ignore: a signal sent to every
+/// `tompion` process must end none.
 const MEANINGLESS_SIGNALS: [i32; 2] = [10, 12];
 
 fn main() -> ExitCode {
     tompion_os::ignore_until_exec(&MEANINGLESS_SIGNALS);
     // Before any argument is looked at: whatever path comes, the user who named it could have gone there alone.
     if let Err(error) = tompion_os::act_as_invoking_user() {
-        messages::say(format!("can't take on the rights of the user who started sudo: {error}"));
+        messages::say(format!("can't act as the user who called sudo: {error}"));
         return ExitCode::from(messages::FAILED);
     }
     let words = commands::record::separate_command(std::env::args_os().collect(), Cli::command);
@@ -122,5 +123,26 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// Parses a command line of words without spaces.
+    fn parse(line: &str) -> clap::ArgMatches {
+        Cli::command().try_get_matches_from(line.split(' ')).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    #[test]
+    fn old_names_of_flags_mean_the_new_ones() {
+        let late = "tompion monitor --threshold 100us";
+        for (old, new) in [
+            ("tompion record --for 10s", "tompion record --duration 10s"),
+            ("tompion test maxrate --for 1s", "tompion test maxrate --duration 1s"),
+            ("tompion monitor --job a --misses", "tompion monitor --job a --deadline-misses"),
+            (&format!("{late} --pause 1s"), &format!("{late} --cooldown 1s")),
+            (&format!("{late} --most 2"), &format!("{late} --max-incidents 2")),
+            (&format!("{late} --keep 3"), &format!("{late} --retain 3")),
+            (&format!("{late} --with app:*"), &format!("{late} --capture app:*")),
+        ] {
+            assert_eq!(parse(old), parse(new), "{old}");
+        }
     }
 }

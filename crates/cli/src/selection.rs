@@ -18,19 +18,19 @@ use crate::{
 // The commands' own arguments are a group of this name.
 #[group(skip)]
 pub struct Arguments {
-    /// Only events whose provider:name matches one of these (repeatable) [default: all]
+    /// Select events whose provider:name matches one of these (repeatable) [default: all]
     #[arg(short, long = "event", value_name = "GLOBS", value_delimiter = ',')]
     events: Vec<String>,
-    /// Only events of which this is true: `rows > 100 && table == "orders*"`
+    /// Select events for which this is true: `rows > 100 && table == "orders*"`
     #[arg(long, value_name = "EXPR", value_parser = filter::parse, allow_hyphen_values = true)]
     filter: Option<Expression>,
-    /// From this moment on: 14:03:05.25, `2026-01-02 14:03:05`, or seconds since 1970
+    /// Start at this time: 14:03:05.25, `2026-01-02 14:03:05`, or seconds since 1970
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// Up to this moment, inclusive
+    /// Stop at this time, inclusive
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
-    /// The last while before the end of the trace: 5s, 200ms, 1m
+    /// Select the end of the trace, this long: 5s, 200ms, 1m
     #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to"], value_parser = units::time)]
     last: Option<Duration>,
     /// Names that babeltrace2 has for the options above
@@ -116,7 +116,7 @@ pub fn zone(utc: bool) -> TimeZone {
 pub fn first_day(paths: &[PathBuf], zone: &TimeZone, nanoseconds: i64) -> anyhow::Result<civil::Date> {
     let mut traces = tompion_reader::open(paths)?;
     let first = traces.next_event().and_then(|event| event.timestamp());
-    let first = first.context("the trace has no event with a time, so a time of day means nothing")?;
+    let first = first.context("the trace has no event with a time, so a time of day has no date")?;
     let first = first.saturating_add(nanoseconds);
     Ok(Timestamp::from_nanosecond(first.into())?.to_zoned(zone.clone()).date())
 }

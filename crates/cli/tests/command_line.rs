@@ -263,6 +263,6 @@ fn the_newest_trace_is_taken_where_none_is_named() {
     run(&mut dir.recording("newer", &[], &[&"./hello", &"2"])).succeeded();
     let printed = run(&mut dir.tompion(&["print", "-e", "db:query_start"])).succeeded();
     assert_eq!(printed.out.lines().count(), 2);
-    assert_eq!(printed.err, "tompion: newest trace here: newer\n");
+    assert_eq!(printed.err, "tompion: newest trace in this folder: newer\n");
     assert!(Path::new(&dir.path("older")).is_dir());
 }

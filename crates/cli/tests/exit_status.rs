@@ -31,8 +31,8 @@ fn a_commands_death_by_a_signal_is_passed_on() {
 
 #[test]
 fn a_command_that_ended_in_time_has_succeeded() {
-    record(&TestDir::new(), &["--for", "100ms"], "exec sleep 60").succeeded();
-    record(&TestDir::new(), &["--for", "100ms"], "trap 'exit 4' TERM; sleep 2 & wait").exited(4);
+    record(&TestDir::new(), &["--duration", "100ms"], "exec sleep 60").succeeded();
+    record(&TestDir::new(), &["--duration", "100ms"], "trap 'exit 4' TERM; sleep 2 & wait").exited(4);
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn a_program_is_left_and_taken_again() {
     for round in 0..6 {
         let mode: &[&str] = if round % 2 == 0 { &[] } else { &["--mode", "overwrite"] };
         let name = format!("trace-{round}");
-        let mut recording = dir.tompion(&["record", "-p", &pid, "-o", &name, "--for", "100ms"]);
+        let mut recording = dir.tompion(&["record", "-p", &pid, "-o", &name, "--duration", "100ms"]);
         run(recording.args(["--subbuf-size", "64K"]).args(mode)).succeeded();
         let trace = dir.trace(&name);
         assert_eq!(producers(&trace)[..1], ["reserve"]);

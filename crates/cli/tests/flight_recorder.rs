@@ -185,12 +185,12 @@ fn an_interrupt_ends_the_command_and_leaves_a_readable_trace() {
 fn a_command_that_takes_no_notice_does_not_hold_up_the_end() {
     let dir = TestDir::new();
     let program = dir.program("stubborn");
-    let mut recording = start(&mut dir.recording("trace", &["--for", "200ms"], &[&program]));
+    let mut recording = start(&mut dir.recording("trace", &["--duration", "200ms"], &[&program]));
     let mut said = BufReader::new(recording.stdout.take().unwrap()).lines();
     let pid: u32 = said.next().unwrap().unwrap().parse().unwrap();
     let finished = finish(recording, "record").succeeded();
 
-    assert!(finished.err.contains("it is killed"), "{}", finished.err);
+    assert!(finished.err.contains("killing it"), "{}", finished.err);
     assert!(!Path::new("/proc").join(pid.to_string()).exists());
     let trace = dir.trace("trace");
     assert!(trace.agreed_count() >= 1, "{}", finished.err);
@@ -200,7 +200,7 @@ fn a_command_that_takes_no_notice_does_not_hold_up_the_end() {
 #[test]
 fn a_recording_with_a_time_ends_by_itself() {
     let dir = TestDir::new();
-    let Running { recording, progress, trace } = emitter(&dir, &["--for", "1s"], "0");
+    let Running { recording, progress, trace } = emitter(&dir, &["--duration", "1s"], "0");
     let finished = finish(recording, "record").succeeded();
 
     assert!(finished.err.contains("ended with signal: 15"), "{}", finished.err);

@@ -112,8 +112,8 @@ fn a_cgroup_and_those_below_it_are_counted_by_themselves() {
     let napper = dir.program("napper");
     let path = tree.path("robot");
     let said = run(&mut own.monitor(&["--once", "--cgroup", &path])).succeeded();
-    assert!(said.err.contains(&format!("there is no cgroup {path} yet")), "{}", said.err);
-    assert!(said.out.contains("none of its threads was woken in real time yet"), "{}", said.out);
+    assert!(said.err.contains(&format!("no cgroup {path} yet")), "{}", said.err);
+    assert!(said.out.contains("none of its real-time threads has woken yet"), "{}", said.out);
     // It is made later, as when a service starts; so is one below it.
     tree.make("robot").unwrap();
     tree.make("robot/arm").unwrap();
@@ -135,7 +135,7 @@ fn a_cgroup_and_those_below_it_are_counted_by_themselves() {
     let three = count(&report(&own, &[]), "cgroup", &path);
     assert!(is_about(three, 3 * NAPS), "{three}");
     let text = run(&mut own.monitor(&["--once"])).succeeded().out;
-    for words in [format!("cgroup {path}"), format!("of cgroup {path}"), "the sums agree".into()] {
+    for words in [format!("cgroup {path}"), format!("of cgroup {path}"), "accounting is exact".into()] {
         assert!(text.contains(&words), "{words}: {text}");
     }
     // After a reset, all of it is of before.

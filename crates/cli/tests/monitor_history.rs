@@ -82,17 +82,17 @@ fn a_report_has_figures_systems_and_incidents() {
     let own = Own::simulated();
     let text = own.said(&["report"]);
     for words in [
-        "691,200,000 wake-ups from 2026-01-01 00:00 to 2026-01-05 00:00",
+        "691,200,000 wakeups from 2026-01-01 00:00 to 2026-01-05 00:00",
         "counted for 4 d 0 h, 100 % of this time, in 1,152 intervals",
-        "timer due → running",
+        "timer → running",
         "axis-x",
         "1 incident\n2026-01-02 00:00:00  CPU 1      346 µs  axis-x 1201: interrupts off in e1000_watchdog",
         "on several systems",
         "6.1.0-rt, A CPU  2 starts\n6.12.0-rt, A CPU  2 starts",
-        "the sums agree",
+        "accounting is exact",
         "motor:control        345,600,000 ",
-        "  all      from timer due 345,600,000\n  longest  ",
-        "jobs were watched for 4 d 0 h",
+        "  all      from timer due 345,600,000\n  max      ",
+        "jobs were monitored for 4 d 0 h",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -116,17 +116,17 @@ fn given_a_time_within_five_minutes_then_all_of_them_are_told() {
     let own = Own::simulated();
     let text = own.said(&["report", "--from", "2026-01-02 02:56", "--to", "2026-01-02 02:58"]);
     for words in [
-        "600,000 wake-ups from 2026-01-02 02:55 to 2026-01-02 03:00\n",
-        "in 1 interval\nasked for was what is from 2026-01-02 02:56 to 2026-01-02 02:58: rows of five minutes",
+        "600,000 wakeups from 2026-01-02 02:55 to 2026-01-02 03:00\n",
+        "in 1 interval\nrequested: from 2026-01-02 02:56 to 2026-01-02 02:58; rows (five minutes",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    assert!(!own.said(&["report", "--from", "2026-01-02 02:55"]).contains("asked for"));
+    assert!(!own.said(&["report", "--from", "2026-01-02 02:55"]).contains("requested:"));
     let text =
         own.said(&["compare", "2026-01-02 02:50..2026-01-02 02:58", "2026-01-02 02:58..2026-01-02 03:05"]);
     for words in [
-        "1,200,000 wake-ups, 2026-01-02 02:50 to 2026-01-02 03:00\nasked for was what is from 2026-01-02 02:50 to",
-        "600,000 wake-ups, 2026-01-02 03:00 to 2026-01-02 03:05\n",
+        "1,200,000 wakeups, 2026-01-02 02:50 to 2026-01-02 03:00\nrequested: from 2026-01-02 02:50 to",
+        "600,000 wakeups, 2026-01-02 03:00 to 2026-01-02 03:05\n",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -136,7 +136,7 @@ fn given_a_time_within_five_minutes_then_all_of_them_are_told() {
 fn given_a_history_without_rows_then_that_is_said() {
     let own = Own::empty();
     drop(Store::open(&own.path()).unwrap());
-    let nothing = "nothing has been written yet: a row comes every five minutes\n";
+    let nothing = "nothing written yet: a row is appended every five minutes\n";
     assert_eq!(own.said(&["report"]), nothing);
     assert_eq!(own.said(&["report", "--last", "week"]), nothing);
     let picture = own.folder.path().join("x.svg");
@@ -164,13 +164,13 @@ fn a_page_needs_nothing_else_and_pictures_are_drawn() {
     let page = std::fs::read_to_string(file("page.html")).unwrap();
     for words in [
         "<!doctype html>",
-        "timer due → running",
+        "timer → running",
         "1 incident",
         "6.12.0-rt, A CPU",
         "axis-x 1201",
         "Jobs and their deadlines",
         "<td>motor:plan</td><td>34,560,000</td>",
-        "Jobs were watched for 4 d 0 h.",
+        "Jobs were monitored for 4 d 0 h.",
         "deadline (dashed) 3.0 ms",
     ] {
         assert!(page.contains(words), "{words}");
@@ -181,7 +181,7 @@ fn a_page_needs_nothing_else_and_pictures_are_drawn() {
     own.said(&["plot", "--from", "2026-01-01", "-o", &file("days.svg"), "--theme", "dark"]);
     let picture = std::fs::read_to_string(file("days.svg")).unwrap();
     for words in [
-        "The longest latencies and responses from 2026-01-01 00:00 to 2026-01-05 00:00",
+        "Maximum latencies and response times from 2026-01-01 00:00 to 2026-01-05 00:00",
         "3 Jan",
         "CPU 1",
         "6.12.0-rt",
@@ -201,10 +201,10 @@ fn a_page_needs_nothing_else_and_pictures_are_drawn() {
 fn kernels_and_times_are_compared() {
     let own = Own::simulated();
     let text = own.said(&["compare", "6.1.0-rt", "6.12"]);
-    assert!(text.contains("6.12 is worse than 6.1.0-rt. Its longest latency is "), "{text}");
+    assert!(text.contains("6.12 is worse than 6.1.0-rt. Its max latency is "), "{text}");
     assert!(text.contains("less than once in a million comparisons"), "{text}");
     let back = own.said(&["compare", "2026-01-03..", "..2026-01-03"]);
-    assert!(back.contains("..2026-01-03 is better than 2026-01-03... Its longest latency is "), "{back}");
+    assert!(back.contains("..2026-01-03 is better than 2026-01-03... Its max latency is "), "{back}");
     let line =
         |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{text}"));
     assert!(line("motor:plan ").ends_with("worse"), "{text}");
@@ -230,11 +230,7 @@ fn kernels_and_times_are_compared() {
 fn what_is_no_history_is_said_in_a_line() {
     let own = Own::empty();
     let report = || run(tompion().args(["monitor", "report", "--history"]).arg(own.path())).exited(1).err;
-    assert!(
-        report().ends_with("there is no history; write one with: tompion monitor --history\n"),
-        "{}",
-        report()
-    );
+    assert!(report().ends_with("no history; start one: tompion monitor --history\n"), "{}", report());
     std::fs::write(own.path(), "my thesis").unwrap();
     let keep = format!("--history={}", own.path().display());
     let refused = run(tompion().args(["monitor", "--name", "tompion-cli-none", &keep])).exited(1).err;
@@ -284,7 +280,7 @@ fn what_is_counted_is_kept_also_by_one_that_is_killed() {
     // It takes its signals before it opens the file.
     signal(keeper.id(), Signal::TERM);
     let ended = finish(keeper, "monitor --history").succeeded();
-    assert!(ended.err.contains("has all that was counted until now"), "{}", ended.err);
+    assert!(ended.err.contains("has all counts until now"), "{}", ended.err);
     let after: Value = serde_json::from_str(&run(&mut monitor(&["--json"])).succeeded().out).unwrap();
     let woken = |report: &Value| report["wakeups"]["woken"].as_u64().unwrap();
     let kept = own.json(&["report"]);
@@ -297,7 +293,7 @@ fn what_is_counted_is_kept_also_by_one_that_is_killed() {
     BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut url).unwrap();
     run(&mut monitor(&["stop"])).succeeded();
     let ended = finish(keeper, "monitor --history --listen").exited(3);
-    assert!(ended.err.contains("somebody has stopped the monitor"), "{}", ended.err);
+    assert!(ended.err.contains("the monitor was stopped"), "{}", ended.err);
     let rows = |report: &Value| report["coverage"]["rows"].as_u64().unwrap();
     assert!(rows(&own.json(&["report"])) > rows(&kept));
 }

@@ -72,13 +72,14 @@ fn a_late_wake_up_becomes_a_folder_that_says_why() {
     let rule = format!("{NAME}=10ns");
     let told = parent.join("told");
     let exec = format!("echo $TOMPION_THREAD $TOMPION_LATENCY_NS $TOMPION_INCIDENT >> {}", told.display());
-    let mut command = own.monitor(&["--threshold", &rule, "--pause", "0s", "--most", "2", "--exec", &exec]);
+    let mut command =
+        own.monitor(&["--threshold", &rule, "--cooldown", "0s", "--max-incidents", "2", "--exec", &exec]);
     let catcher = start(command.arg("--incidents").arg(&parent));
     let looked_at = parent.clone();
     sleep_until("two folders", move || folders(&looked_at).len() == 2);
     let finished = finish(catcher, "monitor --threshold").succeeded();
     assert!(finished.out.lines().count() == 2 && finished.out.contains(NAME), "{}", finished.out);
-    assert!(finished.err.contains("2 incidents kept of "), "{}", finished.err);
+    assert!(finished.err.contains("2 incidents saved of "), "{}", finished.err);
     assert_eq!(fs::read_to_string(&told).unwrap().lines().filter(|line| line.starts_with(NAME)).count(), 2);
     for incident in folders(&parent) {
         explains(&incident);
@@ -112,13 +113,14 @@ fn no_more_folders_are_kept_than_were_asked_for() {
     let parent = folder.path().to_owned();
     // It isn't ours.
     fs::create_dir(parent.join("tompion-incident-of-somebody")).unwrap();
-    let arguments = ["--threshold", "fewer-cli=10ns", "--pause", "0s", "--most", "4", "--keep", "2"];
+    let arguments =
+        ["--threshold", "fewer-cli=10ns", "--cooldown", "0s", "--max-incidents", "4", "--retain", "2"];
     let mut command = own.monitor(&arguments);
     let mut catcher = start(command.arg("--incidents").arg(&parent));
     let looked_at = parent.clone();
     sleep_as("fewer-cli", "four folders", || catcher.try_wait().unwrap().is_some());
-    let finished = finish(catcher, "monitor --keep").succeeded();
-    assert!(finished.err.contains("4 incidents kept of "), "{}", finished.err);
+    let finished = finish(catcher, "monitor --retain").succeeded();
+    assert!(finished.err.contains("4 incidents saved of "), "{}", finished.err);
     let told: Vec<&str> =
         finished.out.lines().filter_map(|line| line.split_once(": ")).map(|line| line.0).collect();
     assert_eq!(told.len(), 4, "{}", finished.out);
@@ -133,7 +135,8 @@ fn what_programs_recorded_is_missed_and_the_rest_goes_on() {
     let Some(own) = Own::new("without") else { return };
     let folder = tempfile::tempdir().unwrap();
     let parent = folder.path().to_owned();
-    let mut command = own.monitor(&["--threshold", "without-cli=10ns", "--with", "*", "--pause", "100ms"]);
+    let mut command =
+        own.monitor(&["--threshold", "without-cli=10ns", "--capture", "*", "--cooldown", "100ms"]);
     let catcher = start(command.arg("--incidents").arg(&parent));
     wait_until("a recording", || recording(&parent).is_some());
     // Nothing can be recorded any more, as on a disk that is full.
@@ -145,8 +148,8 @@ fn what_programs_recorded_is_missed_and_the_rest_goes_on() {
     let looked_at = parent.clone();
     sleep_as("without-cli", "two folders", move || folders(&looked_at).len() >= 2);
     signal(catcher.id(), Signal::INT);
-    let finished = finish(catcher, "monitor --with").succeeded();
-    assert!(finished.err.contains("what programs recorded was not kept: "), "{}", finished.err);
+    let finished = finish(catcher, "monitor --capture").succeeded();
+    assert!(finished.err.contains("can't save program events: "), "{}", finished.err);
     assert!(finished.out.lines().count() >= 2, "each is told: {}", finished.out);
 }
 
@@ -187,7 +190,7 @@ fn what_is_not_late_or_comes_too_soon_is_not_kept() {
     let parent = folder.path().to_owned();
     // The first rule that fits decides: nobody waits for an hour.
     let (never, always) = (format!("{NAME}=3600s"), "*=10ns");
-    let arguments = ["--threshold", &never, "--threshold", always, "--pause", "1h"];
+    let arguments = ["--threshold", &never, "--threshold", always, "--cooldown", "1h"];
     let mut command = own.monitor(&arguments);
     let catcher = start(command.arg("--incidents").arg(&parent));
     let others = thread::spawn({
@@ -206,8 +209,8 @@ fn what_is_not_late_or_comes_too_soon_is_not_kept() {
     others.join().unwrap();
     signal(catcher.id(), Signal::INT);
     let finished = finish(catcher, "monitor --threshold").succeeded();
-    assert!(finished.err.contains("1 incident kept of "), "{}", finished.err);
-    assert!(!finished.err.contains("; 0 had no folder"), "{}", finished.err);
+    assert!(finished.err.contains("1 incident saved of "), "{}", finished.err);
+    assert!(!finished.err.contains("; 0 not saved"), "{}", finished.err);
     assert!(!finished.out.contains(NAME) && folders(&parent).len() == 1, "{}", finished.out);
 }
 
@@ -218,12 +221,12 @@ fn what_is_no_incident_is_said() {
     let error = run(tompion().args(["monitor", "explain", path])).exited(1).err;
     assert!(error.contains("incident.json") && error.lines().count() == 1, "{error}");
     let nothing = run(tompion().args(["monitor", "explain"]).current_dir(folder.path())).exited(1).err;
-    assert!(nothing.contains("no folder of a late wake-up here"), "{nothing}");
+    assert!(nothing.contains("no incident in this folder"), "{nothing}");
     fs::write(folder.path().join("incident.json"), "{}").unwrap();
     run(tompion().args(["monitor", "explain", path])).exited(1);
     let wrong = run(tompion().args(["monitor", "--threshold", "soon"])).exited(2).err;
     assert!(wrong.contains("expected a time"), "{wrong}");
-    run(tompion().args(["monitor", "--pause", "1s"])).exited(2);
+    run(tompion().args(["monitor", "--cooldown", "1s"])).exited(2);
     let rules = ["--threshold", "1ms"].repeat(17);
     let many = run(tompion().arg("monitor").args(rules)).exited(2).err;
     assert!(many.contains("expected at most 16 limits (--threshold), found 17"), "{many}");
@@ -236,7 +239,8 @@ fn what_programs_recorded_is_kept_with_it() {
     let program = dir.link("hello", &["../../../../examples/hello.c"], &[]);
     let parent = dir.path("incidents");
     fs::create_dir(&parent).unwrap();
-    let mut command = own.monitor(&["--threshold", "with-cli=10ns", "--with", "*", "--most", "1"]);
+    let mut command =
+        own.monitor(&["--threshold", "with-cli=10ns", "--capture", "*", "--max-incidents", "1"]);
     let catcher = start(command.arg("--incidents").arg(&parent));
     // The recorder is there a moment after the command has begun.
     wait_until("a recording", || recording(&parent).is_some());
@@ -246,7 +250,7 @@ fn what_programs_recorded_is_kept_with_it() {
     (0..2).for_each(|_| drop(run(Command::new(&program).arg("1000"))));
     let looked_at = parent.clone();
     sleep_as("with-cli", "a folder", move || !folders(&looked_at).is_empty());
-    finish(catcher, "monitor --with").succeeded();
+    finish(catcher, "monitor --capture").succeeded();
     let folder = folders(&parent).remove(0);
     let stat = run(tompion().args(["stat", "--json"]).arg(&folder)).succeeded().out;
     assert!(folder.join("programs/tompion.json").exists(), "{stat}");
@@ -266,7 +270,8 @@ fn what_led_to_it_is_kept_however_much_programs_write_afterwards() {
     for (name, tunables) in [("section", ""), ("reserve", "glibc.pthread.rseq=0")] {
         let parent = dir.path(name);
         fs::create_dir(&parent).unwrap();
-        let mut command = own.monitor(&["--threshold", "flood-cli=10ns", "--with", "flood:*", "--most", "1"]);
+        let mut command =
+            own.monitor(&["--threshold", "flood-cli=10ns", "--capture", "flood:*", "--max-incidents", "1"]);
         let catcher = start(command.arg("--incidents").arg(&parent));
         wait_until("a recording", || recording(&parent).is_some());
         let mut flood = Command::new(&program);
@@ -281,7 +286,7 @@ fn what_led_to_it_is_kept_however_much_programs_write_afterwards() {
         assert!(selector.contains(" r--s "), "programs may only read it: {selector}");
         let looked_at = parent.clone();
         sleep_as("flood-cli", "a folder", move || !folders(&looked_at).is_empty());
-        finish(catcher, "monitor --with").succeeded();
+        finish(catcher, "monitor --capture").succeeded();
         drop(flood.stdin.take());
         assert!(flood.wait().unwrap().success());
         led_to_it(&folders(&parent).remove(0));

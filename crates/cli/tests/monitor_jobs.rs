@@ -89,7 +89,7 @@ fn holds(job: &Value) {
     // program: on a busy one that was a sixth of them.
     let released = |by: &str| job["released_by"][by].as_u64().unwrap_or(0);
     assert!(released("timer") >= ACTIVATIONS / 2, "{job}");
-    assert_eq!(released("timer") + released("begin") + released("wake-up"), ACTIVATIONS, "{job}");
+    assert_eq!(released("timer") + released("begin") + released("wakeup"), ACTIVATIONS, "{job}");
 }
 
 /// The program with the job `motor:NAME`: monitors hear all programs, and each test only has ears
@@ -244,7 +244,8 @@ fn jobs_are_kept_in_the_history_once() {
     let count = after["jobs"][0]["activations"].as_u64();
     assert!(count >= Some(ACTIVATIONS) && count <= Some(2 * ACTIVATIONS), "{after}");
     let text = run(tompion().args(["monitor", "report", "--history"]).arg(&history)).succeeded().out;
-    for words in ["job  ", "motor:kept", "400 ms", "  all      from ", "; jobs ", "jobs were watched for "] {
+    for words in ["job  ", "motor:kept", "400 ms", "  all      from ", "; jobs ", "jobs were monitored for "]
+    {
         assert!(text.contains(words), "{words}: {text}");
     }
 }
@@ -265,7 +266,16 @@ fn a_missed_deadline_becomes_a_folder_that_says_why() {
     let dir = TestDir::new();
     let program = program(&dir, "missed");
     let parent = dir.path("incidents");
-    let arguments = ["--job", "motor:miss*", "--misses", "--pause", "0s", "--most", "1", "--incidents"];
+    let arguments = [
+        "--job",
+        "motor:miss*",
+        "--deadline-misses",
+        "--cooldown",
+        "0s",
+        "--max-incidents",
+        "1",
+        "--incidents",
+    ];
     let catcher = start(own.monitor(&arguments).arg(&parent));
     // The first one may run before anybody waits for what is late.
     let has_caught = || parent.exists() && !folders(&parent).is_empty();
@@ -273,9 +283,9 @@ fn a_missed_deadline_becomes_a_folder_that_says_why() {
         run_program(&program);
         has_caught()
     });
-    let finished = finish(catcher, "monitor --misses").succeeded();
+    let finished = finish(catcher, "monitor --deadline-misses").succeeded();
     assert!(finished.out.contains("motor:missed (jobs, thread "), "{}", finished.out);
-    assert!(finished.err.contains("1 incident kept of "), "{}", finished.err);
+    assert!(finished.err.contains("1 incident saved of "), "{}", finished.err);
     let found = folders(&parent);
     let path = found.first().expect("a folder").to_str().unwrap();
     let json = run(tompion().args(["monitor", "explain", "--json", path])).succeeded().out;
@@ -335,7 +345,7 @@ fn what_no_job_can_be_is_said() {
     assert!(wrong.err.contains("there is no program or library `/nowhere/app`"), "{}", wrong.err);
     let piped = run(&mut own.monitor(&["--job", "motor:*"])).exited(1);
     assert!(
-        piped.err.contains("add --duration TIME, --listen ADDRESS:PORT, --history or --misses"),
+        piped.err.contains("add --duration TIME, --listen ADDRESS:PORT, --history or --deadline-misses"),
         "{}",
         piped.err
     );

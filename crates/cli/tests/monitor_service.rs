@@ -50,13 +50,13 @@ fn given_a_stop_then_all_who_look_on_end() {
     run(&mut own.monitor(&["stop"])).succeeded();
     for (child, name) in [(server, "--listen"), (waiting, "--threshold"), (lasting, "--duration")] {
         let ended = finish(child, name).exited(ENDED);
-        assert!(ended.err.ends_with("somebody has stopped the monitor\n"), "{name}: {}", ended.err);
+        assert!(ended.err.ends_with("the monitor was stopped\n"), "{name}: {}", ended.err);
         // What was counted until then is told.
         assert!(name != "--duration" || ended.out.starts_with('{'), "{}", ended.out);
     }
     if let Some(screen) = screen {
         let ended = finish(screen, "the live table").exited(ENDED);
-        assert!(ended.out.contains("somebody has stopped the monitor"), "{}", ended.out);
+        assert!(ended.out.contains("the monitor was stopped"), "{}", ended.out);
     }
 }
 
@@ -75,7 +75,7 @@ fn given_another_one_in_its_place_then_who_looked_on_may_begin_again() {
         return;
     }
     assert_eq!(code, Some(1));
-    assert!(ended.err.ends_with("somebody has stopped the monitor and begun another one\n"), "{}", ended.err);
+    assert!(ended.err.ends_with("the monitor was stopped and begun another one\n"), "{}", ended.err);
 }
 
 /// Writes a number into what programs and their readers share, as another version has it.
@@ -124,7 +124,7 @@ fn given_an_earlier_layout_then_the_service_begins_anew_and_others_refuse() {
     let keeper = start(&mut own.monitor(&[&keep]));
     begun(3);
     let said = end(keeper);
-    assert!(said.contains("counting begins anew, and the history notes for how long"), "{said}");
+    assert!(said.contains("counting restarts, and the history notes the gap"), "{said}");
     let report = report();
     let events = report["events"].as_array().expect("events");
     assert!(events.iter().any(|event| event["kind"] == "not-counted"), "{report}");
@@ -140,7 +140,7 @@ fn given_a_monitor_of_another_build_then_readers_say_so() {
     overwrite(&own, BUILD, 1);
     let other = run(&mut own.monitor(&["--once"])).succeeded();
     assert!(
-        other.err.contains("another build of Tompion; to renew them: tompion monitor stop"),
+        other.err.contains("another build of Tompion; to replace them, run tompion monitor stop"),
         "{}",
         other.err
     );
@@ -155,7 +155,7 @@ fn given_a_history_and_incidents_then_the_page_tells_of_them() {
     let parent = folder.path().join("incidents");
     fs::create_dir(&parent).unwrap();
     let mut command =
-        own.monitor(&["--listen", "127.0.0.1:0", &keep, "--threshold", "*=10ns", "--pause", "10ms"]);
+        own.monitor(&["--listen", "127.0.0.1:0", &keep, "--threshold", "*=10ns", "--cooldown", "10ms"]);
     let mut server = start(command.arg("--incidents").arg(&parent));
     let (url, _output) = url_of(&mut server);
     let sleep = || {
@@ -193,7 +193,7 @@ fn given_a_history_and_incidents_then_the_page_tells_of_them() {
     signal(server.id(), Signal::INT);
     let ended = finish(server, "--listen --threshold").succeeded();
     assert!(
-        ended.err.contains("what was late was not kept: ") && ended.err.contains(" could not be written\n"),
+        ended.err.contains("can't save the incident: ") && ended.err.contains(" could not be written\n"),
         "{}",
         ended.err
     );

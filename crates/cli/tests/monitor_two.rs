@@ -33,7 +33,7 @@ struct Watcher {
 impl Watcher {
     fn new(own: &Own, groups: &[&str], whose: &str, parent: &Path) -> Self {
         let rule = format!("{whose}=10ns");
-        let mut command = own.monitor(&["--listen", "127.0.0.1:0", "--threshold", &rule, "--pause", "1h"]);
+        let mut command = own.monitor(&["--listen", "127.0.0.1:0", "--threshold", &rule, "--cooldown", "1h"]);
         command.arg("--incidents").arg(parent);
         for group in groups {
             command.args(["--thread", group]);

@@ -257,7 +257,7 @@ fn a_process_that_was_attached_tells_where_its_objects_are() {
     let running = start(Command::new(&program).env("LD_PRELOAD", &library).env("TOMPION_ATTACH", "1"));
     let pid = running.id();
     wait_until("the program runs", || dir.path("").exists());
-    let options = ["record", "-o", "trace", "--for", "300ms", "-p", &pid.to_string()];
+    let options = ["record", "-o", "trace", "--duration", "300ms", "-p", &pid.to_string()];
     run(&mut dir.tompion(&options)).succeeded();
     signal(pid, rustix::process::Signal::KILL);
     finish(running, "ticks");

@@ -21,7 +21,7 @@ fn workers_that_run_already_are_recorded_with_their_parent() {
     let mut said = BufReader::new(recording.stderr.take().expect("its lines"));
     let mut first = String::new();
     said.read_line(&mut first).expect("a line");
-    assert!(first.contains("and 1 child that runs already"), "{first}");
+    assert!(first.contains("and 1 running child"), "{first}");
     // Whoever waits for that line finds the trace.
     assert!(dir.path("trace/tompion.json").exists());
     wait_for_events(&dir.path("trace"));
@@ -34,7 +34,7 @@ fn workers_that_run_already_are_recorded_with_their_parent() {
 fn workers_that_run_already_can_be_left_out() {
     let dir = TestDir::new();
     let ticker = Ticker::start(Command::new(dir.program("ticker")).arg("worker"));
-    let words = ["record", "-o", "trace", "--no-children", "--for", "300ms", "-p", &ticker.pid()];
+    let words = ["record", "-o", "trace", "--no-children", "--duration", "300ms", "-p", &ticker.pid()];
     run(&mut dir.tompion(&words)).exited(125);
     ticker.end();
 }
@@ -74,7 +74,7 @@ fn children(pid: u32) -> Vec<u32> {
 
 fn record_calls(dir: &TestDir, server: &Child, trace: &str, options: &[&str]) -> Finished {
     let mut record = dir.tompion(&["record", "-o", trace, "-k", "syscall_entry_clock_nanosleep"]);
-    run(record.args(["--for", "500ms", "-p", &server.id().to_string()]).args(options))
+    run(record.args(["--duration", "500ms", "-p", &server.id().to_string()]).args(options))
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn another_tracer_records_the_same_loop() {
     assert_eq!(result["recorder"], "Tompion");
     let peers = result["peers"].as_array().expect("peers");
     let names: Vec<&str> = peers.iter().filter_map(|peer| peer["recorder"].as_str()).collect();
-    assert_eq!(names, ["LTTng, read timer", "LTTng, wake-ups"]);
+    assert_eq!(names, ["LTTng, read timer", "LTTng, wakeups"]);
     for peer in peers {
         holds_together(peer, 20_000);
         assert_eq!(number(&peer["events"]) + number(&peer["lost"]), 20_000);
@@ -198,7 +198,7 @@ fn another_tracer_records_the_same_loop() {
 
 #[test]
 fn the_highest_rate_is_found_between_two_trials() {
-    let words = ["maxrate", "--for", "50ms", "--near", "100", "--subbuf-size", "64K", "--json"];
+    let words = ["maxrate", "--duration", "50ms", "--near", "100", "--subbuf-size", "64K", "--json"];
     let result = json(&mut test(&words));
     let best = result["events_per_second"].as_f64().expect("a rate");
     let trials = result["trials"].as_array().expect("trials");
@@ -216,8 +216,18 @@ fn the_highest_rate_beside_the_kernels_events_is_found_too() {
         return;
     }
     for what in ["syscalls", "all"] {
-        let words =
-            ["maxrate", "--trace", what, "--for", "50ms", "--near", "100", "--subbuf-size", "1M", "--json"];
+        let words = [
+            "maxrate",
+            "--trace",
+            what,
+            "--duration",
+            "50ms",
+            "--near",
+            "100",
+            "--subbuf-size",
+            "1M",
+            "--json",
+        ];
         let result = json(&mut test(&words));
         assert!(result["load"] == what && result["events_per_second"].as_f64() > Some(0.0), "{result}");
         for trial in result["trials"].as_array().expect("trials") {

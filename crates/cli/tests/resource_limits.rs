@@ -44,10 +44,10 @@ fn a_program_that_may_open_no_files_can_be_asked_in_vain() {
     assert_eq!(line(), "ready");
     let pid = child.id().to_string();
     // Once it answers, its bell hangs.
-    run(&mut dir.tompion(&["record", "-o", "first", "-p", &pid, "--for", "1ms"]));
+    run(&mut dir.tompion(&["record", "-o", "first", "-p", &pid, "--duration", "1ms"]));
     stdin.write_all(b"x").expect("a program that reads");
     assert_eq!(line(), "none");
-    let asked = run(&mut dir.tompion(&["record", "-o", "trace", "-p", &pid, "--for", "1s"]));
+    let asked = run(&mut dir.tompion(&["record", "-o", "trace", "-p", &pid, "--duration", "1s"]));
     assert_eq!(asked.status.code(), Some(125), "{asked:?}");
     std::thread::sleep(Duration::from_secs(1));
     drop(stdin);
@@ -85,7 +85,7 @@ fn a_limit_on_the_size_of_files_is_named() {
         shell.args(["-c", &format!("ulimit -f {limit}; exec \"$0\" \"$@\"")]);
         shell.arg(record.get_program()).args(record.get_args()).current_dir(dir.path(""));
         let told = run(&mut shell).exited(125).err;
-        let expected = format!("{words}: a file has reached the limit for files' sizes (ulimit -f)");
+        let expected = format!("{words}: a file has reached the file size limit (ulimit -f)");
         assert!(told.contains(&expected), "{limit}: {told}");
     }
 }

@@ -272,7 +272,7 @@ fn who_may_read_a_folder_cannot_keep_others_out() {
     let root = scene.path("");
     let root = root.to_str().expect("a path of text");
     let err = run(&mut scene.command(By::Root, &["shield", "--restore", "--root", root])).succeeded().err;
-    assert!(err.contains("nothing to put back"), "{err}");
+    assert!(err.contains("nothing to restore"), "{err}");
 }
 
 #[test]
@@ -285,7 +285,8 @@ fn a_log_is_not_written_through_a_link() {
         scene.link(&scene.path("vault/tompion.log"), &scene.desk("d/tompion.log"));
         let session = format!("tompion-test-{}-{by:?}", std::process::id());
         // It has something to say: an option that there isn't.
-        run(&mut scene.command(by, &["record", "--gather-in", "d", "--gather-as", &session, "--for", "1ms"]));
+        run(&mut scene
+            .command(by, &["record", "--gather-in", "d", "--gather-as", &session, "--duration", "1ms"]));
         assert_eq!(scene.vault(), before, "{by:?}");
         let names = all_below(&scene.desk("d"));
         let log = names.iter().find(|name| name.to_string_lossy().starts_with("tompion-"));
@@ -420,7 +421,7 @@ const WRITERS: [&[&str]; 11] = [
     &["trim", "trace", "-o", "out/part"],
     &["merge", "trace", "other", "-o", "out"],
     &["record", "-o", "out/NAME", "--backing", "rings", "--", "true"],
-    &["record", "--gather-in", "in", "--gather-as", "tompion-test-of-files", "--for", "1ms"],
+    &["record", "--gather-in", "in", "--gather-as", "tompion-test-of-files", "--duration", "1ms"],
     &["monitor", "report", "--history", "history.sqlite", "-o", "page.html"],
     &["monitor", "plot", "--history", "history.sqlite", "-o", "picture.svg"],
     &["stat", "trace"],

@@ -113,7 +113,7 @@ fn given_hundreds_of_silent_connections_then_late_wake_ups_are_kept_and_the_page
     let Some(own) = Own::new("flooded") else { return };
     let folder = tempfile::tempdir().unwrap();
     let parent = folder.path().to_owned();
-    let arguments = ["--listen", "127.0.0.1:0", "--threshold", "flooded-cli=10ns", "--pause", "0s"];
+    let arguments = ["--listen", "127.0.0.1:0", "--threshold", "flooded-cli=10ns", "--cooldown", "0s"];
     let mut command = own.monitor(&arguments);
     let mut server = start(command.arg("--incidents").arg(&parent));
     let mut url = String::new();
@@ -145,7 +145,7 @@ fn given_hundreds_of_silent_connections_then_late_wake_ups_are_kept_and_the_page
     drop(flood);
     signal(server.id(), Signal::INT);
     let finished = finish(server, "monitor --listen").succeeded();
-    assert!(finished.err.contains(" incidents kept of "), "{}", finished.err);
+    assert!(finished.err.contains(" incidents saved of "), "{}", finished.err);
     assert!(told.join().unwrap() >= ENOUGH);
 }
 

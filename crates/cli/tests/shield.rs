@@ -112,7 +112,7 @@ fn when_the_tool_is_killed_everything_is_put_back() {
     // The command goes on, on the CPUs of everybody else.
     signal(command, Signal::TERM);
     let restored = run(&mut shield(&dir, &["--restore"])).succeeded();
-    assert_eq!(restored.err, "tompion: nothing to put back\n");
+    assert_eq!(restored.err, "tompion: nothing to restore\n");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn when_the_guardian_is_killed_too_the_notes_are_left() {
     signal(command, Signal::TERM);
     assert!(!is_as_before(&dir));
     let restored = run(&mut shield(&dir, &["--restore"])).succeeded();
-    assert_eq!(restored.err, "tompion: everything was put back\n");
+    assert_eq!(restored.err, "tompion: everything was restored\n");
     assert!(is_as_before(&dir));
 }
 

@@ -73,7 +73,7 @@ fn a_flight_recorder_is_saved_by_its_folder_and_by_its_process() {
     );
     assert!(trace.agreed_count() >= by_folder + by_process);
     let over = snapshot(&dir, &["trace"]).exited(1).err;
-    assert!(over.contains("trace is not being recorded any more"), "{over}");
+    assert!(over.contains("trace is no longer being recorded"), "{over}");
 }
 
 #[test]
@@ -83,12 +83,12 @@ fn what_holds_nothing_back_is_not_asked() {
     let refused = snapshot(&dir, &["trace"]).exited(1).err;
     assert!(refused.contains("in discard mode") && refused.lines().count() == 1, "{refused}");
     let refused = snapshot(&dir, &[&std::process::id().to_string()]).exited(1).err;
-    assert!(refused.contains("is no running recording"), "{refused}");
+    assert!(refused.contains("is not a running recorder"), "{refused}");
     let refused = snapshot(&dir, &["no-such-trace"]).exited(1).err;
     assert!(refused.contains("no-such-trace") && refused.lines().count() == 1, "{refused}");
     // The program that is recorded is no recorder.
     let refused = snapshot(&dir, &[&recording.progress.pid().to_string()]).exited(1).err;
-    assert!(refused.contains("is no running recording"), "{refused}");
+    assert!(refused.contains("is not a running recorder"), "{refused}");
     recording.end();
 }
 
@@ -116,7 +116,7 @@ fn a_manifest_that_names_another_process_leads_nowhere() {
         manifest["recorder"] = serde_json::json!({ "pid": pid, "start_ticks": ticks });
         std::fs::write(dir.path("made-up/tompion.json"), manifest.to_string()).unwrap();
         let refused = snapshot(&dir, &["made-up"]).exited(1).err;
-        assert!(refused.contains("nobody records made-up"), "{refused}");
+        assert!(refused.contains("made-up is no longer recorded"), "{refused}");
     }
     assert!(victim.try_wait().unwrap().is_none(), "it got no signal");
     victim.kill().unwrap();
@@ -141,7 +141,7 @@ fn without_an_argument_the_only_one_is_saved_and_several_are_listed() {
         command
     };
     let alone = run(&mut as_user(&["snapshot"])).exited(1).err;
-    assert!(alone.contains("nothing is recorded in overwrite mode by this user"), "{alone}");
+    assert!(alone.contains("no flight recorder of this user is running"), "{alone}");
     let record = |name: &str| {
         let words = ["record", "-o", name, "--mode", "overwrite", "--", "sleep", "600"];
         let child = start(&mut as_user(&words));

@@ -337,7 +337,7 @@ fn given_eight_sessions_then_a_ninth_says_why_it_is_none() {
     assert!(refused.err.contains(reason), "{}", refused.err);
     let refused = run(&mut own.monitor(&["--job", "motor:*", "--duration", "1s"])).exited(1);
     assert!(refused.err.contains(reason), "{}", refused.err);
-    assert!(refused.err.contains("jobs can't be watched: the session"), "{}", refused.err);
+    assert!(refused.err.contains("can't monitor jobs: the session"), "{}", refused.err);
     sessions.end();
 }
 

@@ -86,7 +86,7 @@ fn a_late_wake_up_ends_it_and_is_told() {
     assert!(number(&broken["late_ns"]) > 1 && broken["asked"].is_null(), "{broken}");
     let lines: Vec<&str> = finished.err.lines().collect();
     assert!(
-        matches!(lines[..], [nobody, late] if nobody.contains("nobody records") && late.contains(" late, expected at ")),
+        matches!(lines[..], [nobody, late] if nobody.contains("no recording") && late.contains(" late, expected at ")),
         "{}",
         finished.err
     );
@@ -101,7 +101,7 @@ fn a_late_wake_up_has_the_recording_saved() {
     let command: [&dyn AsRef<std::ffi::OsStr>; 6] =
         [&crate::support::TOMPION, &"test", &"cyclic", &"--json", &"--break-trace", &"1ns"];
     let recorded = run(&mut dir.recording("trace", &["-k", "sched_*", "--mode", "overwrite"], &command));
-    assert!(recorded.err.contains("was asked to save what led to it"), "{}", recorded.err);
+    assert!(recorded.err.contains("saves a snapshot"), "{}", recorded.err);
     let result = json(recorded.out.split_inclusive("\n}\n").next().expect("a result"));
     assert!(number(&result["broken"]["asked"]) > 1);
     assert!(recorded.err.contains("tompion: saved "), "{}", recorded.err);
@@ -147,7 +147,7 @@ fn what_is_wrong_is_one_line() {
         assert_eq!(said.lines().count(), 1, "{said}");
     }
     assert!(failed(&["preempt", "--cpu", "8191"]).starts_with("tompion: no CPU 8191 "));
-    assert!(failed(&["hwgap", "--width", "2s"]).contains("expected --width of more than nothing"));
+    assert!(failed(&["hwgap", "--width", "2s"]).contains("expected a --width above zero"));
     let usage = |words: &[&str], expected: &str| {
         let said = run(&mut test(words)).exited(2).err;
         assert!(said.contains(expected), "{said}");

@@ -116,7 +116,7 @@ impl Error {
                 }
                 ErrorCode::NotADatabase => Self::Damaged { path, what: code.to_string() },
                 ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
-                    Self::Database { path, what: "another process has it locked".into() }
+                    Self::Database { path, what: "another process holds its lock".into() }
                 }
                 ErrorCode::ReadOnly => {
                     Self::Database { path, what: "it can't be written; run as its owner".into() }

@@ -28,7 +28,7 @@ pub struct HistoryReport {
     pub to_ms: i64,
     /// How much of that was counted.
     pub coverage: Coverage,
-    /// The longest latencies, in microseconds, by CPU and kind.
+    /// Maximum latencies, in microseconds, by CPU and kind.
     pub max_us: BTreeMap<u32, BTreeMap<Kind, f64>>,
     /// By CPU and kind, where anything was counted.
     pub cpus: Vec<CpuReport>,

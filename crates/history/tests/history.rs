@@ -36,7 +36,7 @@ impl Own {
         Store::open_to_read(&self.path).unwrap().period(&choice).unwrap().report()
     }
 
-    /// What happened to counting and to the history.
+    /// Interruptions of counting and to the history.
     fn events(&self) -> Vec<Event> {
         Store::open_to_read(&self.path).unwrap().outline(&Choice::of(Span::ALL)).unwrap().events
     }
@@ -56,7 +56,7 @@ impl Own {
         found
     }
 
-    /// The longest response of a job in each row, in nanoseconds, and how many were missed in all.
+    /// The max response of a job in each row, in nanoseconds, and how many were missed in all.
     fn responses(&self, choice: &Choice, job: &str) -> (Vec<(i64, u64)>, u64) {
         let (mut found, mut misses) = (Vec::new(), 0);
         Store::open_to_read(&self.path)

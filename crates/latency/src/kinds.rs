@@ -53,24 +53,24 @@ impl Kind {
     /// What people read.
     pub const fn words(self) -> &'static str {
         match self {
-            Self::Wakeup => "woken → running",
-            Self::Shared => "  beside equals",
-            Self::Preempted => "  behind higher ones",
-            Self::MissedTimer => "timer due → handled",
-            Self::TimerWakeup => "timer due → running",
-            Self::TimerWakeupAll => "  of all wake-ups",
+            Self::Wakeup => "wakeup latency",
+            Self::Shared => "  same priority",
+            Self::Preempted => "  preempted",
+            Self::MissedTimer => "timer interrupt",
+            Self::TimerWakeup => "timer → running",
+            Self::TimerWakeupAll => "  all wakeups",
         }
     }
 
     /// What people read who see no other kinds beside it.
     pub const fn long_words(self) -> &'static str {
         match self {
-            Self::Wakeup => "woken → running, highest priority",
-            Self::Shared => "woken → running, beside equals",
-            Self::Preempted => "woken → running, behind higher ones",
-            Self::MissedTimer => "timer due → handled",
-            Self::TimerWakeup => "timer due → running, highest priority",
-            Self::TimerWakeupAll => "timer due → running, all",
+            Self::Wakeup => "wakeup latency, highest priority",
+            Self::Shared => "wakeup latency, same-priority contention",
+            Self::Preempted => "wakeup latency, preempted by higher priority",
+            Self::MissedTimer => "timer interrupt",
+            Self::TimerWakeup => "timer → running, highest priority",
+            Self::TimerWakeupAll => "timer → running, all",
         }
     }
 

@@ -81,7 +81,7 @@ fn seconds_of(us: f64) -> String {
 
 fn histograms(text: &mut String, report: &Report) -> std::fmt::Result {
     let name = "tompion_latency_seconds";
-    head(text, name, "histogram", "Latencies of real-time wake-ups and their timers, by CPU and kind.")?;
+    head(text, name, "histogram", "Latency of real-time wakeups and their timers, by CPU and kind.")?;
     for cpu in &report.cpus {
         for (kind, found) in &cpu.kinds {
             histogram(text, name, &format!("cpu=\"{}\",kind=\"{kind}\"", cpu.cpu), found)?;
@@ -106,7 +106,7 @@ fn histogram(text: &mut String, name: &str, labels: &str, found: &KindReport) ->
 /// Groups have metrics of their own: their wake-ups are in those by CPU already, and sums should have each once.
 fn groups(text: &mut String, total: &Report, since_reset: &Report) -> std::fmt::Result {
     let name = "tompion_group_latency_seconds";
-    head(text, name, "histogram", "Latencies of cgroups and named threads, by kind.")?;
+    head(text, name, "histogram", "Latency of cgroups and named threads, by kind.")?;
     for group in &total.groups {
         let label = group_label(group);
         group.kinds.iter().try_for_each(|(kind, found)| {
@@ -114,7 +114,7 @@ fn groups(text: &mut String, total: &Report, since_reset: &Report) -> std::fmt::
         })?;
     }
     let name = "tompion_group_latency_max_seconds";
-    head(text, name, "gauge", "The longest latency of a group since the last reset, by kind.")?;
+    head(text, name, "gauge", "Maximum latency of a group since the last reset, by kind.")?;
     for group in &since_reset.groups {
         let label = group_label(group);
         for (kind, found) in &group.kinds {
@@ -133,12 +133,12 @@ fn longest(text: &mut String, since_reset: &Longest, recent: &Longest) -> std::f
     let each = [
         (
             "tompion_latency_max_seconds",
-            "The longest latency since the last reset, by CPU and kind.",
+            "Maximum latency since the last reset, by CPU and kind.",
             since_reset,
         ),
         (
             "tompion_latency_recent_max_seconds",
-            "The longest latency of the last five to ten minutes, by CPU and kind; of longer if nobody asked meanwhile.",
+            "Maximum latency of the last 5 to 10 minutes, or since the last scrape if that is longer, by CPU and kind.",
             recent,
         ),
     ];
@@ -156,26 +156,26 @@ fn longest(text: &mut String, since_reset: &Longest, recent: &Longest) -> std::f
 fn of_process(text: &mut String, process: &OfProcess) -> std::fmt::Result {
     if let Some(ns) = process.history_written_ns {
         let name = "tompion_history_last_write_timestamp_seconds";
-        head(text, name, "gauge", "When the history was written last, in seconds since 1970.")?;
+        head(text, name, "gauge", "Time of the last write to the history, in seconds since 1970.")?;
         writeln!(text, "{name} {}", seconds(ns))?;
     }
     let Some(Incidents { kept, too_soon, failed }) = process.incidents else { return Ok(()) };
     let name = "tompion_incidents_total";
-    head(text, name, "counter", "Late wake-ups and missed deadlines that have a folder.")?;
+    head(text, name, "counter", "Incidents saved: late wakeups and missed deadlines.")?;
     writeln!(text, "{name} {kept}")?;
     let name = "tompion_incidents_not_saved_total";
     head(
         text,
         name,
         "counter",
-        "Those that have none: too soon after another one (pause), or it could not be written (failed).",
+        "Incidents not saved: within the cooldown of another one (pause), or writing failed (failed).",
     )?;
     writeln!(text, "{name}{{reason=\"pause\"}} {too_soon}\n{name}{{reason=\"failed\"}} {failed}")
 }
 
 fn wakeups(text: &mut String, report: &Report) -> std::fmt::Result {
     let sums = &report.wakeups;
-    head(text, "tompion_wakeups_total", "counter", "Real-time wake-ups, by how they ended.")?;
+    head(text, "tompion_wakeups_total", "counter", "Real-time wakeups, by how they ended.")?;
     let ends = [
         ("highest", sums.wakeup),
         ("shared", sums.shared),
@@ -191,20 +191,20 @@ fn wakeups(text: &mut String, report: &Report) -> std::fmt::Result {
         (
             "tompion_wakeups_without_row_total",
             "counter",
-            "Wake-ups that are in no thread's numbers, because there were more threads than rows.",
+            "Wakeups not attributed to a thread, because all thread slots were in use.",
             sums.without_row as i64,
         ),
-        ("tompion_wakeups_begun_total", "counter", "Real-time wake-ups that began.", sums.woken as i64),
+        ("tompion_wakeups_begun_total", "counter", "Real-time wakeups that began.", sums.woken as i64),
         (
             "tompion_sums_difference",
             "gauge",
-            "What these sums disagree by: 0, or a mistake.",
+            "Wakeups started minus wakeups accounted for; non-zero is a bug.",
             sums.difference,
         ),
         (
             "tompion_programs_not_started_total",
             "counter",
-            "How often the kernel did not start one of the monitor's programs.",
+            "Runs of the monitor's BPF programs that the kernel skipped.",
             report.not_started as i64,
         ),
     ];
@@ -214,14 +214,14 @@ fn wakeups(text: &mut String, report: &Report) -> std::fmt::Result {
     }
     let Some(unseen) = report.unseen else { return Ok(()) };
     let name = "tompion_wakeups_unseen";
-    head(text, name, "gauge", "Of tompion_wakeups_slept those that the monitor did not see.")?;
+    head(text, name, "gauge", "Sleeps in tompion_wakeups_slept whose wakeup the monitor did not see.")?;
     writeln!(text, "{name} {}", unseen.unseen)?;
     let name = "tompion_wakeups_slept";
     head(
         text,
         name,
         "gauge",
-        "How often real-time threads slept since each was first seen, by the scheduler's own count.",
+        "Sleeps of real-time threads since each was first seen, counted by the scheduler.",
     )?;
     writeln!(text, "{name} {}", unseen.slept)
 }
@@ -235,13 +235,13 @@ fn threads(text: &mut String, total: &Report, since_reset: &Report) -> std::fmt:
         .map(|thread| (labels(thread), seconds_of(thread.max_us), seconds_of(thread.p999_us)));
     let each: Vec<_> = each.collect();
     let name = "tompion_thread_latency_max_seconds";
-    head(text, name, "gauge", "The longest latency of a thread since the last reset.")?;
+    head(text, name, "gauge", "Maximum latency of a thread since the last reset.")?;
     each.iter().try_for_each(|(labels, longest, ..)| writeln!(text, "{name}{{{labels}}} {longest}"))?;
     let name = "tompion_thread_latency_p999_seconds";
-    head(text, name, "gauge", "What 99.9 % of a thread's latencies since the last reset don't reach.")?;
+    head(text, name, "gauge", "99.9th percentile of a thread's latency since the last reset.")?;
     each.iter().try_for_each(|(labels, _, below)| writeln!(text, "{name}{{{labels}}} {below}"))?;
     let name = "tompion_thread_misses_total";
-    head(text, name, "counter", "How often a thread was behind its own plan.")?;
+    head(text, name, "counter", "Periods that a thread overran, by its own timer.")?;
     total
         .threads
         .iter()
@@ -252,7 +252,7 @@ fn threads(text: &mut String, total: &Report, since_reset: &Report) -> std::fmt:
 /// that name of its own.
 fn jobs(text: &mut String, found: &JobsReport) -> std::fmt::Result {
     let name = "tompion_job_response_seconds";
-    head(text, name, "histogram", "Response times of jobs, from the release to the end.")?;
+    head(text, name, "histogram", "Response time of jobs, from release to end.")?;
     for job in &found.jobs {
         let label = format!("name=\"{}\"", escaped(&job.name));
         for (bound, count) in BOUNDS.into_iter().zip(job.response.within) {
@@ -265,31 +265,24 @@ fn jobs(text: &mut String, found: &JobsReport) -> std::fmt::Result {
     }
     type Value = fn(&JobReport) -> Option<String>;
     let each: [(&str, &str, &str, Value); 8] = [
-        ("response_max_seconds", "gauge", "The longest response time.", |job| {
+        ("response_max_seconds", "gauge", "Maximum response time.", |job| {
             Some(seconds_of(job.response.max_us))
         }),
-        (
-            "until_running_max_seconds",
-            "gauge",
-            "The longest from a release to the thread that runs.",
-            |job| (job.until_running.count > 0).then_some(seconds_of(job.until_running.max_us)),
-        ),
+        ("until_running_max_seconds", "gauge", "Maximum time from a release until the thread runs.", |job| {
+            (job.until_running.count > 0).then_some(seconds_of(job.until_running.max_us))
+        }),
         (
             "until_begin_max_seconds",
             "gauge",
-            "The longest from the thread that runs to the job's begin.",
+            "Maximum time from when the thread runs to the job's begin.",
             |job| Some(seconds_of(job.until_begin.max_us)),
         ),
-        ("execution_max_seconds", "gauge", "The longest from a job's begin to its end.", |job| {
+        ("execution_max_seconds", "gauge", "Maximum time from a job's begin to its end.", |job| {
             Some(seconds_of(job.execution.max_us))
         }),
-        ("deadline_seconds", "gauge", "From when on a response is too late.", |job| {
-            job.deadline_us.map(seconds_of)
-        }),
-        ("misses_total", "counter", "Responses that came after their deadline.", |job| {
-            Some(job.misses.to_string())
-        }),
-        ("unpaired_total", "counter", "Begins and ends without each other.", |job| {
+        ("deadline_seconds", "gauge", "Deadline of a job.", |job| job.deadline_us.map(seconds_of)),
+        ("misses_total", "counter", "Missed deadlines.", |job| Some(job.misses.to_string())),
+        ("unpaired_total", "counter", "Begins and ends without their counterpart.", |job| {
             Some((job.odd.without_end + job.odd.without_begin).to_string())
         }),
         (
@@ -316,16 +309,16 @@ fn jobs(text: &mut String, found: &JobsReport) -> std::fmt::Result {
         }
     }
     let name = "tompion_job_events_lost_total";
-    head(text, name, "counter", "Begins, ends and wake-ups that were lost.")?;
+    head(text, name, "counter", "Lost begins, ends and wakeups.")?;
     writeln!(text, "{name} {}", found.lost_events.saturating_add(found.lost_messages))?;
     let name = "tompion_job_processes_with_unknown_losses_total";
-    head(text, name, "counter", "Processes whose counts of lost begins and ends can't be true.")?;
+    head(text, name, "counter", "Processes with impossible counts of lost begins and ends.")?;
     writeln!(text, "{name} {}", found.losses_unknown)
 }
 
 fn longest_in_parts(text: &mut String, found: &JobsReport) -> std::fmt::Result {
     let name = "tompion_job_longest_seconds";
-    head(text, name, "gauge", "The longest response by its parts, whose sum it is.")?;
+    head(text, name, "gauge", "Maximum response time by its parts; they add up to it.")?;
     for (job, longest) in found.jobs.iter().filter_map(|job| Some((job, job.longest.as_ref()?))) {
         let parts = [
             ("until-running", longest.until_running_us.unwrap_or(0.0)),

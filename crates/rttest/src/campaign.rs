@@ -46,7 +46,7 @@ pub struct Plan {
 pub struct Results {
     /// What ran meanwhile.
     pub loads: Vec<Load>,
-    /// What could not be done, and why, a line each.
+    /// What could not be measured, and why, a line each.
     pub could_not: Vec<String>,
     /// Gaps that no software explains.
     pub hwgap: hwgap::Outcome,
@@ -123,7 +123,7 @@ impl Who {
             Self::Kernel => "Tompion, the kernel",
             Self::Both => "Tompion, kernel too",
             Self::LttngTimer => "LTTng, read timer",
-            Self::LttngWakeUps => "LTTng, wake-ups",
+            Self::LttngWakeUps => "LTTng, wakeups",
         }
     }
 
@@ -183,11 +183,11 @@ pub fn run(plan: &Plan, lttng: Option<&Lttng>, progress: &mut dyn FnMut(&str)) -
     let mut could_not = Vec::new();
     let mut cyclic = Vec::new();
     for who in [Who::Nobody, Who::Kernel] {
-        progress(&format!("wake-ups, {}", who.name()));
+        progress(&format!("wakeup latency, {}", who.name()));
         match wake_ups(plan, who, share(CYCLIC_SHARE)) {
             Ok(wakeups) => cyclic.push(wakeups),
             Err(error) if who == Who::Nobody => return Err(error),
-            Err(error) => could_not.push(format!("record the kernel during wake-ups: {error}")),
+            Err(error) => could_not.push(format!("record the kernel during wakeups: {error}")),
         }
     }
     let npt = loops(plan, lttng, &mut could_not, progress)?;

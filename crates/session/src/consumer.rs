@@ -772,14 +772,14 @@ fn is_of_one(error: &io::Error) -> bool {
 }
 
 fn no_longer(process: &Process, error: &io::Error) -> String {
-    format!("{} ({}) is not recorded any more: {error}", process.hello.name, process.pid)
+    format!("{} ({}) is no longer recorded: {error}", process.hello.name, process.pid)
 }
 
 /// Why something can't be written, with what to do where the system's words don't say it.
 pub fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::FileTooLarge => {
-            format!("a file has reached the limit for files' sizes (ulimit -f): {error}")
+            format!("a file has reached the file size limit (ulimit -f): {error}")
         }
         _ => error.to_string(),
     }

@@ -291,7 +291,7 @@ impl Door {
             return self.complain(format!("refused process {} of user {}", peer.pid, peer.uid));
         }
         if !self.guests.have_room_for(peer) {
-            return self.complain(format!("process {} knocks again and again and says nothing", peer.pid));
+            return self.complain(format!("process {} connects again and again without a message", peer.pid));
         }
         let key = self.new_key();
         if poller.add(socket.as_fd(), Interest::Socket(key).to_number()).is_ok() {
@@ -305,7 +305,7 @@ impl Door {
     }
 
     fn complain_of_silence(&mut self, peer: Peer) {
-        self.complain(format!("process {} connected and said nothing", peer.pid));
+        self.complain(format!("process {} connected and sent no message", peer.pid));
     }
 
     /// Sends away who has been silent for too long.
@@ -398,18 +398,18 @@ impl Door {
             let _ = socket.send(&ToAgent::Refused("a session for other processes".into()).encode(), &[]);
             if target::is_gone(peer.pid) {
                 self.leave_out_process(peer.pid);
-                return Err(format!("process {} had ended before it could take part", peer.pid));
+                return Err(format!("process {} had ended before it could join", peer.pid));
             }
             return Ok(());
         }
         if self.is_member(peer.pid) {
             // It found the session under two names.
-            let _ = socket.send(&ToAgent::Refused("takes part already".into()).encode(), &[]);
+            let _ = socket.send(&ToAgent::Refused("has joined already".into()).encode(), &[]);
             return Ok(());
         }
         let hello = read_hello(packet).and_then(|hello| match self.participations.get(&peer.pid) {
             Some(Participations { count: MOST_TIMES, .. }) => {
-                Err(format!("it has taken part {MOST_TIMES} times"))
+                Err(format!("it has joined {MOST_TIMES} times"))
             }
             _ => Ok(hello),
         });
@@ -422,11 +422,11 @@ impl Door {
         if !socket.is_open() {
             // It has ended, or executes another program by now: nothing is to be made for it.
             self.leave_out_process(peer.pid);
-            return Err(format!("{} ({}) had ended before it could take part", hello.name, peer.pid));
+            return Err(format!("{} ({}) had ended before it could join", hello.name, peer.pid));
         }
         let key = self.new_key();
         let watched = socket.peer_watch().and_then(|watch| match watch.has_ended() {
-            true => Err(io::Error::new(io::ErrorKind::NotFound, "it had ended before it could take part")),
+            true => Err(io::Error::new(io::ErrorKind::NotFound, "it had ended before it could join")),
             false => Ok(watch),
         });
         let shared = watched.and_then(|watch| Ok((watch, self.share_memory(&socket, &hello, peer, key)?)));

@@ -323,7 +323,7 @@ pub(crate) struct ProcessJobs {
     looked: Moment,
     /// How many were not told, because there were too many.
     untold: u64,
-    /// Whether it was told that nobody knows how many were lost.
+    /// Whether the unknown losses were reported.
     is_unknown: bool,
 }
 
@@ -388,7 +388,7 @@ impl ProcessJobs {
     }
 
     /// Tells how many were lost until now, if that are more than before; `unknown`: and more, but
-    /// nobody knows how many. `before` is no later than the time at which they were counted, and
+    /// their number is unknown. `before` is no later than the time at which they were counted, and
     /// `after` no earlier.
     pub(crate) fn tell_lost(&mut self, count: u64, unknown: bool, (before, after): (ClockPair, ClockPair)) {
         let (pid, total) = (self.pid, count.saturating_add(self.untold));

@@ -521,7 +521,7 @@ impl Drain {
         let missed = self.stacks.missed();
         if missed > 0 {
             problems.push(format!(
-                "{missed} kernel event{} without a stack: it could not be taken, or was overwritten before",
+                "{missed} kernel event{} without a stack: it could not be captured, or was overwritten first",
                 if missed == 1 { " is" } else { "s are" }
             ));
         }

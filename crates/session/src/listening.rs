@@ -39,7 +39,7 @@ impl Search {
     /// Describes the strangers: `user 1000, process 42`.
     pub fn describe_stranger(&self) -> String {
         self.stranger.map_or_else(
-            || "by a user whom the kernel doesn't name".to_owned(),
+            || "by a user that the kernel can't name".to_owned(),
             |peer| format!("by user {}, process {}", peer.uid, peer.pid),
         )
     }

@@ -699,11 +699,11 @@ impl Control {
     fn leave_command(&mut self, notice: fn(&str)) {
         let Some(child) = &mut self.child else { return };
         if self.timed {
-            notice("the command did not end when it was asked to; it is killed");
+            notice("the command did not exit on SIGTERM; killing it");
             let _ = tompion_os::kill(child.id(), SIGKILL);
             self.status = child.wait().ok();
         } else {
-            notice(&format!("the command ({}) goes on, unrecorded from now on", child.id()));
+            notice(&format!("the command ({}) continues, no longer recorded", child.id()));
         }
     }
 

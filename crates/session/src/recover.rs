@@ -133,10 +133,10 @@ fn find(named: DirHandle, shown: &str) -> Result<Where, String> {
         let saved = SavedSession::read(&named)?;
         let folder = open(&saved.folder)?;
         let manifest = Manifest::read(&folder)
-            .map_err(|error| format!("{error}; the trace whose rings {shown} keeps should be there"))?;
+            .map_err(|error| format!("{error}; the trace whose rings are in {shown} should be there"))?;
         if manifest.id.as_ref() != Some(&saved.id) {
             let trace = folder.path().display();
-            return Err(format!("{trace} is another recording than the one that {shown} keeps"));
+            return Err(format!("{trace} is not the recording whose rings are in {shown}"));
         }
         return Ok(Where { folder, backing: Some(named) });
     }
@@ -159,7 +159,7 @@ fn find(named: DirHandle, shown: &str) -> Result<Where, String> {
     };
     let saved = SavedSession::read(&backing)?;
     if manifest.id.as_ref() != Some(&saved.id) {
-        return Err(format!("{kept} keeps the rings of another recording than {shown}"));
+        return Err(format!("{kept} has the rings of another recording than {shown}"));
     }
     Ok(Where { folder: named, backing: Some(backing) })
 }
@@ -172,9 +172,7 @@ fn lock(folder: &DirHandle) -> Result<Lock, String> {
             Ok(None) if begin.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(5)),
             Ok(None) => {
                 let folder = folder.path().display();
-                return Err(format!(
-                    "{folder} is still being recorded, or recovered by somebody else: end that first"
-                ));
+                return Err(format!("{folder} is still being recorded or recovered; end that first"));
             }
             Err(error) => return Err(format!("can't lock {}: {error}", folder.path().display())),
         }
@@ -265,8 +263,8 @@ impl Recovery {
         let lives = same_boot && !has_left(saved.pid, &kept_in.rings_path());
         let name = format!("{} ({})", saved.hello().name, saved.pid);
         if lives {
-            let more = "what it records from now on is not in the trace";
-            self.problems.push(format!("{name} still writes into its rings, stopped perhaps; {more}"));
+            let more = "its later events are not in the trace";
+            self.problems.push(format!("{name} still writes to its rings and may be stopped; {more}"));
         }
         let mut process = Process::resume(kept_in, saved, terms, !same_boot)?;
         self.problems.extend(process.damage());
@@ -297,7 +295,7 @@ impl Recovery {
         self.problems.push(text.into());
         if !self.same_boot {
             let text =
-                "the machine has stopped since: what it had not written back of the trace is lost, too";
+                "the machine has stopped since: parts of the trace that were not written back are lost too";
             self.problems.push(text.into());
         }
         manifest.losses_unknown = true;
@@ -311,8 +309,7 @@ impl Recovery {
             return;
         }
         self.complete_source(&self.folder.join(KERNEL), manifest);
-        let text =
-            "what the kernel's rings still held went with the session, and how much that was can't be known";
+        let text = "kernel events still in the rings were lost with the session; their number is unknown";
         self.problems.push(text.into());
         manifest.losses_unknown = true;
     }

@@ -29,9 +29,7 @@ pub fn problem() -> Option<String> {
             format!("whether this kernel restarts sections (rseq) is unknown: {reason}")
         }
     };
-    Some(format!(
-        "programs reserve their events' places instead, at some four times the cost per event: {found}"
-    ))
+    Some(format!("programs use reserve/commit instead, at about four times the cost per event: {found}"))
 }
 
 /// Returns whether the user has switched sections off.

@@ -71,11 +71,11 @@ pub enum SnapshotError {
     #[error("there is no process {0}")]
     NoProcess(u32),
     /// The process doesn't record.
-    #[error("process {0} is no running recording of Tompion's; tompion snapshot without a number lists them")]
+    #[error("process {0} is not a running recorder; tompion snapshot without an argument lists them")]
     NoRecorder(u32),
     /// The process may not be asked.
     #[error(
-        "process {pid} belongs to user {user}, and this one may not ask it; try: sudo tompion snapshot {pid}"
+        "process {pid} belongs to user {user}, and the calling user may not signal it; try: sudo tompion snapshot {pid}"
     )]
     OtherUser {
         /// The process.
@@ -87,10 +87,10 @@ pub enum SnapshotError {
     #[error("{0}")]
     NoManifest(String),
     /// The recording is over.
-    #[error("{0} is not being recorded any more; all that it has is on disk")]
+    #[error("{0} is no longer being recorded; all of it is on disk")]
     Ended(PathBuf),
     /// Nobody records, and nobody has completed the trace.
-    #[error("nobody records {0} any more, and its recorder did not end in order; next: tompion recover {0}")]
+    #[error("{0} is no longer recorded, and its recorder did not finish; next: tompion recover {0}")]
     Killed(PathBuf),
     /// Nothing is held back that could be saved.
     #[error(

@@ -56,14 +56,14 @@ impl Target {
     }
 }
 
-/// Processes that the user has named, and their descendants that run already.
+/// Processes that the user has named, and their running descendants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Family {
     /// Ids of the processes that were named, each once.
     pub named: Vec<u32>,
     /// Ids of their descendants that are recorded as well.
     pub descendants: Vec<u32>,
-    /// Whether descendants that run already belong to the family.
+    /// Whether running descendants belong to the family.
     pub has_descendants: bool,
 }
 
@@ -112,8 +112,8 @@ impl Family {
         let named = some_of(&self.named.iter().map(name).collect::<Vec<_>>());
         match self.descendants.len() {
             0 => None,
-            1 => Some(format!("recording {named} and 1 child that runs already")),
-            count => Some(format!("recording {named} and {count} descendants that run already")),
+            1 => Some(format!("recording {named} and 1 running child")),
+            count => Some(format!("recording {named} and {count} running descendants")),
         }
     }
 }

@@ -14,13 +14,13 @@ use crate::messages;
     tompion doctor\n  \
     tompion doctor --json | jq '.[] | select(.state != \"good\")'\n  \
     tompion doctor --rt\n  \
-    sudo tompion doctor --rt                # sees more: the kernel's preemption, interrupts\n\n\
-Exit code 1 means that something is bad: recording does not work, or with --rt, bounds on latency can't be expected.")]
+    sudo tompion doctor --rt                # with the kernel's preemption mode and interrupts\n\n\
+Exit status 1: recording does not work, or with --rt, no bound on latency can be expected.")]
 pub struct Arguments {
-    /// Say whether this machine is fit for real-time programs: what is set, why it matters, how it is changed
+    /// Check settings for real-time programs: the value, why it matters, how to change it
     #[arg(long)]
     rt: bool,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -72,20 +72,20 @@ const CHECKS: &[Check] = &[
             (Some(_), _) => Finding::good("registered by the C library"),
             (None, true) => Finding::other(
                 State::Drawback,
-                "not registered by the C library; programs like this one reserve their events' places instead, \
-                 which takes each event about four times as long",
+                "not registered by the C library; programs like this one use reserve/commit instead, \
+                 at about four times the cost per event",
                 REGISTERED,
             ),
             (None, false) => Finding::other(
                 State::Bad,
-                "not registered by the C library, and the processor has no cmpxchg16b to do without",
+                "not registered by the C library, and the CPU lacks cmpxchg16b, which reserve/commit needs",
                 REGISTERED,
             ),
         },
     },
     Check {
         name: "rseq restarts",
-        why: "a section that goes on although another one ran on its CPU tears events",
+        why: "a section that continues after another one ran on its CPU corrupts events",
         look: restarts,
     },
     Check {
@@ -101,7 +101,7 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "clock",
-        why: "an event costs what its clock costs",
+        why: "the clock is most of an event's cost",
         look: || match tompion_os::tsc_state() {
             Ok(()) => {
                 let counter = tompion_os::COUNTER_NAME;
@@ -116,9 +116,9 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "memory files",
-        why: "rings are sealed memory files, so that neither side can make the other fault",
+        why: "rings are sealed memory files, which neither side can shrink",
         look: || match tompion_os::create_memfd(c"tompion-doctor", 4096) {
-            Ok(_) => Finding::good("can be made and sealed"),
+            Ok(_) => Finding::good("can be created and sealed"),
             Err(error) => Finding::other(State::Bad, error.to_string(), "allow memfd_create in the sandbox"),
         },
     },
@@ -147,25 +147,25 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "malloc preload",
-        why: "`record --preload malloc` shows something in any program",
+        why: "`record --preload malloc` records the allocations of any program",
         look: || library("libtompion-malloc.so"),
     },
     Check {
         name: "pthread preload",
-        why: "`record --preload pthread` shows the locks and threads of any program",
+        why: "`record --preload pthread` records the locks and threads of any program",
         look: || library("libtompion-pthread.so"),
     },
     Check {
         name: "func preload",
-        why: "`record --preload func` shows the functions of programs compiled with -finstrument-functions",
+        why: "`record --preload func` records the functions of programs compiled with -finstrument-functions",
         look: || library("libtompion-func.so"),
     },
 ];
 
 /// Whether the kernel restarts sections, tried by two threads.
 fn restarts() -> Finding {
-    const MEND: &str = "use a kernel that restarts sections; nothing is lost meanwhile: the recorder has programs \
-                        reserve their events' places, which takes each event about four times as long";
+    const MEND: &str = "use a kernel that restarts sections; until then, programs use reserve/commit at about \
+                        four times the cost per event";
     match tompion_os::rseq_verdict() {
         RseqVerdict::Kept => Finding::good("sections are restarted by preemption and by membarrier"),
         RseqVerdict::Broken(Disturbance::Preemption) => {
@@ -175,7 +175,7 @@ fn restarts() -> Finding {
             Finding::other(State::Drawback, "membarrier does not restart sections", MEND)
         }
         RseqVerdict::Unknown(reason) => {
-            Finding::other(State::Unknown, format!("could not be tried: {reason}"), MEND)
+            Finding::other(State::Unknown, format!("could not be tested: {reason}"), MEND)
         }
     }
 }
@@ -186,14 +186,14 @@ fn user_probes() -> Finding {
         Ok(true) => Finding::good("leave the 128 bytes below the stack pointer alone"),
         Ok(false) => Finding::other(
             State::Drawback,
-            "this kernel overwrites data below the stack pointer where a probe stands at a 5-byte nop; such places are \
-             refused, but for the beginnings of functions",
+            "this kernel overwrites data below the stack pointer for probes on 5-byte nops; they are refused except at \
+             function entries",
             "probe another instruction, or use a kernel whose probes step over the red zone",
         ),
         Err(error) => Finding::other(
             State::Unknown,
-            format!("could not be tried: {error}"),
-            "ask as root; probes at 5-byte nops in the middle of functions are refused",
+            format!("could not be tested: {error}"),
+            "run as root; probes at 5-byte nops in the middle of functions are refused",
         ),
     }
 }
@@ -202,7 +202,7 @@ fn user_probes() -> Finding {
 fn kernel() -> Finding {
     let obstacles = tompion_kernel::obstacles();
     if obstacles.is_empty() {
-        return Finding::good("programs may be loaded, types and formats are there");
+        return Finding::good("BPF programs can be loaded; BTF and tracepoint formats exist");
     }
     let found: Vec<String> = obstacles.iter().map(|obstacle| obstacle.found.clone()).collect();
     let mend: Vec<&str> = obstacles.iter().map(|obstacle| obstacle.mend).collect();

@@ -13,13 +13,13 @@ use crate::messages::{self, counted, say};
     tompion export --to ctf2 tompion-find-20260101-120000 -o find-ctf2\n  \
     tompion export --to ctf1 philo.ctf2 -o philo      # for babeltrace2 2.0, Trace Compass")]
 pub struct Arguments {
-    /// Folders with CTF traces, of any producer [default: the newest here]
+    /// Folders with CTF traces of any producer [default: the newest in this folder]
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// The format
+    /// Choose the format
     #[arg(long, value_enum)]
     to: Format,
-    /// The new folder
+    /// Write to this folder, which must not exist
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 }
@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// What was written, what had to be said otherwise, and what could not be read.
 pub fn report(traces: &TraceSet, rewritten: &Rewritten, output: &std::path::Path) -> ExitCode {
     for note in &rewritten.notes {
-        say(format!("note: CTF 1.8 can't say all of it: {note}"));
+        say(format!("note: CTF 1.8 can't express everything: {note}"));
     }
     super::tell_problems(traces);
     let Rewritten { events, packets, traces: count, .. } = rewritten;

@@ -40,13 +40,13 @@ const ELSEWHERE: u32 = u32::from_le_bytes(*b"TER1");
     tompion list --kernel"
 )]
 pub struct Arguments {
-    /// A program or library, or the number of a running process (with all its libraries)
+    /// Program or library, or the id of a running process (with all its libraries)
     #[arg(value_name = "PID|BINARY", required_unless_present = "kernel")]
     what: Option<String>,
-    /// List the kernel's events
+    /// List the kernel events that `record -k` can record
     #[arg(long, conflicts_with = "what")]
     kernel: bool,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -81,7 +81,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         writeln!(output)?;
     } else if rows.is_empty() {
         let what = arguments.what.as_deref().unwrap_or_default();
-        bail!("{what} has no events (record it with --preload malloc to see something)");
+        bail!("{what} has no events (try record --preload malloc)");
     } else {
         for row in &rows {
             let level = if row.level.is_empty() { row.kind } else { row.level };
@@ -152,14 +152,14 @@ fn files(what: &str) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
     let on_path = || tompion_os::find_on_path(what.as_ref(), Path::is_file);
     match (!what.contains('/')).then(on_path).flatten() {
         Some(file) => Ok(vec![(file.clone(), file)]),
-        None => bail!("expected a process number or a program, found no file `{what}`"),
+        None => bail!("expected a process id or a program, found no file `{what}`"),
     }
 }
 
 /// All files that a process has mapped to execute, by way of its own root.
 fn files_of_process(pid: &str) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))
-        .with_context(|| format!("can't look into process {pid}"))?;
+        .with_context(|| format!("can't read process {pid}"))?;
     let executable =
         maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|flags| flags.contains('x')));
     let paths: BTreeSet<&str> = executable.filter_map(|line| Some(&line[line.find('/')?..])).collect();

@@ -10,13 +10,13 @@ use crate::messages::{self, counted, say};
 #[command(after_help = "Examples:\n  \
     tompion merge board-a/ board-b/ -o both\n  \
     tompion merge tompion-server-*/ lttng-traces/kernel-*/ -o all\n\n\
-Each trace is copied as it is, into a folder of its own; readers open all of them as one. Each keeps its clock with \
-its offset: events of different machines stand as far from their true order as the machines' clocks were apart.")]
+Copies each trace unchanged to a folder of its own; readers open all of them as one. Each trace keeps its clock and \
+offset, so events of different machines are ordered only as exactly as the machines' clocks agreed.")]
 pub struct Arguments {
-    /// Folders with CTF traces, of any producer
+    /// Folders with CTF traces of any producer
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
-    /// The new folder
+    /// Write to this folder, which must not exist
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 }
@@ -28,7 +28,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if merged.hosts.len() > 1 {
         let hosts: Vec<String> = merged.hosts.into_iter().collect();
         say(format!(
-            "note: the traces are of {} ({}); each keeps its clock's offset, so times are as far apart as the clocks were",
+            "note: the traces are of {} ({}); each keeps its clock's offset, so their order is only as exact as their clocks",
             counted(hosts.len() as u64, "machine"),
             crate::messages::harmless(&hosts.join(", "))
         ));

@@ -35,11 +35,11 @@ fn traces(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     match newest {
         Some((_, folder)) => {
             let folder = folder.strip_prefix(".").map(Path::to_owned).unwrap_or(folder);
-            crate::messages::say(format!("newest trace here: {}", folder.display()));
+            crate::messages::say(format!("newest trace in this folder: {}", folder.display()));
             Ok(vec![folder])
         }
         None => {
-            bail!("no trace was named, and there is none in this folder; record one: tompion record -- CMD")
+            bail!("no trace given, and none in this folder; record one: tompion record -- CMD")
         }
     }
 }
@@ -47,9 +47,7 @@ fn traces(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
 /// The file rights of the user who called sudo, for what that user named; a command may have root's own at the moment.
 fn invoking_users_rights() -> anyhow::Result<Option<FileRights>> {
     let user = User::behind_sudo();
-    user.map(|user| user.own_files())
-        .transpose()
-        .context("can't take on the rights of the user who called sudo")
+    user.map(|user| user.own_files()).transpose().context("can't act as the user who called sudo")
 }
 
 /// Writes a file that the user named, in the place of an older one, with no more than the user's rights.
@@ -74,7 +72,7 @@ fn tell_incomplete(traces: &[PathBuf]) -> bool {
 /// Says of each stream that its times are odd, and of each damage where it is.
 fn tell_problems(traces: &tompion_reader::TraceSet) {
     for disorder in traces.timestamp_regressions() {
-        crate::messages::say(format!("warning: {disorder}; events are shown where they stand"));
+        crate::messages::say(format!("warning: {disorder}; events are shown in the order of the file"));
     }
     for problem in traces.index_problems() {
         crate::messages::say(format!("warning: {problem}; the index is not used"));
@@ -92,6 +90,6 @@ fn library(name: &str) -> anyhow::Result<PathBuf> {
         [folder.join(name), folder.join("../lib").join(name), folder.join("../lib/tompion").join(name)];
     let found = places.iter().find_map(|place| place.canonicalize().ok());
     found.with_context(|| {
-        format!("can't find {name} beside {}; is Tompion installed whole?", program.display())
+        format!("can't find {name} beside {}; is Tompion fully installed?", program.display())
     })
 }

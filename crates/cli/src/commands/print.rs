@@ -33,18 +33,18 @@ use crate::{
     tompion print --follow -e 'db:*' trace/\n  \
     tompion print --clock-seconds -f all lttng-traces/auto-*/")]
 pub struct Arguments {
-    /// Folders with CTF traces, of any producer [default: the newest here]
+    /// Folders with CTF traces of any producer [default: the newest in this folder]
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
     #[command(flatten)]
     selection: selection::Arguments,
-    /// Go on with what is recorded while this runs, until the recording ends or Ctrl-C
+    /// Keep printing new events until the recording ends or Ctrl-C
     #[arg(long, conflicts_with = "last")]
     follow: bool,
-    /// How to print
+    /// Choose the output format
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
-    /// What stands before events' names, separated by commas [default:
+    /// Choose the fields before an event's name, separated by commas [default:
     /// trace:hostname,trace:procname,trace:vpid]
     #[arg(
         short,
@@ -55,37 +55,37 @@ pub struct Arguments {
         hide_possible_values = false
     )]
     fields: Vec<Field>,
-    /// Which names are shown, separated by commas [default: payload,context]
+    /// Choose which field names are printed, separated by commas [default: payload,context]
     #[arg(short, long, value_enum, value_name = "NAME", value_delimiter = ',')]
     names: Vec<Name>,
-    /// Names of events and fields in colours
+    /// Colour the names of events and fields
     #[arg(long, value_enum, default_value = "auto", value_name = "WHEN")]
     color: When,
-    /// Times in seconds since 1970
+    /// Print times in seconds since 1970
     #[arg(long)]
     clock_seconds: bool,
-    /// Times as the clocks counted them
+    /// Print times in clock cycles
     #[arg(long)]
     clock_cycles: bool,
-    /// Times with their date
+    /// Print times with the date
     #[arg(long)]
     clock_date: bool,
-    /// Times in UTC, not in local time
+    /// Print times, and read --from and --to, in UTC instead of local time
     #[arg(long)]
     clock_gmt: bool,
-    /// Times so many seconds later (negative: earlier)
+    /// Add this many seconds to all times (may be negative)
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, conflicts_with = "follow", value_parser = whole)]
     clock_offset: Option<i64>,
-    /// Times so many nanoseconds later, beside --clock-offset
+    /// Add this many nanoseconds to all times, in addition to --clock-offset
     #[arg(long, value_name = "NS", allow_negative_numbers = true, conflicts_with = "follow", value_parser = whole)]
     clock_offset_ns: Option<i64>,
-    /// Leave out the time since the event before
+    /// Omit the time since the previous event
     #[arg(long)]
     no_delta: bool,
-    /// Leave out the names of functions, which events with addresses of code or with stacks have
+    /// Don't resolve code addresses and stacks to function names
     #[arg(long)]
     no_symbols: bool,
-    /// Say what flags, commands and errors of system calls are called in C (text and json)
+    /// Decode flags, commands and errors of system calls to their C names (text and json)
     #[arg(long)]
     explain: bool,
     /// Print a line for each system call, as strace does, and marks as their text
@@ -95,9 +95,9 @@ pub struct Arguments {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
-    /// As babeltrace2 prints
+    /// The layout of babeltrace2
     Text,
-    /// An object a line
+    /// One JSON object per line
     Json,
     /// Comma-separated values
     Csv,
@@ -106,45 +106,45 @@ enum Format {
 /// As babeltrace2 calls them.
 #[derive(Clone, Copy, ValueEnum)]
 enum Field {
-    /// Everything that there is
+    /// All of these
     All,
-    /// The trace's name
+    /// Name of the trace
     Trace,
-    /// The host's name
+    /// Name of the host
     #[value(name = "trace:hostname")]
     Hostname,
-    /// What was traced: ust, kernel
+    /// Traced domain: ust, kernel
     #[value(name = "trace:domain")]
     Domain,
-    /// The process's name, of traces that have but one
+    /// Name of the process, in traces of a single process
     #[value(name = "trace:procname")]
     Procname,
-    /// The process's number
+    /// Process id
     #[value(name = "trace:vpid")]
     Vpid,
-    /// The event's level
+    /// Log level of the event
     Loglevel,
-    /// What the event's class is, in words of its producer
+    /// URI of the event class's model (model.emf.uri)
     Emf,
-    /// Nothing: babeltrace2 knows the word, but no trace says where an event's call stands
+    /// Accepted for babeltrace2's sake: no trace has call sites
     Callsite,
 }
 
 /// As babeltrace2 calls them.
 #[derive(Clone, Copy, ValueEnum)]
 enum Name {
-    /// Of events' fields
+    /// Names of payload fields
     #[value(aliases = ["arg", "args"])]
     Payload,
-    /// No name
+    /// No names
     None,
     /// All names
     All,
-    /// Of the structures themselves
+    /// Names of the scopes
     Scope,
-    /// Of what stands before the fields
+    /// Names of header fields
     Header,
-    /// Of contexts' fields
+    /// Names of context fields
     #[value(alias = "ctx")]
     Context,
 }
@@ -220,11 +220,11 @@ impl When {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.explain && matches!(arguments.format, Format::Csv) {
-        say("--explain: expected --format text or json, found csv, whose columns have no place for it");
+        say("--explain: expected --format text or json, found csv, which has no column for it");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     if let Some(option) = text_only(arguments).filter(|_| !matches!(arguments.format, Format::Text)) {
-        say(format!("{option}: expected --format text, found another"));
+        say(format!("{option}: expected --format text, found another format"));
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     if let Some(option) = not_of_calls(arguments).filter(|_| arguments.calls) {

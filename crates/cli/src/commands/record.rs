@@ -41,58 +41,58 @@ use crate::{
 #[command(after_help = "Examples:\n  \
     tompion record -- ./server --port 80\n  \
     tompion record -e 'db:*' -x 'db:noisy*' --level info -- ./server\n  \
-    tompion record --mode overwrite -o crash -- ./robot    # a flight recorder: tompion snapshot\n  \
+    tompion record --mode overwrite -o crash -- ./robot    # flight recorder (tompion snapshot)\n  \
     tompion record --preload malloc -- find /usr -name '*.h'\n  \
-    tompion record --for 10s --subbuf-size 1M -- ./server\n  \
+    tompion record --duration 10s --subbuf-size 1M -- ./server\n  \
     tompion record --filter 'rows > 100 && $comm == \"worker*\"' -c comm,prio -- ./server\n  \
-    tompion record -k -- make               # the kernel, and system calls of make\n  \
-    tompion record --kernel='sched_*,irq_*' --for 5s\n  \
+    tompion record -k -- make               # with the kernel, and the system calls of make\n  \
+    tompion record --kernel='sched_*,irq_*' --duration 5s\n  \
     tompion record -k sched_switch -c kstack,ustack -- ./server    # where it waits\n  \
     tompion record -k 'uprobe:bash:readline(prompt: str)' -p 4711\n  \
     tompion record -k 'usdt:python3:python:gc__*' -- python3 job.py\n  \
-    tompion record -p 4711 --for 10s        # a program that runs already, and its children\n  \
-    tompion record -k -p nginx,redis-server --for 10s\n  \
-    tompion record --backing /var/tmp/rings -o run -- ./robot    # outlasts power cuts\n  \
+    tompion record -p 4711 --duration 10s   # a running process and its children\n  \
+    tompion record -k -p nginx,redis-server --duration 10s\n  \
+    tompion record --backing /var/tmp/rings -o run -- ./robot    # survives a power loss\n  \
     tompion record                          # all instrumented programs of this user, until Ctrl-C\n\n\
-Exit status: the command's own, and its death by a signal is passed on. 125 if the command succeeded and tompion \
-did not (nothing recorded, disk full), or tompion could not begin; 126 if the command can't be run, 127 if there is \
-none. A command that --for ends has succeeded.\n\n\
-Without a launcher: TOMPION_RECORD=DIR in a program's environment records it below DIR, with the options in \
-TOMPION_RECORD_OPTIONS. TOMPION_DISABLE=1 keeps a program out of all recordings.")]
+Exit status: that of the command; if a signal killed it, tompion dies by the same signal. 125: the command succeeded \
+and tompion failed (nothing recorded, disk full), or tompion could not start. 126: the command can't be run. 127: it \
+was not found. A command that --duration ends counts as succeeded.\n\n\
+Environment of a program: TOMPION_RECORD=DIR records it below DIR, with the options in TOMPION_RECORD_OPTIONS. \
+TOMPION_DISABLE=1 keeps it out of all recordings.")]
 pub struct Arguments {
-    /// Folder of the trace; must not exist [default: tompion-CMD-TIME]
+    /// Write the trace to this folder, which must not exist [default: tompion-CMD-TIME]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Record events whose provider:name matches one of these (repeatable) [default: all]
     #[arg(short, long = "event", value_name = "GLOBS", value_delimiter = ',')]
     events: Vec<String>,
-    /// Leave out events that match (repeatable)
+    /// Exclude events whose provider:name matches (repeatable)
     #[arg(short = 'x', long = "exclude", value_name = "GLOBS", value_delimiter = ',')]
     exclude: Vec<String>,
-    /// Record events of this log level and more severe ones, `info` for example
+    /// Record events of this log level or more severe, such as `info`
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     level: Option<Level>,
-    /// Record only events for which this is true, 'rows > 100 && table == "orders*"' for example
+    /// Record only events for which this is true, such as 'rows > 100 && table == "orders*"'
     #[arg(long, value_name = "EXPR", value_parser = filter::for_recording)]
     filter: Option<String>,
-    /// What else to record with each event: pid, comm, prio, ns, cgroup (as the session saw it last), app (what
-    /// the program defines); the CPU is always there. With each event of the kernel: comm, prio, cgroup (as it was in
-    /// that moment), kstack, ustack (the functions of the kernel and of the program that led to it)
+    /// Record context fields with each event: pid, comm, prio, ns, cgroup (as last seen by the session), app (defined
+    /// by the program). For kernel events: comm, prio, cgroup (at the event), kstack, ustack (kernel and user stack).
+    /// The CPU is always recorded
     #[arg(short, long = "context", value_name = "LIST", value_delimiter = ',', value_parser = context)]
     contexts: Vec<ContextArgument>,
-    /// Record the kernel, too: scheduling, interrupts, the lives of processes, block I/O, and the recorded
-    /// processes' system calls; or the events whose names match, 'sched_*,syscall_entry_openat' for example (see `tompion list
-    /// --kernel`); or probes: uprobe:BINARY:FUNCTION(NAME: TYPE, …), uretprobe:…, usdt:BINARY:PROVIDER:NAME (see `tompion
-    /// list BINARY`), kprobe:FUNCTION(…), kretprobe:…
+    /// Record kernel events too: scheduling, interrupts, process lifecycle, block I/O, and system calls of the recorded
+    /// processes. Or those whose names match, such as 'sched_*,syscall_entry_openat' (see `tompion list --kernel`), and
+    /// probes: uprobe:BINARY:FUNCTION(NAME: TYPE, …), uretprobe:…, usdt:BINARY:PROVIDER:NAME (see `tompion list
+    /// BINARY`), kprobe:FUNCTION(…), kretprobe:…
     #[arg(short, long, value_name = "GLOBS", num_args = 0..=1, default_missing_value = "", value_delimiter = ',')]
     kernel: Option<Vec<String>>,
-    /// When a buffer is full: discard new events, or overwrite the oldest (a flight recorder)
+    /// When a ring is full, discard new events, or overwrite the oldest (flight recorder)
     #[arg(long, value_enum, default_value = "discard")]
     mode: ModeArgument,
-    /// Size of a sub-buffer
+    /// Set the size of a sub-buffer
     #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = units::size)]
     subbuf_size: u64,
-    /// Number of sub-buffers for each CPU
+    /// Set the number of sub-buffers per CPU
     #[arg(long, value_name = "N", default_value_t = 4)]
     subbufs: u64,
     /// Record the thread id with each event [default]
@@ -101,22 +101,22 @@ pub struct Arguments {
     /// Don't record thread ids
     #[arg(long)]
     no_tid: bool,
-    /// Record the use of a library in any program, without recompiling it (repeatable)
+    /// Record calls of library functions in any program, without recompiling it (repeatable)
     #[arg(long, value_enum, value_name = "WHAT")]
     preload: Vec<Preload>,
-    /// Keep the rings in files below this folder, which must not exist, so that nothing is lost when tompion is
-    /// killed, and little when the machine stops: `tompion recover` then completes the trace. On persistent memory
-    /// (DAX) nothing is lost; on a disk what was not written back yet, and events wait for the disk at times
-    #[arg(long, value_name = "FILE")]
+    /// Keep the rings in files in this folder, which must not exist. `tompion recover` completes the trace after
+    /// tompion is killed (nothing is lost) or the machine stops (on a disk, pages not yet written back are lost; on
+    /// persistent memory, nothing). Page faults may make events wait for the disk
+    #[arg(long, value_name = "DIR")]
     backing: Option<PathBuf>,
-    /// End the recording, and the command if there is one, after this time: 10s for example
-    #[arg(long = "for", value_name = "TIME", value_parser = units::time)]
-    time: Option<Duration>,
-    /// Record running processes by id or name, with the children that they have and will have: 4711,nginx
-    /// for example (repeatable)
+    /// Stop recording, and end the command, after this time, such as 10s
+    #[arg(long, alias = "for", value_name = "TIME", value_parser = units::time)]
+    duration: Option<Duration>,
+    /// Record running processes by id or name, with their present and future children, such as 4711,nginx
+    /// (repeatable)
     #[arg(short, long = "pid", value_name = "LIST", value_delimiter = ',', conflicts_with = "command")]
     pids: Vec<String>,
-    /// With -p, leave out children that run already
+    /// With -p, exclude children that already run
     #[arg(long, requires = "pids")]
     no_children: bool,
     /// Folder below which programs record themselves (used by libtompion for TOMPION_RECORD)
@@ -128,8 +128,7 @@ pub struct Arguments {
     /// Two buffers, of which the first word of this mappable BPF array selects one: a descriptor's number
     #[arg(long, hide = true, value_name = "NUMBER", conflicts_with_all = ["command", "backing", "gather_as"])]
     selector: Option<i32>,
-    /// The command to run and record, with its arguments [default: record every instrumented program of this
-    /// user]
+    /// Command to run and record, with its arguments [default: record every instrumented program of this user]
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -173,9 +172,9 @@ enum ModeArgument {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Preload {
-    /// malloc, calloc, realloc, free and their kin
+    /// malloc, calloc, realloc, free and related functions
     Malloc,
-    /// mutexes, read-write locks, conditions, barriers, semaphores, and the lives of threads
+    /// mutexes, read-write locks, condition variables, barriers, semaphores, thread start and exit
     Pthread,
     /// entry and exit of functions, in programs compiled with -finstrument-functions
     Func,
@@ -232,7 +231,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         application_contexts: arguments.contexts.contains(&ContextArgument::Application),
         preload: preloads(&arguments.preload)?,
         library: super::library("libtompion.so.0").ok(),
-        time: arguments.time,
+        time: arguments.duration,
         kernel,
         target: target.clone(),
         backing: arguments.backing.clone(),
@@ -345,10 +344,10 @@ fn kernel_filter(text: &str, selection: &mut Selection, calls: &Calls) -> Result
     let filter = Filter::new(text, selection, calls).map_err(|problem| problem.to_string())?;
     if !filter.unknown.is_empty() {
         let names = filter.unknown.join(", ");
-        say(format!("the kernel's events have no {names}: for them the filter counts that as unknown"));
+        say(format!("kernel events have no {names}: the filter treats it as unknown"));
     }
     if selection.is_empty() {
-        say("no event of the kernel that was chosen has what the filter asks for");
+        say("no selected kernel event has the fields of the filter");
     }
     Ok(filter)
 }
@@ -524,7 +523,7 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> bool {
     let lost = manifest.sources.iter().flat_map(|source| source.lost.values().copied());
     let lost = total(lost.chain([beyond.lost]));
     if let Some(text) = messages::beyond_limits(beyond.counts().into_iter()) {
-        say(format!("counted and not kept, beyond the limits of one recording: {text}"));
+        say(format!("counted but not stored, beyond the limits of a recording: {text}"));
     }
     if let Some(status) = outcome.status.filter(|status| !status.success()) {
         say(format!("{} ended with {status}", config.target.describe()));
@@ -608,12 +607,12 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
         (true, 0) => nothing_lost(manifest),
         (false, 0) => "losses not known".to_owned(),
         (true, lost) => format!("{} LOST ({})", grouped(lost), causes.join(", ")),
-        (false, lost) => format!("{} LOST at least ({})", grouped(lost), causes.join(", ")),
+        (false, lost) => format!("{} or more LOST ({})", grouped(lost), causes.join(", ")),
     };
     let unknown = manifest.sources.iter().filter(|source| source.losses_unknown).count() as u64;
     if unknown != 0 {
         let processes = counted(unknown, "process");
-        text = format!("losses of {processes} UNKNOWN (what they count can't be), {text}");
+        text = format!("losses of {processes} UNKNOWN (their counts are impossible), {text}");
     }
     // First what weighs most: nobody should read "none lost" of processes that are not there at
     // all.
@@ -653,13 +652,13 @@ fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> Str
             Target::Processes(_) => format!("{command} did not answer"),
             Target::Everything => "no instrumented program ran".into(),
             Target::Gathering(_) => "no program came".into(),
-            Target::Command(_) if !outcome.problems.is_empty() => format!("{command} could not take part"),
+            Target::Command(_) if !outcome.problems.is_empty() => format!("{command} could not join"),
             Target::Command(_) => not_loaded(&command, arguments, config, outcome),
         };
     }
     if known.is_empty() && !outcome.problems.is_empty() {
         // Why, was said.
-        return format!("{command} could not take part");
+        return format!("{command} could not join");
     }
     if known.is_empty() {
         return format!("{command} loaded libtompion but has no events; try --preload malloc");
@@ -675,7 +674,7 @@ fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> Str
         }
         _ if arguments.filter.is_some() => "no event passed the filter".into(),
         _ if !arguments.exclude.is_empty() || arguments.level.is_some() => {
-            "no event that -e, -x and --level let through came to pass".into()
+            "no event that -e, -x and --level select fired".into()
         }
         _ => none_fired(known),
     }
@@ -695,7 +694,7 @@ fn not_loaded(command: &str, arguments: &Arguments, config: &Config, outcome: &O
         return "TOMPION_DISABLE=1 keeps programs out of recordings".into();
     }
     if !arguments.preload.is_empty() && outcome.status.is_some_and(|status| !status.success()) {
-        return format!("{command} failed before it took part, or it is static or set-user-ID");
+        return format!("{command} failed before it joined, or it is static or set-user-ID");
     }
     if !arguments.preload.is_empty() {
         return format!("{command} did not load libtompion: it is static or set-user-ID");

@@ -11,11 +11,11 @@ use crate::messages::{self, counted, say};
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     tompion recover crash             # the trace's folder\n  \
-    tompion recover /var/tmp/rings    # or the one that record --backing named\n\n\
-Takes what the rings still hold into the trace, each event once, and says what is missing. It may be killed and run \
-again. Of a recording without --backing, only what was written is left.")]
+    tompion recover /var/tmp/rings    # or the folder given to record --backing\n\n\
+Moves the events that are still in the rings to the trace, each once, and reports what is missing. It is safe to kill \
+it and run it again. Without --backing, only what was already written to the trace is left.")]
 pub struct Arguments {
-    /// Folder of the trace, or of its rings
+    /// Folder of the trace or of its rings
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

@@ -23,18 +23,18 @@ use crate::{
 #[command(after_help = "Examples:\n  \
     sudo tompion shield 3 -- chrt -f 80 ./robot\n  \
     sudo tompion shield 2-3,6 --as-root -- ./controller --period 1ms\n  \
-    sudo tompion shield --restore           # after a kill, if something is still not as it was\n\n\
-The exit code is the command's own; 128 and the signal's number if a signal ended it; 127 if there is no such command, \
-126 if it can't be run; 1 if the CPUs can't be kept free. Signals that reach tompion are passed on to the command.\n\n\
-The command's threads stay on the CPU where they begin, unless they choose others: nothing balances load here.")]
+    sudo tompion shield --restore           # after a kill, if something was not restored\n\n\
+Exit status: that of the command, or 128 plus the number of the signal that killed it. 127: the command was not found. \
+126: it can't be run. 1: the CPUs can't be reserved. Signals sent to tompion are forwarded to the command.\n\n\
+The reserved CPUs have no load balancing: each thread stays on the CPU where it starts unless it sets its affinity.")]
 pub struct Arguments {
-    /// The CPUs to keep free of everything but the command: 3, or 2-3,6
+    /// CPUs to reserve: 3, or 2-3,6
     #[arg(value_name = "CPUS", value_parser = CpuSet::from_list, required_unless_present_any = ["restore", "guard"])]
     cpus: Option<CpuSet>,
-    /// Put back what a killed shield left, and nothing else
+    /// Restore what a killed shield left, and exit
     #[arg(long, conflicts_with_all = ["cpus", "command", "as_root"])]
     restore: bool,
-    /// Under sudo, run the command as root, not as the user who called sudo
+    /// Under sudo, run the command as root instead of the user who called sudo
     #[arg(long)]
     as_root: bool,
     /// The process after whose end everything is put back (used by tompion itself)
@@ -43,7 +43,7 @@ pub struct Arguments {
     /// Where proc, sys and run are (used by tests)
     #[arg(long, hide = true, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// The command to run on these CPUs, with its arguments
+    /// Command to run on these CPUs, with its arguments
     #[arg(last = true, value_name = "CMD", required_unless_present_any = ["restore", "guard"])]
     command: Vec<String>,
 }
@@ -73,8 +73,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn restore(root: &Root) -> anyhow::Result<ExitCode> {
     match shield::restore(root)? {
-        Restored::Nothing => say("nothing to put back"),
-        Restored::AllBut(problems) if problems.is_empty() => say("everything was put back"),
+        Restored::Nothing => say("nothing to restore"),
+        Restored::AllBut(problems) if problems.is_empty() => say("everything was restored"),
         Restored::AllBut(problems) => {
             problems.iter().for_each(say);
             return Ok(ExitCode::from(messages::FAILED));

@@ -10,14 +10,14 @@ use crate::messages::{self, counted, say};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    tompion snapshot             # the only recording of this user that goes on\n  \
-    tompion snapshot crash       # the one that writes into the folder crash\n  \
+    tompion snapshot             # this user's only running flight recorder\n  \
+    tompion snapshot crash       # the one that writes to the folder crash\n  \
     tompion snapshot 4711        # the one whose recorder has this process id\n  \
-    sudo tompion snapshot 4711   # another user's, or one that was begun by sudo\n\n\
-For recordings with --mode overwrite: what their buffers hold is added to the trace, each event once, and the \
-recording goes on. Ends when it is on disk. Exit status: 0 saved, 1 not saved, 2 several recordings to choose from.")]
+    sudo tompion snapshot 4711   # of another user, or started by sudo\n\n\
+For recordings with --mode overwrite. Adds the contents of their rings to the trace, each event once, and returns when \
+they are on disk. The recording continues. Exit status: 0 saved, 1 not saved, 2 several recordings to choose from.")]
 pub struct Arguments {
-    /// The recorder's process id, or the folder of its trace [default: the only recording that goes on]
+    /// Process id of the recorder, or folder of its trace [default: the only running one]
     #[arg(value_name = "PID|TRACE")]
     recording: Option<String>,
 }
@@ -30,7 +30,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             all.retain(Running::is_flight_recorder);
             match all.len() {
                 0 => anyhow::bail!(
-                    "nothing is recorded in overwrite mode by this user; begin with: tompion record --mode overwrite -- CMD{}",
+                    "no flight recorder of this user is running; start one: tompion record --mode overwrite -- CMD{}",
                     hint()
                 ),
                 1 => all.remove(0),
@@ -43,7 +43,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Saved::Events(events) => {
             say(format!("saved {} in {folder}; next: tompion print {folder}", counted(events, "event")));
         }
-        Saved::Ended => say(format!("the recording has ended meanwhile; {folder} has all of it")),
+        Saved::Ended => say(format!("the recording has ended; {folder} has all of it")),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -65,13 +65,13 @@ fn users() -> Vec<u32> {
 fn hint() -> &'static str {
     match tompion_os::effective_user() {
         0 => "",
-        _ => " (recordings that were begun by sudo: sudo tompion snapshot)",
+        _ => " (for one started by sudo: sudo tompion snapshot)",
     }
 }
 
 /// Says what to type for each of several recordings.
 fn choose(all: &[Running]) -> ExitCode {
-    say(format!("{} go on; choose one:", counted(all.len() as u64, "recording")));
+    say(format!("{} are running; choose one:", counted(all.len() as u64, "recording")));
     for running in all {
         let folder = running.folder.display();
         let what = match &running.manifest.command[..] {

@@ -23,20 +23,20 @@ use crate::{
     tompion stat --json trace/ | jq '.durations.jobs[] | {name, count, late, p99_ns}'"
 )]
 pub struct Arguments {
-    /// Folders with CTF traces [default: the newest here]
+    /// Folders with CTF traces [default: the newest in this folder]
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Count events whose provider:name matches one of these (repeatable) [default: all]
     #[arg(short, long = "event", value_name = "GLOBS", value_delimiter = ',')]
     events: Vec<String>,
-    /// Count events of which this is true: `rows > 100 && table == "orders*"`
+    /// Count events for which this is true: `rows > 100 && table == "orders*"`
     #[arg(long, value_name = "EXPR", value_parser = filter::parse, allow_hyphen_values = true)]
     filter: Option<Expression>,
-    /// Leave out the durations of jobs, spans and system calls, which take most of the time. They
-    /// are left out with --filter, too, which may separate ends from their begins
+    /// Omit durations of jobs, spans and system calls, which take most of the time. --filter omits
+    /// them, too, because it may separate begins from ends
     #[arg(long)]
     no_durations: bool,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -107,7 +107,7 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
     let causes = if causes.is_empty() { String::new() } else { format!("  ({})", causes.join(", ")) };
     let lost = match (incomplete || summary.losses_unknown, summary.lost.total) {
         (true, 0) => "not known".to_owned(),
-        (true, lost) => format!("{} at least", grouped(lost)),
+        (true, lost) => format!("{} or more", grouped(lost)),
         (false, lost) => grouped(lost),
     };
     writeln!(output, "lost         {lost}{causes}")?;
@@ -116,11 +116,11 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
     }
     if summary.losses_unknown_of != 0 {
         let processes = counted(summary.losses_unknown_of, "process");
-        writeln!(output, "             unknown of {processes}, whose counters say what can't be")?;
+        writeln!(output, "             unknown of {processes}, whose counters are impossible")?;
     }
     if summary.rejected_processes != 0 {
         let processes = counted(summary.rejected_processes, "process");
-        writeln!(output, "not recorded {processes}, which could not take part")?;
+        writeln!(output, "not recorded {processes}, which could not join")?;
     }
     let beyond = summary.beyond_limits.iter().map(|(what, count)| (what.as_str(), *count));
     if let Some(beyond) = messages::beyond_limits(beyond) {

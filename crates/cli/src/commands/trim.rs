@@ -12,18 +12,17 @@ use crate::{messages, selection};
     tompion trim --last 5s -o end\n  \
     tompion trim --from 14:03:05.25 --to 14:03:06 server-trace/ -o second\n  \
     tompion trim -e 'sched_*' --filter 'prio < 100' kernel-trace/ -o realtime\n\n\
-What was lost within the times, as the packets there count it, is kept. What only tompion.json says of a whole \
-recording is not.")]
+Losses that packets count within the range are kept. Losses that only tompion.json has, for a whole recording, are not.")]
 pub struct Arguments {
-    /// Folders with CTF traces, of any producer [default: the newest here]
+    /// Folders with CTF traces of any producer [default: the newest in this folder]
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
     #[command(flatten)]
     selection: selection::Arguments,
-    /// Times given are in UTC, not in local time
+    /// Read --from and --to in UTC instead of local time
     #[arg(long)]
     clock_gmt: bool,
-    /// The new folder
+    /// Write to this folder, which must not exist
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 }

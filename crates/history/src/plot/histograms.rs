@@ -110,7 +110,7 @@ fn panel(text: &mut String, curves: &[Curve], kind: Kind) {
     let all: u64 = found().map(|(_, (places, _))| places.count()).sum();
     let _ = writeln!(
         text,
-        "<text class=\"title\" y=\"-22\">{}</text><text class=\"dim\" y=\"-7\">{all} of {}, longest {}</text>",
+        "<text class=\"title\" y=\"-22\">{}</text><text class=\"dim\" y=\"-7\">{all} of {}, max {}</text>",
         escaped(kind.long_words()),
         kind.name(),
         in_words((longest * 1000.0).round() as u64)

@@ -1,4 +1,4 @@
-//! The longest latencies over days and years: a panel for each kind, a line for each CPU; and a panel for each job, with its
+//! Maximum latencies over days and years: a panel for each kind, a line for each CPU; and a panel for each job, with its
 //! deadline.
 //!
 //! Where more than one row stands at a place, the line is the longest of them, and a band reaches down to the shortest of
@@ -43,7 +43,7 @@ pub enum Mark {
     Incident(i64),
 }
 
-/// The longest latencies of a CPU and kind over a time.
+/// Maximum latencies of a CPU and kind over a time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
     /// Of which kind.
@@ -67,7 +67,7 @@ struct JobLine {
     misses: u64,
 }
 
-/// The longest latencies of a time, by kind and CPU, and responses by job, in as many places as a picture has.
+/// Maximum latencies of a time, by kind and CPU, and responses by job, in as many places as a picture has.
 #[derive(Clone, Debug)]
 pub struct Maxima {
     span: Span,
@@ -244,7 +244,7 @@ pub fn maxima(found: &Maxima, title: &str, (ticks, marks): (&[Tick], &[Mark]), t
     if left_out > 0 {
         let _ = writeln!(
             text,
-            "<text class=\"dim\" x=\"{LEFT}\" y=\"{}\">and {left_out} more that missed no more deadlines</text>",
+            "<text class=\"dim\" x=\"{LEFT}\" y=\"{}\">and {left_out} more with no more missed deadlines</text>",
             top - TOP + BOTTOM / 2.0
         );
     }
@@ -291,7 +291,7 @@ fn draw_job(text: &mut String, found: &Maxima, (name, line): (&str, &JobLine), t
     let scale = Scale::of([&line.places].into_iter(), deadlines());
     let _ = write!(text, "<text class=\"title\" y=\"-12\">{}</text>", escaped(name));
     let longest = line.places.iter().flatten().map(|place| place.1).max().unwrap_or(0);
-    let mut words = vec![format!("longest response {}", in_words(longest))];
+    let mut words = vec![format!("max response {}", in_words(longest))];
     if let Some(deadline) = deadlines().min() {
         words.push(format!("deadline (dashed) {}", in_words(deadline)));
     }
@@ -326,7 +326,7 @@ fn name(text: &mut String, kind: Kind, lines: &BTreeMap<u32, BucketCounts>) {
     if let Some((ns, cpu)) = most {
         let _ = writeln!(
             text,
-            "<text class=\"dim\" x=\"{}\" y=\"-12\" text-anchor=\"end\">longest {}, CPU {cpu}</text>",
+            "<text class=\"dim\" x=\"{}\" y=\"-12\" text-anchor=\"end\">max {}, CPU {cpu}</text>",
             WIDTH - LEFT - RIGHT,
             in_words(ns)
         );
@@ -437,9 +437,9 @@ mod tests {
         let picture = draw(&maxima);
         for words in [
             "motor:&lt;control&gt;",
-            "longest response 230.0 µs, deadline (dashed) 200.0 µs, 1 missed (dot)<",
-            "longest response 9.0 µs<",
-            "longest 5.0 µs, CPU 1",
+            "max response 230.0 µs, deadline (dashed) 200.0 µs, 1 missed (dot)<",
+            "max response 9.0 µs<",
+            "max 5.0 µs, CPU 1",
         ] {
             assert!(picture.contains(words), "{words}: {picture}");
         }
@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(places.iter().flatten().filter(|place| place.1 == 2_000_000).count(), 1);
         let picture = super::maxima(&maxima, "a <year>", (&[], &[]), Theme::Reader);
         assert!(picture.contains("a &lt;year&gt;") && picture.contains("class=\"band f0\""));
-        assert!(picture.contains("longest 2.0 ms, CPU 1"), "{picture}");
+        assert!(picture.contains("max 2.0 ms, CPU 1"), "{picture}");
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Cause {
             Self::LateTimer => "hardware or hypervisor",
             Self::Firmware => "firmware (SMI)",
             Self::IdleExit => "idle exit",
-            Self::OwnPath => "wake-up and switch",
+            Self::OwnPath => "wakeup and context switch",
             Self::Work => "its own work",
             Self::Waiting => "it waited",
             Self::Unknown => "unknown",

@@ -50,7 +50,7 @@ pub struct Party {
 }
 
 impl Party {
-    /// Its name; `thread-18568` where nobody knows that.
+    /// Its name; `thread-18568` if that is unknown.
     pub fn label(&self) -> String {
         if self.name.is_empty() { format!("thread-{}", self.tid) } else { self.name.clone() }
     }
@@ -287,11 +287,11 @@ fn problems(caught: &Caught) -> Vec<String> {
         if noted.known_from > begin {
             let missing = (noted.known_from - begin) / 1000;
             let why = if caught.overwritten.get(cpu).is_some_and(|number| *number > 0) {
-                "moments were overwritten"
+                "events were overwritten"
             } else {
-                "watching had just begun again"
+                "the watch had just restarted"
             };
-            problems.push(format!("CPU {cpu}: nothing is known of the first {missing} µs: {why}"));
+            problems.push(format!("CPU {cpu}: the first {missing} µs are unknown: {why}"));
         }
     }
     if caught.refused > 0 {

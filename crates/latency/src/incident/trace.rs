@@ -224,7 +224,7 @@ fn spans(incident: &Incident) -> Told {
             ("response", Kind::Job, "deadline_ns", incident.limit_ns, why)
         }
         None => {
-            let why = format!("ran {latency} µs late; the limit is {limit} µs");
+            let why = format!("ran {latency} µs late; limit {limit} µs");
             ("latency", Kind::Begin, "ns", incident.latency_ns, why)
         }
     };
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn wake_ups_come_from_what_runs() {
         let mut context = Context::default();
-        assert_eq!(context.number(), 0, "nothing is known at the beginning");
+        assert_eq!(context.number(), 0, "the start is unknown");
         let entry = What::HardEntry { number: 1, name: "eth0".into(), runs: None };
         let timer = What::TimerEntry { intended: 0, function: 1, soft: false };
         let thread = Thread::default();

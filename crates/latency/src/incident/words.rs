@@ -19,7 +19,7 @@ const TOO_LITTLE: u64 = 5;
 pub struct Verdict {
     /// How much of the latency, in percent.
     pub percent: f64,
-    /// What that was: "hog (thread 7) ran, of a priority as high or higher".
+    /// What that was: "hog (thread 7) ran, at equal or higher priority".
     pub words: String,
 }
 
@@ -70,7 +70,7 @@ impl Incident {
             Some((last, others)) => format!("{} and {last}", others.join(", ")),
             None => String::new(),
         };
-        let words = format!("{}, above all {told}", of_several(share.cause));
+        let words = format!("{}, mostly {told}", of_several(share.cause));
         Some(Verdict { percent: share.percent, words })
     }
 }
@@ -122,10 +122,10 @@ const fn of_several(cause: Cause) -> &'static str {
     match cause {
         Cause::InterruptsOff => "interrupts were off",
         Cause::PreemptionOff => "preemption was off",
-        Cause::HigherPriority => "threads of a priority as high or higher ran",
+        Cause::HigherPriority => "threads of equal or higher priority ran",
         Cause::HardInterrupt => "interrupts were handled",
         Cause::SoftInterrupt => "soft interrupts ran",
-        Cause::Firmware => "firmware had the processor",
+        Cause::Firmware => "firmware had the CPU",
         Cause::Waiting => "it waited",
         // Of one party each.
         Cause::LateTimer | Cause::IdleExit | Cause::OwnPath | Cause::Work | Cause::Unknown => cause.words(),
@@ -142,19 +142,19 @@ impl Segment {
             Cause::InterruptsOff => format!("interrupts were off{code}{thread}"),
             Cause::PreemptionOff => format!("preemption was off{code}{thread}"),
             Cause::HigherPriority => {
-                format!("{who} (thread {}) ran, of a priority as high or higher", self.tid)
+                format!("{who} (thread {}) ran, at equal or higher priority", self.tid)
             }
             Cause::HardInterrupt => format!("the interrupt `{who}` was handled"),
             Cause::SoftInterrupt => format!("the soft interrupt `{who}` ran"),
-            Cause::LateTimer => "hardware or a hypervisor had the processor".into(),
-            Cause::Firmware => format!("firmware had the processor ({who})"),
-            Cause::IdleExit => "the processor woke up from idle".into(),
+            Cause::LateTimer => "hardware or a hypervisor had the CPU".into(),
+            Cause::Firmware => format!("firmware had the CPU ({who})"),
+            Cause::IdleExit => "the CPU woke from idle".into(),
             Cause::OwnPath => "the kernel woke the thread and switched to it".into(),
-            Cause::Work => "was its own work".into(),
+            Cause::Work => "it ran itself".into(),
             Cause::Waiting if who.is_empty() => "it waited".into(),
             Cause::Waiting if self.tid == 0 => format!("it waited, until woken by the interrupt `{who}`"),
             Cause::Waiting => format!("it waited, until woken by {who} (thread {})", self.tid),
-            Cause::Unknown => "nobody knows".into(),
+            Cause::Unknown => "the cause is unknown".into(),
         }
     }
 
@@ -189,7 +189,7 @@ impl Segment {
             },
             Cause::HigherPriority => format!("{who} (thread {tid}, {percent:.0} %)"),
             Cause::HardInterrupt | Cause::SoftInterrupt => format!("`{who}` ({percent:.0} %)"),
-            Cause::Waiting if who.is_empty() => format!("nobody knows for whom ({percent:.0} %)"),
+            Cause::Waiting if who.is_empty() => format!("unknown waker ({percent:.0} %)"),
             Cause::Waiting if tid == 0 => {
                 format!("until woken by the interrupt `{who}` ({percent:.0} %)")
             }
@@ -244,7 +244,7 @@ mod tests {
             said(turns),
             (
                 98,
-                "threads of a priority as high or higher ran, above all hogB (thread 5, 52 %) and hogA (thread 4, 46 %)"
+                "threads of equal or higher priority ran, mostly hogB (thread 5, 52 %) and hogA (thread 4, 46 %)"
                     .into()
             )
         );
@@ -255,7 +255,7 @@ mod tests {
         let runs = |times, who, tid| segment(Cause::HigherPriority, times, (who, tid), &[]);
         let found =
             said(vec![runs((0, 500), "hogB", 5), runs((500, 550), "x", 6), runs((550, 1000), "hogB", 5)]);
-        assert_eq!(found, (95, "hogB (thread 5) ran, of a priority as high or higher".into()));
+        assert_eq!(found, (95, "hogB (thread 5) ran, at equal or higher priority".into()));
     }
 
     #[test]
@@ -266,7 +266,7 @@ mod tests {
             said(places),
             (
                 100,
-                "preemption was off, above all in one (hog, thread 7, 70 %) and while hog ran (thread 7, 30 %)"
+                "preemption was off, mostly in one (hog, thread 7, 70 %) and while hog ran (thread 7, 30 %)"
                     .into()
             )
         );
@@ -280,8 +280,7 @@ mod tests {
             said(interrupts),
             (
                 100,
-                "interrupts were handled, above all `irq 24 eth0` (60 %) and `local timer: tick` (40 %)"
-                    .into()
+                "interrupts were handled, mostly `irq 24 eth0` (60 %) and `local timer: tick` (40 %)".into()
             )
         );
     }

@@ -76,7 +76,7 @@ impl Process {
         let folder = self.kept_in.as_ref()?.folder().display();
         (magic != control::MAGIC).then(|| {
             format!(
-                "{folder}/control: byte 0: expected TOMPCTL1, found {magic:#018x}: recovered what the rest of it tells"
+                "{folder}/control: byte 0: expected TOMPCTL1, found {magic:#018x}: recovered what the rest of it describes"
             )
         })
     }

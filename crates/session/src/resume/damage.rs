@@ -38,10 +38,7 @@ impl fmt::Display for Damage {
                  leave its events out"
             ),
             Self::Bytes { at, bytes } => {
-                write!(
-                    f,
-                    "byte {at}: expected a packet, found {bytes} bytes that are none: readers pass over them"
-                )
+                write!(f, "byte {at}: expected a packet, found {bytes} other bytes: readers skip them")
             }
         }
     }
@@ -52,8 +49,8 @@ pub fn in_a_line(path: &Path, damage: &[Damage]) -> Option<String> {
     let (first, others) = damage.split_first()?;
     let more = match others.len() {
         0 => String::new(),
-        1 => "; and one more place of this file".into(),
-        count => format!("; and {count} more places of this file"),
+        1 => "; and 1 more place in this file".into(),
+        count => format!("; and {count} more places in this file"),
     };
     Some(format!("{}: {first}{more}", path.display()))
 }

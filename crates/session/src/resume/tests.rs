@@ -102,7 +102,7 @@ fn changed_packets_are_named_and_those_behind_them_kept() {
         let size = packets.concat().len() as u64;
         let name = format!("changed-{}", expected.trusted.is_some());
         let found = cut_stream(&name, &packets, expected);
-        assert_eq!(found, (size, Some(3), vec![changed(1) + "; and one more place of this file"]));
+        assert_eq!(found, (size, Some(3), vec![changed(1) + "; and 1 more place in this file"]));
     }
 }
 
@@ -114,9 +114,8 @@ fn packets_behind_bytes_that_are_none_are_kept() {
         let size = packets.concat().len() as u64;
         let name = format!("holes-{}", expected.trusted.is_some());
         let (at, bytes) = (packets[0].len(), packets[1].len());
-        let line = format!(
-            "stream_0: byte {at}: expected a packet, found {bytes} bytes that are none: readers pass over them"
-        );
+        let line =
+            format!("stream_0: byte {at}: expected a packet, found {bytes} other bytes: readers skip them");
         assert_eq!(cut_stream(&name, &packets, expected), (size, Some(3), vec![line]));
     }
 }

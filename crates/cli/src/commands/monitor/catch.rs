@@ -1,4 +1,4 @@
-//! `--threshold` and `--misses`: wake-ups that are too late and missed deadlines become folders, until Ctrl-C.
+//! `--threshold` and `--deadline-misses`: saves an incident for each wakeup or job that is too late.
 
 use std::{
     io::{self, Write as _},
@@ -35,36 +35,36 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Args)]
 #[group(skip)]
-#[command(group(ArgGroup::new("kept").args(["rules", "misses"]).multiple(true)))]
+#[command(group(ArgGroup::new("captures").args(["rules", "deadline_misses"]).multiple(true)))]
 pub struct Wish {
-    /// Keep what happened before each wake-up that is later than this: 100us; of some threads: 'ctl*=50us'; of a kind:
-    /// 'wakeup:ctl*=20us'. May be given more than once; the first that fits a thread decides
+    /// Save an incident for each wakeup latency above this: 100us; for some threads: 'ctl*=50us'; for one kind:
+    /// 'wakeup:ctl*=20us'. The first one that matches a thread decides (repeatable)
     #[arg(long = "threshold", value_name = "[KIND:][THREADS=]TIME", value_parser = rule, conflicts_with_all = ["once", "json"])]
     rules: Vec<Rule>,
-    /// With --job: keep what happened before each missed deadline
-    #[arg(long, requires = "jobs", conflicts_with_all = ["once", "json"])]
-    misses: bool,
-    /// With --threshold or --misses: where the folders of late wake-ups go
-    #[arg(long, value_name = "DIR", default_value = ".", requires = "kept")]
+    /// With --job, save an incident for each missed deadline
+    #[arg(long, alias = "misses", requires = "jobs", conflicts_with_all = ["once", "json"])]
+    deadline_misses: bool,
+    /// With --threshold or --deadline-misses, save incidents below this folder
+    #[arg(long, value_name = "DIR", default_value = ".", requires = "captures")]
     incidents: PathBuf,
-    /// With --threshold or --misses: keep none for so long after one was kept
-    #[arg(long, value_name = "TIME", value_parser = units::time, default_value = "10s", requires = "kept")]
-    pause: Duration,
-    /// With --threshold or --misses: end after so many were kept
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..), requires = "kept")]
-    most: Option<u64>,
-    /// With --threshold or --misses: run this with the shell for each that was kept; $TOMPION_INCIDENT is its folder, $TOMPION_LATENCY_NS
-    /// how late it was, $TOMPION_THREAD who. While eight of them run, no other is begun
-    #[arg(long, value_name = "COMMAND", requires = "kept")]
+    /// With --threshold or --deadline-misses, save no incident for this time after one
+    #[arg(long, alias = "pause", value_name = "TIME", value_parser = units::time, default_value = "10s", requires = "captures")]
+    cooldown: Duration,
+    /// With --threshold or --deadline-misses, exit after saving N incidents
+    #[arg(long, alias = "most", value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "captures")]
+    max_incidents: Option<u64>,
+    /// With --threshold or --deadline-misses, run this shell command for each incident, at most eight at a time.
+    /// $TOMPION_INCIDENT is its folder, $TOMPION_LATENCY_NS its latency, $TOMPION_THREAD the thread's name
+    #[arg(long, value_name = "COMMAND", requires = "captures")]
     exec: Option<String>,
-    /// With --threshold or --misses: keep what programs recorded of these events, too, as far back as their rings hold: 'app:*'. May be given
-    /// more than once
-    #[arg(long = "with", value_name = "EVENTS", requires = "kept")]
-    programs: Vec<String>,
-    /// With --threshold or --misses: no more folders than this; when there is one more, the oldest there goes, whenever it was made
-    /// [default: all stay]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..), requires = "kept")]
-    keep: Option<u64>,
+    /// With --threshold or --deadline-misses, save these events of programs too, as far back as their rings reach:
+    /// 'app:*' (repeatable)
+    #[arg(long, alias = "with", value_name = "EVENTS", requires = "captures")]
+    capture: Vec<String>,
+    /// With --threshold or --deadline-misses, keep at most N incidents: remove the oldest in the folder when one is
+    /// added [default: keep all]
+    #[arg(long, alias = "keep", value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "captures")]
+    retain: Option<u64>,
 }
 
 fn rule(text: &str) -> Result<Rule, String> {
@@ -74,7 +74,7 @@ fn rule(text: &str) -> Result<Rule, String> {
 impl Wish {
     /// Whether late wake-ups are to be kept.
     pub fn is_asked_for(&self) -> bool {
-        !self.rules.is_empty() || self.misses
+        !self.rules.is_empty() || self.deadline_misses
     }
 
     /// Whether that can be, before anything begins.
@@ -115,23 +115,23 @@ impl<'a> Catcher<'a> {
         let incidents = incidents.with_context(|| format!("can't make {}", folder.display()))?;
         programs::remove_left(&incidents);
         let watch = Watch::begin(name, &wish.rules)?;
-        let recorder = match &wish.programs[..] {
+        let recorder = match &wish.capture[..] {
             [] => None,
             events => {
                 let (events, selector) = (events.to_vec(), watch.selector()?);
                 Some(Recorder::begin(&incidents, programs::Wish { events, inheritance, selector })?)
             }
         };
-        end.poller.add(watch.descriptor(), LATE).context("can't wait for late wake-ups")?;
+        end.poller.add(watch.descriptor(), LATE).context("can't wait for late wakeups")?;
         let mut awaited = Vec::new();
         if !wish.rules.is_empty() {
             let limits: Vec<String> = wish.rules.iter().map(in_words).collect();
-            awaited.push(format!("wake-ups that take longer than {}", limits.join(", ")));
+            awaited.push(format!("wakeup latency above {}", limits.join(", ")));
         }
-        if let Some(jobs) = monitor.jobs().filter(|_| wish.misses) {
+        if let Some(jobs) = monitor.jobs().filter(|_| wish.deadline_misses) {
             end.poller.add(jobs.descriptor(), LATE).context("can't wait for missed deadlines")?;
             jobs.keep_missed(watch.trigger()?);
-            awaited.push("deadlines that are missed".into());
+            awaited.push("missed deadlines".into());
         }
         say(format!("waiting for {}; Ctrl-C ends it", awaited.join(" and ")));
         Ok(Self {
@@ -151,7 +151,7 @@ impl<'a> Catcher<'a> {
 
     /// Whether as many were kept as were asked for.
     pub fn has_enough(&self) -> bool {
-        self.wish.most.is_some_and(|most| self.kept >= most)
+        self.wish.max_incidents.is_some_and(|most| self.kept >= most)
     }
 
     /// Whether more may have been caught than [`Catcher::look`] has kept.
@@ -173,7 +173,7 @@ impl<'a> Catcher<'a> {
 
     fn next_caught(&mut self, monitor: &Monitor) -> Option<Caught> {
         let missed = || Some(self.watch.read_missed(&monitor.jobs()?.take_missed()?));
-        let missed = if self.wish.misses { missed() } else { None };
+        let missed = if self.wish.deadline_misses { missed() } else { None };
         missed.or_else(|| self.watch.take())
     }
 
@@ -195,14 +195,14 @@ impl<'a> Catcher<'a> {
         if let Some(recorder) = &mut self.recorder {
             // The folder says enough without it; the next one may have room.
             if let Err(error) = recorder.keep(saved.is_ok().then_some(&folder)) {
-                say(format!("what programs recorded was not kept: {error:#}"));
+                say(format!("can't save program events: {error:#}"));
             }
         }
-        self.watch.go_on(caught.crossing.side, self.wish.pause);
+        self.watch.go_on(caught.crossing.side, self.wish.cooldown);
         if let Err(error) = saved {
             // The next one may have room.
             self.failed += 1;
-            say(format!("what was late was not kept: {:#}", anyhow::Error::from(error)));
+            say(format!("can't save the incident: {:#}", anyhow::Error::from(error)));
             // The folder may have been removed, and made again since.
             if let Ok(incidents) = DirHandle::open_or_create(&self.wish.incidents) {
                 self.incidents = incidents;
@@ -237,7 +237,7 @@ impl<'a> Catcher<'a> {
 
     /// Keeps no more folders than were asked for.
     fn forget_oldest(&self) {
-        let Some(most) = self.wish.keep else { return };
+        let Some(most) = self.wish.retain else { return };
         let folders = incident::folders(&self.wish.incidents);
         let surplus = folders.len().saturating_sub(usize::try_from(most).unwrap_or(usize::MAX));
         for (_, folder) in folders.iter().take(surplus) {
@@ -255,8 +255,8 @@ impl<'a> Catcher<'a> {
 
     /// What is caught, for sentences with a number.
     fn what(&self) -> &'static str {
-        match (self.wish.rules.is_empty(), self.wish.misses) {
-            (_, false) => "late wake-up",
+        match (self.wish.rules.is_empty(), self.wish.deadline_misses) {
+            (_, false) => "late wakeup",
             (true, true) => "missed deadline",
             (false, true) => "late one",
         }
@@ -266,7 +266,7 @@ impl<'a> Catcher<'a> {
         let not_saved = self.watch.late().1;
         if not_saved > self.told {
             let more = counted(not_saved - self.told, self.what());
-            say(format!("{more} had no folder: within {:?} of another one (--pause)", self.wish.pause));
+            say(format!("{more} not saved: within {:?} of another one (--cooldown)", self.wish.cooldown));
         }
         self.told = not_saved;
         self.told_at = Instant::now();
@@ -281,7 +281,7 @@ impl<'a> Catcher<'a> {
             failed => format!("; {failed} could not be written"),
         };
         say(format!(
-            "{kept} kept of {}; {not_saved} had no folder (--pause){failed}",
+            "{kept} saved of {}; {not_saved} not saved (--cooldown){failed}",
             counted(late, self.what())
         ));
         self.commands.finish();

@@ -43,9 +43,7 @@ impl Commands {
         inheritance.hand_on(&mut command);
         match self.begin(&mut command) {
             Ok(true) => {}
-            Ok(false) => {
-                say(format!("`{text}` is not run for {}: {MOST} of them run already", folder.display()))
-            }
+            Ok(false) => say(format!("`{text}` is not run for {}: {MOST} are running", folder.display())),
             Err(error) => say(format!("can't run `{text}`: {error}")),
         }
     }

@@ -31,13 +31,13 @@ const BAR: usize = 24;
 
 #[derive(Args)]
 pub struct Wish {
-    /// The folder of a late wake-up [default: the newest one here]
+    /// Folder of the incident [default: the newest in this folder]
     #[arg(value_name = "INCIDENT")]
     folder: Option<PathBuf>,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Each piece of the latency by itself, however short it is and however many there are
+    /// Print every interval of the latency, however short
     #[arg(long)]
     all: bool,
 }
@@ -47,7 +47,7 @@ pub fn run(wish: &Wish) -> anyhow::Result<()> {
         Some(folder) => folder.clone(),
         None => newest(Path::new(".")).ok_or_else(|| {
             anyhow::anyhow!(
-                "no folder of a late wake-up here; name one, or keep some: tompion monitor --threshold 100us"
+                "no incident in this folder; name one, or save some: tompion monitor --threshold 100us"
             )
         })?,
     };
@@ -84,7 +84,7 @@ pub fn sentence(incident: &Incident) -> String {
         None => format!("{name} (thread {tid}, {priority}) ran {time} late on CPU {cpu}"),
     };
     if let Some(Verdict { percent, words }) = incident.verdict() {
-        let _ = write!(text, ": {percent:.0} % of that {}", harmless(&words));
+        let _ = write!(text, ": {percent:.0} % of it while {}", harmless(&words));
     }
     text
 }
@@ -107,7 +107,8 @@ fn whole(incident: &Incident, folder: &Path, with_all: bool) -> String {
     shares(&mut text, incident);
     table(&mut text, incident, &rows);
     if let Some(smis) = incident.smis.filter(|smis| *smis > 0) {
-        let _ = writeln!(text, "{DIM}{} came meanwhile{END}", counted(smis, "system management interrupt"));
+        let _ =
+            writeln!(text, "{DIM}{} during the latency{END}", counted(smis, "system management interrupt"));
     }
     for problem in &incident.problems {
         let _ = writeln!(text, "{DIM}{}{END}", harmless(problem));
@@ -122,20 +123,20 @@ fn limit(incident: &Incident) -> String {
     let limit = units::in_words(incident.limit_ns as f64);
     match incident.from_waking_ns {
         Some(ns) => {
-            format!("{} from the wake-up on, for which the limit is {limit}", units::in_words(ns as f64))
+            format!("{} from the wakeup on, limit {limit}", units::in_words(ns as f64))
         }
-        None => format!("the limit is {limit}"),
+        None => format!("limit {limit}"),
     }
 }
 
-/// Who had the processor before.
+/// Who had the CPU before.
 fn until_then(incident: &Incident) -> String {
     let before = &incident.before;
     if before.tid == incident.thread.tid {
         return "the thread was on its way to sleep, and went on".into();
     }
     let name = harmless(&before.name);
-    format!("until then {name} (thread {}, {}) had the processor", before.tid, before.priority)
+    format!("until then {name} (thread {}, {}) had the CPU", before.tid, before.priority)
 }
 
 /// When the thread ran, and when the job's code began, counted from the release.
@@ -270,9 +271,7 @@ mod tests {
         let (folded, all) = (whole(&late, Path::new("x"), false), whole(&late, Path::new("x"), true));
         let count = |text: &str, letter: &str| text.matches(&format!("m{letter}\x1b")).count();
         assert_eq!((count(&folded, "H"), count(&folded, "X")), (LINE + 1, 0), "{folded}");
-        assert!(
-            folded.contains("hog (thread 0) ran, of a priority as high or higher; +100 interrupts, 1.00 µs")
-        );
+        assert!(folded.contains("hog (thread 0) ran, at equal or higher priority; +100 interrupts, 1.00 µs"));
         assert!(folded.contains("200 pieces in 1 line; --all has each by itself"), "{folded}");
         assert!(count(&all, "X") > 100 && !all.contains("--all"), "{all}");
     }

@@ -13,11 +13,11 @@ const NOTHING: &str = "none";
 
 #[derive(Args)]
 pub struct Wish {
-    /// Count the threads of this cgroup and of those below it by themselves, too: robot.slice, '/system.slice/robot@*'. May be given
-    /// more than once; from now on these and no others; `none` for no more [default: as before]
+    /// Count the threads of this cgroup and of those below it separately, too: robot.slice, '/system.slice/robot@*'
+    /// (repeatable). Replaces earlier groups; `none` removes all [default: unchanged]
     #[arg(long = "cgroup", value_name = "PATH", value_parser = cgroup)]
     cgroups: Vec<Asked>,
-    /// The same of threads by their names: ctl, 'ctl*'
+    /// Count threads of this name separately, too: ctl, 'ctl*' (repeatable, as --cgroup)
     #[arg(long = "thread", value_name = "NAME", value_parser = threads)]
     threads: Vec<Asked>,
 }
@@ -56,7 +56,7 @@ impl Wish {
         let groups: Vec<Group> = asked.filter_map(|asked| asked.0.clone()).collect();
         for group in monitor.set_groups(&groups)?.absent {
             let path = harmless(group.pattern()).into_owned();
-            say(format!("there is no cgroup {path} yet: its threads count as soon as it is made"));
+            say(format!("no cgroup {path} yet: its threads are counted once it exists"));
         }
         Ok(())
     }
@@ -75,12 +75,12 @@ pub fn tables(text: &mut String, report: &Report, width: Width) {
             kind_row(text, (kind.words(), &found.places), (found.max_us, found.max_is), width);
         }
         if group.kinds.is_empty() {
-            let _ = writeln!(text, "{DIM}none of its threads was woken in real time yet{END}");
+            let _ = writeln!(text, "{DIM}none of its real-time threads has woken yet{END}");
         }
     }
     if report.cgroups_without_room > 0 {
         let without = counted(u64::from(report.cgroups_without_room), "cgroup");
-        let _ = writeln!(text, "{YELLOW}{without} count in no group{END}: there is no room for so many");
+        let _ = writeln!(text, "{YELLOW}{without} count in no group{END}: too many threads");
     }
 }
 
@@ -93,7 +93,7 @@ pub fn shortened(tables: &str, most: usize) -> String {
     let kept = most.saturating_sub(1);
     let mut text: String = lines.iter().take(kept).flat_map(|line| [line, "\n"]).collect();
     let left_out = counted((lines.len() - kept) as u64, "line");
-    let _ = writeln!(text, "{DIM}and {left_out} more of groups: tompion monitor --once{END}");
+    let _ = writeln!(text, "{DIM}and {left_out} more group rows: tompion monitor --once{END}");
     text
 }
 
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(shortened("1\n2\n3\n", 3), "1\n2\n3\n");
         assert_eq!(
             shortened("1\n2\n3\n", 2),
-            format!("1\n{DIM}and 2 lines more of groups: tompion monitor --once{END}\n")
+            format!("1\n{DIM}and 2 lines more group rows: tompion monitor --once{END}\n")
         );
     }
 

@@ -19,7 +19,7 @@ fn head(text: &mut String, first: &str, width: Width) {
         "\n{BOLD}{:<20}{counts}{:>10}{:>10}{:>10}{:>8}{END}  {DIM}{}{END}",
         "job",
         "99.9 %",
-        "longest",
+        "max",
         "deadline",
         "misses",
         width.scale()
@@ -65,16 +65,16 @@ pub fn jobs(text: &mut String, report: &JobsReport, width: Width) {
     }
     let lost = report.lost_events.saturating_add(report.lost_messages);
     if lost > 0 {
-        let lost = counted(lost, "begin, end or wake-up");
+        let lost = counted(lost, "begin, end or wakeup");
         let _ = writeln!(text, "{YELLOW}{lost} lost{END}: rings were full");
     }
     if report.losses_unknown > 0 {
         let processes = counted(report.losses_unknown, "process");
-        let _ = writeln!(text, "{YELLOW}losses of {processes} unknown{END}: what they count can't be");
+        let _ = writeln!(text, "{YELLOW}losses of {processes} unknown{END}: their counts are impossible");
     }
     if report.not_started > 0 {
-        let times = counted(report.not_started, "wake-up");
-        let _ = writeln!(text, "{YELLOW}{times} not seen{END}: their jobs count from their begins");
+        let times = counted(report.not_started, "wakeup");
+        let _ = writeln!(text, "{YELLOW}{times} not seen{END}: their jobs are measured from their begin");
     }
     if let Some(failure) = &report.failure {
         let _ = writeln!(text, "{RED}{}{END}", harmless(failure));
@@ -102,11 +102,11 @@ fn row(text: &mut String, job: &JobReport, width: Width) {
     let parts = parts(running, job.until_begin.p999_us, job.execution.p999_us);
     let _ = writeln!(text, "{DIM}  99.9 %   {parts}; from {}{END}", released(&job.released_by));
     if let Some(longest) = &job.longest {
-        let _ = writeln!(text, "{DIM}  longest  {}{END}", in_parts(longest, "%H:%M:%S%.3f"));
+        let _ = writeln!(text, "{DIM}  max      {}{END}", in_parts(longest, "%H:%M:%S%.3f"));
     }
     let odd = job.odd.without_begin + job.odd.without_end;
     if odd > 0 {
-        let _ = writeln!(text, "{DIM}  {} without the other{END}", counted(odd, "begin or end"));
+        let _ = writeln!(text, "{DIM}  {} without its counterpart{END}", counted(odd, "begin or end"));
     }
 }
 
@@ -156,16 +156,16 @@ pub fn of_history(text: &mut String, found: &HistoryJobs) {
         line.write(text, Width::Wide);
         let _ = writeln!(text, "{DIM}  all      from {}{END}", released(&job.released_by));
         if let Some(longest) = &job.longest {
-            let _ = writeln!(text, "{DIM}  longest  {}{END}", in_parts(longest, "%Y-%m-%d %H:%M:%S%.3f"));
+            let _ = writeln!(text, "{DIM}  max      {}{END}", in_parts(longest, "%Y-%m-%d %H:%M:%S%.3f"));
         }
     }
     if found.jobs.is_empty() {
-        let _ = writeln!(text, "{DIM}none was activated{END}");
+        let _ = writeln!(text, "{DIM}no activation{END}");
     }
     let watched = span(found.watched_ms.saturating_mul(1_000_000));
-    let _ = writeln!(text, "{DIM}jobs were watched for {watched}{END}");
+    let _ = writeln!(text, "{DIM}jobs were monitored for {watched}{END}");
     if found.lost > 0 {
-        let lost = counted(found.lost, "begin, end or wake-up");
+        let lost = counted(found.lost, "begin, end or wakeup");
         let _ = writeln!(text, "{YELLOW}{lost} lost{END}: rings were full");
     }
 }

@@ -45,9 +45,9 @@ const SIGKILL: i32 = 9;
 // Another part of the command has a group of this name.
 #[group(skip)]
 pub struct Wish {
-    /// Watch jobs: those of TOMPION_JOB by their names ('motor:*', 'motor:control,deadline=5ms'), or of programs that can't
-    /// be changed: a function ('control=/usr/bin/app:on_cycle,deadline=500us'), or what lies between two places
-    /// ('control=usdt:app:loop:begin,usdt:app:loop:end'). May be given more than once
+    /// Monitor jobs: those of TOMPION_JOB by name ('motor:*', 'motor:control,deadline=5ms'); or, without changing the
+    /// program, a function ('control=/usr/bin/app:on_cycle,deadline=500us') or the time between two probes
+    /// ('control=usdt:app:loop:begin,usdt:app:loop:end') (repeatable)
     #[arg(long = "job", value_name = "JOB[,deadline=TIME][,period=TIME]", value_parser = wish, conflicts_with = "once")]
     jobs: Vec<JobWish>,
 }
@@ -100,15 +100,15 @@ impl Session {
         // Ctrl-C is for this process, which has something to say before the session ends.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         inheritance.hand_on(&mut command);
-        let mut child = command.spawn().context("can't start the session that hears programs")?;
+        let mut child = command.spawn().context("can't start the session for jobs")?;
         let mut told = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
         if let Some(error) = told.as_mut().and_then(|told| JobMessage::wait_until_listening(told).err()) {
-            let status = child.wait().context("can't wait for the session that hears programs")?;
+            let status = child.wait().context("can't wait for the session for jobs")?;
             match error.kind() {
                 io::ErrorKind::UnexpectedEof => {
-                    bail!("jobs can't be watched: the session that hears programs ended with {status}")
+                    bail!("can't monitor jobs: the session for jobs ended with {status}")
                 }
-                _ => bail!("jobs can't be watched: {error}"),
+                _ => bail!("can't monitor jobs: {error}"),
             }
         }
         Ok(Self { life: child.stdin.take(), child, told })
@@ -121,7 +121,7 @@ impl Session {
     pub fn finish(mut self) -> anyhow::Result<()> {
         match self.child.try_wait() {
             Ok(Some(status)) => {
-                bail!("jobs were not watched to the end: the session that hears programs ended with {status}")
+                bail!("jobs were not monitored to the end: the session for jobs ended with {status}")
             }
             _ => Ok(()),
         }
@@ -189,7 +189,7 @@ pub fn tell(telling: &Telling) -> anyhow::Result<()> {
     // Programs come and go all the time; those that ended while they were let in had hardly a job.
     if let Some(first) = outcome.problems.first() {
         let count = counted(outcome.problems.len() as u64, "program");
-        say(format!("{count} not heard; the first: {first}"));
+        say(format!("{count} not joined; the first: {first}"));
     }
     Ok(())
 }

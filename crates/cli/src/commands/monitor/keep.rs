@@ -27,7 +27,7 @@ pub struct Stopped {
 
 impl fmt::Display for Stopped {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("somebody has stopped the monitor")?;
+        formatter.write_str("the monitor was stopped")?;
         if self.is_replaced {
             formatter.write_str(" and begun another one")?;
         }
@@ -40,7 +40,7 @@ impl fmt::Display for Stopped {
 
 impl std::error::Error for Stopped {}
 
-/// An error if somebody has stopped the monitor.
+/// An error if the monitor was stopped.
 pub fn still_counts(monitor: &Monitor) -> Result<(), Stopped> {
     match monitor.fate() {
         Fate::GoesOn => Ok(()),
@@ -91,7 +91,7 @@ impl Keeping {
     fn look(&mut self, monitor: &mut Monitor) {
         if let Some(failure) = monitor.jobs().and_then(Jobs::failure).filter(|_| !self.is_deafness_said) {
             self.is_deafness_said = true;
-            say(format!("jobs of programs are not counted any more: {failure}"));
+            say(format!("jobs of programs are no longer counted: {failure}"));
         }
         let _rights = super::history::rights(self.named.as_deref());
         match self.history.write_if_due(monitor) {
@@ -106,7 +106,7 @@ impl Keeping {
             Err(error) if error.to_string() == self.failure => {}
             Err(error) => {
                 self.failure = error.to_string();
-                say(format!("{error}; counting goes on, and it is tried again every five minutes"));
+                say(format!("{error}; counting continues, and writing is retried every five minutes"));
             }
         }
     }
@@ -142,7 +142,7 @@ impl Keeping {
         };
         let _rights = super::history::rights(self.named.as_deref());
         if let Err(error) = self.history.record_incident(&incident) {
-            say(format!("{error}; the folder is there all the same"));
+            say(format!("{error}; the incident's folder exists nevertheless"));
         }
     }
 
@@ -151,7 +151,7 @@ impl Keeping {
         let _rights = super::history::rights(self.named.as_deref());
         self.history.write(monitor)?;
         let path = self.history.store().path().display().to_string();
-        say(format!("{path} has all that was counted until now: tompion monitor report"));
+        say(format!("{path} has all counts until now: tompion monitor report"));
         Ok(())
     }
 }
@@ -181,7 +181,7 @@ impl Beside<'_, '_> {
         }
     }
 
-    /// Does what is to be done now. An error if somebody has stopped the monitor: then all is written ([`Stopped`]).
+    /// Does what is to be done now. An error if the monitor was stopped: then all is written ([`Stopped`]).
     pub fn look(&mut self, monitor: &mut Monitor) -> anyhow::Result<()> {
         let caught = self.catcher.as_mut().map(|catcher| catcher.look(monitor)).transpose()?.flatten();
         if let Some(keeping) = &mut self.keeping {

@@ -37,48 +37,48 @@ use keep::{Beside, Keeping, Stopped};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    sudo tompion monitor                       # count, and show a table of the real-time threads\n  \
-    sudo tompion monitor --duration 10s        # what happens in ten seconds\n  \
-    sudo tompion monitor --once --json         # what was counted so far, for programs\n  \
-    sudo tompion monitor --kinds timer-wakeup  # count only this from now on; --kinds all for everything\n  \
-    sudo tompion monitor --cgroup robot.slice  # its threads by themselves, too, from now on\n  \
-    sudo tompion monitor --listen 127.0.0.1:9464 # a page for Prometheus, at /metrics\n  \
-    sudo tompion monitor --history             # keep it for years, every five minutes\n  \
-    sudo tompion monitor report --last week    # what the history says\n  \
-    sudo tompion monitor plot -o latency.svg   # histograms as a picture\n  \
-    tompion monitor plot --last year -o y.png  # the longest of a year\n  \
-    sudo tompion monitor --threshold 100us     # keep what happened before each wake-up later than that\n  \
-    tompion monitor explain                    # why the last of them was late\n  \
-    sudo tompion monitor --job 'motor:*'       # response times and missed deadlines of TOMPION_JOB\n  \
-    sudo tompion monitor --history --job 'motor:*'  # and keep them for years\n  \
-    sudo tompion monitor reset                 # reports begin anew\n  \
-    sudo tompion monitor stop                  # count no more\n\n\
-Counting goes on in the kernel when the command ends or is killed, until `stop` or the machine's end; the next one shows \
-all of it. Only with --duration what this command has begun ends with it.\n\n\
-Commands that look on end with exit status 3 when somebody says `stop`; a unit of systemd names it in RestartPreventExitStatus=.")]
+    sudo tompion monitor                       # count, and show a live table of the real-time threads\n  \
+    sudo tompion monitor --duration 10s        # count for ten seconds\n  \
+    sudo tompion monitor --once --json         # print the counts so far, as JSON\n  \
+    sudo tompion monitor --kinds timer-wakeup  # count only this kind; --kinds all counts all\n  \
+    sudo tompion monitor --cgroup robot.slice  # count the threads of a cgroup separately, too\n  \
+    sudo tompion monitor --listen 127.0.0.1:9464 # serve /metrics to Prometheus\n  \
+    sudo tompion monitor --history             # append to a history every five minutes\n  \
+    sudo tompion monitor report --last week    # summarize the history\n  \
+    sudo tompion monitor plot -o latency.svg   # draw histograms\n  \
+    tompion monitor plot --last year -o y.png  # draw the max of each period of a year\n  \
+    sudo tompion monitor --threshold 100us     # save an incident for each wakeup later than that\n  \
+    tompion monitor explain                    # explain the newest incident\n  \
+    sudo tompion monitor --job 'motor:*'       # response times and missed deadlines of jobs\n  \
+    sudo tompion monitor --history --job 'motor:*'  # and append them to the history\n  \
+    sudo tompion monitor reset                 # restart the reports at zero\n  \
+    sudo tompion monitor stop                  # stop counting\n\n\
+Counting continues in the kernel after this command ends, until `stop` or shutdown; the next command shows all of it. \
+With --duration, counting that this command started ends with it.\n\n\
+Exit status 3: `tompion monitor stop` ended this command. Systemd units list it in RestartPreventExitStatus=.")]
 pub struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
     watch: Watch,
-    /// Which monitor, where several count beside each other
+    /// Choose the monitor, where several count at the same time
     #[arg(long, value_name = "NAME", default_value = "tompion-monitor", global = true)]
     name: String,
 }
 
 #[derive(Subcommand)]
 enum Action {
-    /// Say whether latencies became better or worse, between two times or two kernels
+    /// Compare latencies between two periods or two kernels
     Compare(history::CompareArguments),
-    /// Why a wake-up was late that --threshold has kept
+    /// Explain an incident that --threshold or --deadline-misses saved
     Explain(explain::Wish),
-    /// Draw histograms of what was counted since the last reset, or what the history has, as SVG or PNG
+    /// Draw histograms since the last reset, or the history, as SVG or PNG
     Plot(Plot),
-    /// Say what the history has: the longest, percentages, whose and when
+    /// Summarize the history: maxima, percentiles, threads and times
     Report(history::ReportArguments),
-    /// Begin reports anew; no wake-up is lost
+    /// Restart reports at zero; no wakeup is missed
     Reset,
-    /// Count no more, and forget what was counted
+    /// Stop counting, and discard the counts
     Stop,
     /// Hear what programs say of their jobs (used by --job)
     #[command(hide = true)]
@@ -87,8 +87,8 @@ enum Action {
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    sudo tompion monitor plot -o latency.svg                 # histograms of what was counted since the last reset\n  \
-    tompion monitor plot --last 30h -o 30h.png               # the history: the longest of each five minutes\n  \
+    sudo tompion monitor plot -o latency.svg                 # histograms since the last reset\n  \
+    tompion monitor plot --last 30h -o 30h.png               # the history: the max of each five minutes\n  \
     tompion monitor plot --last year --theme dark -o year.svg\n  \
     tompion monitor plot --last week --histograms -o week.svg")]
 struct Plot {
@@ -100,23 +100,23 @@ struct Plot {
 
 #[derive(Args)]
 struct Watch {
-    /// Show once what was counted since the last reset [default: where standard output is no terminal]
+    /// Print the counts since the last reset and exit [default if standard output is no terminal]
     #[arg(long, conflicts_with = "duration")]
     once: bool,
-    /// Show what happens in this time, such as 10s or 5m
+    /// Count for this time, print and exit: 10s, 5m
     #[arg(long, value_name = "TIME", value_parser = units::time)]
     duration: Option<Duration>,
     #[command(flatten)]
     serve: serve::Wish,
-    /// Keep what is counted in a history, every five minutes, until Ctrl-C [default: /var/lib/tompion/history.sqlite]
+    /// Append to a history every five minutes, until Ctrl-C [default: /var/lib/tompion/history.sqlite]
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["once", "duration", "json"])]
     history: Option<Option<PathBuf>>,
-    /// What is counted from now on: kinds by their names, with commas; or `all` [default: as before; at first all]
+    /// Count only these kinds, separated by commas, or `all` [default: unchanged, initially all]
     #[arg(long, value_name = "KINDS", value_parser = kinds)]
     kinds: Option<Kinds>,
     #[command(flatten)]
     groups: groups::Wish,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -154,7 +154,7 @@ impl Watch {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.action.is_some() && arguments.watch.is_asked_for() {
-        say("`compare`, `explain`, `plot`, `report`, `reset` and `stop` take no option of the display's");
+        say("display options such as --once can't be combined with a subcommand");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     if let Err(error) = arguments.watch.catch.check() {
@@ -170,11 +170,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Some(Action::TellJobs(telling)) => jobs::tell(telling)?,
         Some(Action::Reset) => {
             Monitor::resume(&arguments.name)?.reset()?;
-            say("reports begin anew; the kernel's counters go on");
+            say("reports restart at zero; counting continues");
         }
         Some(Action::Stop) => match Monitor::stop(&arguments.name)? {
-            true => say("stopped; what was counted is gone"),
-            false => say("nothing was counted"),
+            true => say("counting stopped; counts discarded"),
+            false => say("nothing is being counted"),
         },
     }
     Ok(ExitCode::SUCCESS)
@@ -195,7 +195,7 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<ExitCode> {
     let is_live = io::stdout().is_terminal() && !watch.json;
     if watch.jobs.is_asked_for() && watch.duration.is_none() && !watch.is_to_last() && !is_live {
         bail!(
-            "jobs are watched while the command runs: add --duration TIME, --listen ADDRESS:PORT, --history or --misses"
+            "jobs are monitored only while the command runs: add --duration TIME, --listen ADDRESS:PORT, --history or --deadline-misses"
         );
     }
     // Before anything begins, so that Ctrl-C ends it in order.
@@ -239,7 +239,7 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<ExitCode> {
         drop(monitor);
         Monitor::stop(name)?;
     } else if begun == Begun::Now && !watch.catch.is_asked_for() && counts_on {
-        say("counting goes on in the kernel: tompion monitor shows it again, tompion monitor stop ends it");
+        say("counting continues in the kernel: tompion monitor shows it, tompion monitor stop ends it");
     }
     looked.and_then(|()| session.map_or(Ok(()), jobs::Session::finish)).map(|()| ExitCode::SUCCESS)
 }
@@ -250,8 +250,7 @@ fn begin(name: &str, watch: &Watch) -> anyhow::Result<(Monitor, Begun)> {
     let (monitor, begun) = match Monitor::begin(name, kinds) {
         Err(error) if watch.history.is_some() && error.calls_for_a_new_beginning() => {
             say(
-                "what counted until now is of an earlier version, or not whole; counting begins anew, and the history notes for how \
-                 long nothing was counted",
+                "the running monitor is of an earlier version, or incomplete; counting restarts, and the history notes the gap",
             );
             Monitor::stop(name)?;
             Monitor::begin(name, kinds)?
@@ -261,7 +260,7 @@ fn begin(name: &str, watch: &Watch) -> anyhow::Result<(Monitor, Begun)> {
     if begun == Begun::Before {
         if !monitor.is_of_this_build() {
             say(
-                "the programs that count are those of another build of Tompion; to renew them: tompion monitor stop, and begin again",
+                "the running BPF programs are of another build of Tompion; to replace them, run tompion monitor stop and start again",
             );
         }
         if let Some(kinds) = watch.kinds {
@@ -304,7 +303,7 @@ fn plot(name: &str, wish: &Plot) -> anyhow::Result<()> {
     wish.output.write(&histograms(&curves, &text::title(&report), wish.output.theme()))?;
     if wish.output.output != Path::new("-") {
         let path = wish.output.output.display();
-        say(format!("{path}: histograms of {}", counted(report.wakeups.woken, "wake-up")));
+        say(format!("{path}: histograms of {}", counted(report.wakeups.woken, "wakeup")));
     }
     text::unseen(&report).into_iter().for_each(say);
     Ok(())

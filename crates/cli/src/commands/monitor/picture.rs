@@ -26,10 +26,10 @@ const SCALE: f32 = 2.0;
 // The commands' own arguments are a group of this name.
 #[group(skip)]
 pub struct Output {
-    /// Where the picture goes, NAME.svg or NAME.png; `-` for SVG on standard output
+    /// Write the picture to NAME.svg or NAME.png, or SVG to standard output (`-`)
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Colours [default: in SVG what the reader prefers, in PNG light]
+    /// Choose the colours [default: in SVG the reader's preference, in PNG light]
     #[arg(long, value_enum, value_name = "WHICH")]
     theme: Option<ThemeArgument>,
 }

@@ -1,4 +1,4 @@
-//! `--with`: a flight recorder of programs' events beside the watch. Its rings are there twice, and the switch in which a
+//! `--capture`: a flight recorder of programs' events beside the watch. Its rings are there twice, and the switch in which a
 //! wake-up is late has programs write the others from then on. What both hold goes into the incident's folder, and another
 //! recorder begins.
 
@@ -86,15 +86,12 @@ impl Recorder {
         let recording = self.recording();
         // Without an event there may be none.
         if recording.exists() {
-            recording.rename_to(&incident.join(PROGRAMS)).context("can't keep what programs recorded")?;
+            recording.rename_to(&incident.join(PROGRAMS)).context("can't save program events")?;
         } else {
             let mut said = String::new();
             // What it said may be no text, or nothing.
             let _ = self.folder.read(log(self.number)).and_then(|mut log| log.read_to_string(&mut said));
-            say(format!(
-                "programs recorded nothing: {}",
-                said.lines().last().unwrap_or("the recorder ended")
-            ));
+            say(format!("no program events: {}", said.lines().last().unwrap_or("the recorder ended")));
         }
         Ok(())
     }
@@ -108,7 +105,7 @@ impl Recorder {
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
                 say(format!(
-                    "the recorder of programs' events did not end within {} and is killed",
+                    "the recorder of program events did not exit within {}; killing it",
                     counted(PATIENCE.as_secs(), "second")
                 ));
                 let _ = tompion_os::kill(self.child.id(), SIGKILL);

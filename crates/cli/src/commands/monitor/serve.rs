@@ -33,11 +33,11 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Args)]
 #[group(skip)]
 pub struct Wish {
-    /// Serve what is counted to Prometheus at this address, until Ctrl-C; anybody who reaches it can read the names of your threads
+    /// Serve metrics to Prometheus at this address, until Ctrl-C. Everyone with access to it can read thread names
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["once", "duration", "json"])]
     pub listen: Option<SocketAddr>,
-    /// With --listen: answer to those, too, who ask for this name, as Prometheus may call this machine. Numbers, localhost and the
-    /// machine's own name are known. May be given more than once
+    /// With --listen, also accept requests for this host name. IP addresses, localhost and the machine's own name are
+    /// always accepted (repeatable)
     #[arg(long = "host", value_name = "NAME", requires = "listen")]
     hosts: Vec<String>,
 }
@@ -135,7 +135,7 @@ impl Site {
     fn answer(&self, request: &Request) -> Response {
         let mut is_busy = false;
         let page = |request: &Request| match request.path.as_str() {
-            "/" => Ok(Some(Page { kind: TEXT, body: format!("what was counted is at {PAGES}\n") })),
+            "/" => Ok(Some(Page { kind: TEXT, body: format!("counts are at {PAGES}\n") })),
             "/metrics" | "/api/report" => {
                 let page = if request.path == "/metrics" { Live::Metrics } else { Live::Report };
                 match self.ask(page).as_deref() {
@@ -166,7 +166,7 @@ impl Site {
             _ => Ok(None),
         };
         let response = exporter::respond(request, &self.names, page);
-        if is_busy { Response::new(503, TEXT, "the monitor is busy, or ends\n") } else { response }
+        if is_busy { Response::new(503, TEXT, "the monitor is busy or shutting down\n") } else { response }
     }
 
     /// Asks the thread that has the monitor. Nothing if it is busy for too long, or ends.
@@ -184,8 +184,8 @@ impl Site {
         page: impl FnOnce(&Store) -> Result<Option<Page>, String>,
     ) -> Result<Option<Page>, String> {
         let history = self.history.as_ref();
-        let history = history
-            .ok_or("there is no history; begin with: tompion monitor --history --listen ADDRESS:PORT")?;
+        let history =
+            history.ok_or("no history; start one: tompion monitor --history --listen ADDRESS:PORT")?;
         let path = history.lock().unwrap_or_else(PoisonError::into_inner);
         page(&Store::open_to_read(&path).map_err(|error| error.to_string())?)
     }

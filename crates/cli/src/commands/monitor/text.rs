@@ -87,7 +87,7 @@ pub fn frame(report: &Report, (columns, rows): (u16, u16)) -> String {
     threads(&mut text, &living, width, usize::from(rows).saturating_sub(used));
     threads_that_ended(&mut text, &ended);
     text.push_str(&foot);
-    let _ = write!(text, "{DIM}Ctrl-C ends the display; counting goes on{END}");
+    let _ = write!(text, "{DIM}Ctrl-C ends the display; counting continues{END}");
     let kept: Vec<String> =
         text.lines().take(usize::from(rows)).map(|line| cut(line, usize::from(columns))).collect();
     kept.join("\n")
@@ -156,17 +156,17 @@ pub fn longest(us: f64, known: Maximum) -> String {
 
 /// How many wake-ups, and since when.
 pub fn title(report: &Report) -> String {
-    let woken = counted(report.wakeups.woken, "wake-up");
+    let woken = counted(report.wakeups.woken, "wakeup");
     let lasted = span(report.to_ns.saturating_sub(report.from_ns));
     format!("{woken} in {lasted}, since {}", time(report.from_ns, "%-d %b %H:%M:%S"))
 }
 
 fn head(text: &mut String, report: &Report) {
-    let _ = writeln!(text, "{BOLD}real-time wake-ups{END}  {}", title(report));
+    let _ = writeln!(text, "{BOLD}real-time wakeups{END}  {}", title(report));
     let off: Vec<&str> =
         Kind::ALL.iter().filter(|kind| !report.kinds.contains(kind)).map(|kind| kind.name()).collect();
     if !off.is_empty() {
-        let _ = writeln!(text, "{YELLOW}not counted now: {}{END}", off.join(", "));
+        let _ = writeln!(text, "{YELLOW}not counted: {}{END}", off.join(", "));
     }
 }
 
@@ -201,7 +201,7 @@ pub fn kinds(text: &mut String, cpus: &[CpuReport], width: Width) {
         "",
         "count",
         "99.9 %",
-        "longest",
+        "max",
         width.scale()
     );
     for (kind, histogram) in of_all_cpus(cpus) {
@@ -210,7 +210,7 @@ pub fn kinds(text: &mut String, cpus: &[CpuReport], width: Width) {
         kind_row(text, (kind.words(), &histogram), (most.max_us, most.max_is), width);
     }
     if cpus.is_empty() {
-        let _ = writeln!(text, "no real-time thread was woken yet");
+        let _ = writeln!(text, "no real-time thread has woken yet");
     }
 }
 
@@ -245,11 +245,7 @@ pub fn worst(text: &mut String, cpus: &[CpuReport], format: &str) {
         return;
     }
     lines.sort_by_key(|line| (line.0, line.1));
-    let _ = writeln!(
-        text,
-        "\n{BOLD}{:<21}{:>3} {:>11}  whose, when, and in which parts{END}",
-        "the longest", "CPU", ""
-    );
+    let _ = writeln!(text, "\n{BOLD}{:<21}{:>3} {:>11}  thread, time and phases{END}", "maxima", "CPU", "");
     for (kind, cpu, found, late) in lines {
         let whose = format!("{} {} ({})", harmless(&late.name), late.tid, late.priority);
         let when = time(late.time_ns, format);
@@ -293,7 +289,7 @@ fn threads(text: &mut String, threads: &[&ThreadReport], width: Width, most: usi
     if threads.is_empty() {
         return;
     }
-    let counts = width.unless_narrow(format!("{:>10}{:>9}{:>9}", "wake-ups", "last", "99.9 %"));
+    let counts = width.unless_narrow(format!("{:>10}{:>9}{:>9}", "wakeups", "last", "99.9 %"));
     let _ = writeln!(
         text,
         "\n{BOLD}{:<15}{:>7}  {:<8}{:>4}{counts}{:>9}{:>7}{END}  {DIM}{}{END}",
@@ -301,7 +297,7 @@ fn threads(text: &mut String, threads: &[&ThreadReport], width: Width, most: usi
         "tid",
         "priority",
         "CPU",
-        "longest",
+        "max",
         "misses",
         width.scale()
     );
@@ -310,7 +306,7 @@ fn threads(text: &mut String, threads: &[&ThreadReport], width: Width, most: usi
     }
     let left_out = threads.len().saturating_sub(most);
     if left_out > 0 {
-        let _ = writeln!(text, "{DIM}and {} with shorter ones{END}", counted(left_out as u64, "thread"));
+        let _ = writeln!(text, "{DIM}and {} with lower max{END}", counted(left_out as u64, "thread"));
     }
 }
 
@@ -337,7 +333,7 @@ fn threads_that_ended(text: &mut String, ended: &[&ThreadReport]) {
     let Some(latest) = ended.first() else { return };
     let _ = writeln!(
         text,
-        "{DIM}{} ended (--once has them), the longest {} of {} {}{END}",
+        "{DIM}{} exited (--once has them), max {} in {} {}{END}",
         counted(ended.len() as u64, "thread"),
         longest(latest.max_us, latest.max_is),
         harmless(&latest.name),
@@ -349,16 +345,16 @@ fn threads_that_ended(text: &mut String, ended: &[&ThreadReport]) {
 pub fn unseen(report: &Report) -> Option<String> {
     let unseen = report.unseen.filter(|unseen| unseen.unseen > 0)?;
     let (unseen, slept) = (grouped(unseen.unseen), grouped(unseen.slept));
-    Some(format!("{unseen} of {slept} wake-ups were not seen, by the scheduler's own count"))
+    Some(format!("{unseen} of {slept} wakeups were not seen, according to the scheduler"))
 }
 
-/// Whether the sums agree, and what an independent count says.
+/// Whether accounting is exact, and what an independent count says.
 fn sums(text: &mut String, report: &Report) {
     let sums = &report.wakeups;
     let mut ways = vec![
-        format!("{} highest", grouped(sums.wakeup)),
-        format!("{} beside equals", grouped(sums.shared)),
-        format!("{} behind higher ones", grouped(sums.preempted)),
+        format!("{} highest priority", grouped(sums.wakeup)),
+        format!("{} same priority", grouped(sums.shared)),
+        format!("{} preempted", grouped(sums.preempted)),
     ];
     let rare = [
         (sums.not_slept, "never slept"),
@@ -372,15 +368,15 @@ fn sums(text: &mut String, report: &Report) {
             .map(|(count, name)| format!("{} {name}", grouped(*count))),
     );
     let verdict = match sums.difference {
-        0 => format!("{GREEN}the sums agree{END}"),
-        difference => format!("{RED}the sums disagree by {difference}{END}"),
+        0 => format!("{GREEN}accounting is exact{END}"),
+        difference => format!("{RED}accounting is wrong by {difference}{END}"),
     };
     let _ = writeln!(text, "\n{verdict}; {} woken: {}", grouped(sums.woken), ways.join(", "));
     if let Some(unseen) = unseen(report) {
         let _ = writeln!(text, "{YELLOW}{unseen}{END}");
     }
     if sums.without_row > 0 {
-        let without = counted(sums.without_row, "wake-up");
+        let without = counted(sums.without_row, "wakeup");
         let _ = writeln!(
             text,
             "{YELLOW}{without} in no thread's line{END}: more than {MAX_THREADS} real-time threads; all are in the numbers by CPU"
@@ -457,8 +453,8 @@ mod tests {
                 assert!(line.chars().count() <= usize::from(columns), "{columns}: {line}");
             }
             let all = lines.join("\n");
-            assert!(columns < 60 || all.contains(" longest") && all.contains("misses"), "{columns}: {all}");
-            assert!(columns < 60 || all.contains("the sums agree"), "{columns}: {all}");
+            assert!(columns < 60 || all.contains(" max") && all.contains("misses"), "{columns}: {all}");
+            assert!(columns < 60 || all.contains("accounting is exact"), "{columns}: {all}");
         }
     }
 
@@ -469,13 +465,13 @@ mod tests {
         let lines = shown(&report, (80, 24));
         let line = |words: &str| lines.iter().any(|line| line.starts_with(words));
         assert!(line("thread-900") && line("thread-901") && !line("thread-1 "), "{lines:?}");
-        assert!(line("79 threads ended (--once has them), the longest 999 µs of thread-1 1"), "{lines:?}");
+        assert!(line("79 threads exited (--once has them), max 999 µs in thread-1 1"), "{lines:?}");
         assert!(whole(&report).contains("\nthread-1 "), "all are in the whole");
     }
 
     #[test]
     fn what_colours_takes_no_room() {
-        assert_eq!(cut(&format!("{BOLD}longest{END} µs"), 9), format!("{BOLD}longest{END} µ"));
+        assert_eq!(cut(&format!("{BOLD}highest{END} µs"), 9), format!("{BOLD}highest{END} µ"));
         assert_eq!(cut(&format!("{RED}ab{END}"), 1), format!("{RED}a{END}"));
     }
 }

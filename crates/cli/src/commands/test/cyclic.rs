@@ -20,58 +20,58 @@ use crate::{
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    sudo tompion test cyclic                                  # each CPU, each millisecond, for 10 s\n  \
+    sudo tompion test cyclic                                  # all CPUs, every millisecond, for 10 s\n  \
     sudo tompion test cyclic --interval 200us --duration 1h --histogram\n  \
     sudo tompion test cyclic --cpus 2-3 --wakeup timerfd --policy rr --priority 50 --json\n  \
     sudo tompion record -k --mode overwrite -o late -- tompion test cyclic --break-trace 200us\n  \
     sudo tompion shield 3 --as-root -- tompion test cyclic --cpus 3\n\n\
-How late a thread goes on after the time at which it wanted to be woken. Without root the threads run as ordinary ones, \
-and the test says so. Exit code 1 means that --break-trace has ended it.")]
+Measures the time from a timer's expiry until its thread runs. Without root, the threads run without real-time priority, \
+and the test says so. Exit status 1: --break-trace ended the test.")]
 pub struct Arguments {
-    /// The CPUs, a thread on each: 3, or 0,2-3 [default: all that this process may use]
+    /// Run a thread on each of these CPUs: 3, or 0,2-3 [default: all allowed CPUs]
     #[arg(long, value_name = "LIST", value_parser = CpuSet::from_list)]
     cpus: Option<CpuSet>,
-    /// From one wake-up to the next
+    /// Wake each thread once per interval
     #[arg(short, long, value_name = "TIME", default_value = "1ms", value_parser = interval)]
     interval: Duration,
-    /// For how long; until Ctrl-C at most
+    /// Measure for this time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::time)]
     duration: Duration,
-    /// So many wake-ups on each CPU, however long that takes
+    /// Stop after this many wakeups per CPU
     #[arg(short, long, value_name = "N", value_parser = units::count, conflicts_with = "duration")]
     loops: Option<u64>,
-    /// How the threads are woken
+    /// Choose how the threads sleep
     #[arg(long, value_enum, value_name = "HOW", default_value = "nanosleep")]
     wakeup: WakeupArgument,
-    /// Under which scheduler they run
+    /// Choose the scheduling policy
     #[arg(long, value_enum, value_name = "POLICY", default_value = "fifo")]
     policy: PolicyArgument,
-    /// Their priority under fifo and rr, 1 to 99
+    /// Set the priority for fifo and rr, 1 to 99
     #[arg(short, long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=99))]
     priority: u32,
-    /// Stop when a wake-up is later than this, and have the recording that this runs in save what led to it
+    /// Stop at the first wakeup latency above this, and trigger a snapshot of the flight recorder
     #[arg(long, value_name = "TIME", value_parser = units::time)]
     break_trace: Option<Duration>,
-    /// Process of the recording to ask, `tompion record --mode overwrite` [default: the one that this runs in]
+    /// Process id of the flight recorder to trigger [default: the one that records this command]
     #[arg(long, value_name = "PID", requires = "break_trace")]
     recorder: Option<u32>,
-    /// Print how many wake-ups were late by how many microseconds
+    /// Print a histogram of the wakeup latency in microseconds
     #[arg(long)]
     histogram: bool,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum WakeupArgument {
-    /// They sleep until a time: clock_nanosleep
+    /// Absolute clock_nanosleep
     Nanosleep,
-    /// They read a timer: timerfd_create
+    /// Read of a timerfd
     Timerfd,
-    /// They wait for a timer's signal: timer_create
+    /// POSIX timer with a signal (timer_create)
     Timer,
-    /// They wait for a word to change until a time, as condition variables do: futex
+    /// Timed futex wait, as condition variables do
     Futex,
 }
 
@@ -152,7 +152,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     if arguments.break_trace.is_some() && config.recorder.is_none() {
         say(
-            "nobody records: a late wake-up ends the test, and saves nothing; tompion record -k --mode overwrite -- …",
+            "no recording: a late wakeup ends the test and saves nothing; tompion record -k --mode overwrite -- …",
         );
     }
     let running = cyclic::start(config);
@@ -204,7 +204,7 @@ fn us(ns: f64) -> String {
 }
 
 fn write_live(output: &mut dyn Write, glimpses: &[Glimpse]) -> io::Result<usize> {
-    write!(output, "{:>4}{:>14}", "CPU", "wake-ups")?;
+    write!(output, "{:>4}{:>14}", "CPU", "wakeups")?;
     for head in ["min", "now", "mean", "max"] {
         write!(output, "{head:>WIDTH$}")?;
     }
@@ -245,11 +245,11 @@ fn tell(arguments: &Arguments, outcome: &Outcome, shown: usize) -> anyhow::Resul
 fn words_of(broken: &Break) -> String {
     let Break { cpu, late_ns, expected_ns, asked } = broken;
     let asked = match asked {
-        Some(pid) => format!("process {pid} was asked to save what led to it"),
-        None => "nobody records".into(),
+        Some(pid) => format!("process {pid} saves a snapshot"),
+        None => "no recording".into(),
     };
     let (late, second) = (units::in_words(*late_ns as f64), *expected_ns as f64 / 1e9);
-    format!("CPU {cpu} went on {late} late, expected at {second:.6} s of CLOCK_MONOTONIC; {asked}")
+    format!("CPU {cpu} woke {late} late, expected at {second:.6} s of CLOCK_MONOTONIC; {asked}")
 }
 
 fn write_text(arguments: &Arguments, outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
@@ -271,7 +271,7 @@ fn write_text(arguments: &Arguments, outcome: &Outcome, output: &mut dyn Write) 
     let lacks = outcome.cpus.iter().flat_map(|measured| &measured.prepared.could_not);
     super::write_lacks(lacks.chain(&outcome.could_not), output)?;
     writeln!(output)?;
-    write!(output, "\x1b[1m{:>4}{:>14}", "CPU", "wake-ups")?;
+    write!(output, "\x1b[1m{:>4}{:>14}", "CPU", "wakeups")?;
     for head in ["min", "mean", "50 %", "99 %", "99.99 %", "max"] {
         write!(output, "{head:>WIDTH$}")?;
     }

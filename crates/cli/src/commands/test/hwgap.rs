@@ -32,29 +32,29 @@ use crate::{
     sudo tompion test hwgap                           # all CPUs at once, for 10 s\n  \
     sudo tompion test hwgap --cpus 3 --threshold 5us --duration 1h\n  \
     sudo tompion test hwgap --json | jq .gaps\n\n\
-Gaps that interrupts, switches and page faults do not explain: firmware's, or a hypervisor's. While it runs, little \
-else does: on each of the CPUs a real-time thread takes most of the time. Then the kernel's own tracers look, each for \
-as long: hwlat with interrupts turned off, and osnoise, where the kernel has them, and for root.")]
+Finds gaps that no interrupt, context switch or page fault explains: firmware (SMI) or a hypervisor. A real-time thread \
+uses most of the time of each CPU. As root, the kernel's hwlat and osnoise tracers then run for the same time each, if \
+the kernel has them.")]
 pub struct Arguments {
-    /// The CPUs, all at the same time: 3, or 0,2-3 [default: all that this process may use]
+    /// Measure these CPUs at the same time: 3, or 0,2-3 [default: all allowed CPUs]
     #[arg(long, value_name = "LIST", value_parser = CpuSet::from_list)]
     cpus: Option<CpuSet>,
-    /// For how long; until Ctrl-C at most
+    /// Measure for this time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::time)]
     duration: Duration,
-    /// Tell of gaps that are longer than this
+    /// Report gaps longer than this
     #[arg(long, value_name = "TIME", default_value = "10us", value_parser = units::time)]
     threshold: Duration,
-    /// Look for so long at a time
+    /// Sample for this time in each window
     #[arg(long, value_name = "TIME", default_value = "80ms", value_parser = units::time)]
     width: Duration,
-    /// From one time to the next; between them other programs run
+    /// Start a sample once per window; other programs run in between
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = units::time)]
     window: Duration,
-    /// Priority under SCHED_FIFO, 1 to 99
+    /// Set the SCHED_FIFO priority, 1 to 99
     #[arg(short, long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=99))]
     priority: u32,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -78,7 +78,7 @@ struct Report<'a> {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let cpus = super::usable(arguments.cpus.as_ref())?;
     if arguments.width > arguments.window || arguments.width.is_zero() {
-        anyhow::bail!("expected --width of more than nothing, and of --window at most");
+        anyhow::bail!("expected a --width above zero and at most --window");
     }
     let config = Config {
         cpus,
@@ -260,7 +260,7 @@ fn write_longest(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     if gaps.is_empty() {
         return Ok(());
     }
-    writeln!(output, "\nthe longest that no software explains")?;
+    writeln!(output, "\nlongest gaps that no software explains")?;
     for gap in gaps.iter().take(MOST) {
         let (long, second) = (units::in_words(gap.ns as f64), gap.begin_ns as f64 / 1e9);
         writeln!(output, "  {long:>10}  on CPU {}, at {second:.6} s of CLOCK_MONOTONIC", gap.cpu)?;

@@ -24,39 +24,39 @@ use crate::{
     tompion test maxrate --peer lttng --folder /dev/shm\n  \
     sudo tompion test maxrate --trace syscalls\n  \
     sudo tompion test maxrate --trace all --json\n\n\
-Threads record events at an even rate; a rate is borne if all of them are in the trace. It is doubled or halved until one \
-is borne and the next is not, and then the interval is halved.")]
+Threads record events at a constant rate. A rate passes if the trace has all events. The rate is doubled or halved until \
+one passes and the next fails, then bisected.")]
 pub struct Arguments {
-    /// What is recorded: events of the program alone, or with system calls, or with all events of the kernel
+    /// Record this: program events alone, with system calls, or with all kernel events
     #[arg(long, value_enum, value_name = "WHAT", default_value = "user")]
     trace: LoadArgument,
-    /// How many threads record, each on a CPU of its own
+    /// Run this many producer threads, each on its own CPU
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8192))]
     producers: u32,
-    /// How long a rate has to be borne
-    #[arg(long = "for", value_name = "TIME", default_value = "1500ms", value_parser = units::time)]
-    time: Duration,
-    /// How near the answer has to be, in per cent
+    /// Try each rate for this time
+    #[arg(long, alias = "for", value_name = "TIME", default_value = "1500ms", value_parser = units::time)]
+    duration: Duration,
+    /// Stop bisecting at this precision, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=100))]
     near: u32,
     #[command(flatten)]
     buffers: BufferArguments,
-    /// Measure another tracer, too
+    /// Also measure another tracer
     #[arg(long, value_enum, value_name = "TRACER")]
     peer: Option<Peer>,
-    /// Write the traces below this folder, each for a moment [default: the one for temporary files]
+    /// Write temporary traces below this folder [default: the system folder for temporary files]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LoadArgument {
-    /// Events of the program
+    /// Program events
     User,
-    /// With the system calls, one after each event
+    /// Program events, each followed by a recorded system call
     Syscalls,
     /// With all events of the kernel, and the same system calls
     All,
@@ -106,7 +106,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let plan = Plan {
         load: arguments.trace.into(),
         producers: arguments.producers,
-        time: arguments.time,
+        time: arguments.duration,
         near: 1.0 + f64::from(arguments.near) / 100.0,
         buffers: arguments.buffers.buffers(),
         folder: arguments.folder.clone(),
@@ -132,7 +132,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// A line that the next one replaces, on a terminal.
 fn progress(trial: &Trial) {
     if io::stderr().is_terminal() {
-        let how = if trial.borne { "borne" } else { "too much" };
+        let how = if trial.borne { "passed" } else { "failed" };
         anstream::eprint!("\r\x1b[Ktompion: {} events a second: {how}", grouped(trial.rate as u64));
     }
 }
@@ -161,7 +161,7 @@ fn write_text(answer: &Answer, output: &mut dyn Write) -> io::Result<()> {
     )?;
     let threads = messages::counted(u64::from(*producers), "thread");
     writeln!(output, "{what}; {threads}, {} × {} a CPU\n", buffers.count, size(buffers.size))?;
-    writeln!(output, "{:>15}{:>15}{:>12}{:>12}", "asked for", "reached", "lost", "share")?;
+    writeln!(output, "{:>15}{:>15}{:>12}{:>12}", "requested", "reached", "lost", "share")?;
     let most = trials.iter().map(|trial| trial.rate).fold(1.0, f64::max);
     for trial in trials {
         let lost = trial.lost + trial.kernel_lost;

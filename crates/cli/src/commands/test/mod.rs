@@ -26,13 +26,13 @@ use crate::{
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    sudo tompion test npt                              # how long is a real-time loop kept from going on?\n  \
+    sudo tompion test npt                              # how long is a real-time loop interrupted?\n  \
     sudo tompion test npt --trace user --peer lttng    # what does recording add?\n  \
-    tompion test maxrate                               # how many events a second arrive?\n  \
-    sudo tompion test cyclic                           # how late do threads wake up?\n  \
-    sudo tompion test preempt                          # does a higher priority interrupt a lower one?\n  \
-    sudo tompion test hwgap                            # do firmware or a hypervisor stop the CPUs?\n  \
-    sudo tompion test report                           # all of it, under load, as a page")]
+    tompion test maxrate                               # how many events per second without loss?\n  \
+    sudo tompion test cyclic                           # wakeup latency\n  \
+    sudo tompion test preempt                          # does a higher priority preempt a lower one?\n  \
+    sudo tompion test hwgap                            # does firmware or a hypervisor stop the CPUs?\n  \
+    sudo tompion test report                           # all of these under load, as an HTML page")]
 pub struct Arguments {
     #[command(subcommand)]
     test: Test,
@@ -40,17 +40,17 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Test {
-    /// Measure how long a loop that nothing should interrupt is interrupted, with and without recording
+    /// Measure gaps in a real-time loop, with and without recording
     Npt(npt::Arguments),
-    /// Find the highest rate of events that is recorded without loss
+    /// Find the highest event rate that is recorded without loss
     Maxrate(maxrate::Arguments),
-    /// Measure how late threads go on that want to be woken periodically
+    /// Measure the wakeup latency of periodic threads
     Cyclic(cyclic::Arguments),
-    /// Try whether a thread of higher priority interrupts one of lower priority, and how fast
+    /// Check that a higher priority preempts a lower one, and measure how fast
     Preempt(preempt::Arguments),
-    /// Look for gaps that no software explains: of firmware, or of a hypervisor
+    /// Find gaps caused by firmware or a hypervisor
     Hwgap(hwgap::Arguments),
-    /// Measure all of it under load, and write a page with a verdict, plots, tables
+    /// Run all tests under load, and write an HTML page with a verdict, plots and tables
     Report(report::Arguments),
     /// The loop, started by `npt`
     #[command(hide = true)]
@@ -113,10 +113,10 @@ enum Peer {
 /// The rings of the recordings.
 #[derive(Args)]
 struct BufferArguments {
-    /// Size of a sub-buffer
+    /// Set the size of a sub-buffer
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = units::size)]
     subbuf_size: u64,
-    /// Number of sub-buffers for each CPU
+    /// Set the number of sub-buffers per CPU
     #[arg(long, value_name = "N", default_value_t = 4)]
     subbufs: u64,
 }
@@ -146,7 +146,7 @@ fn usable(cpus: Option<&CpuSet>) -> anyhow::Result<Vec<u32>> {
     let wanted: Option<Vec<u32>> = cpus.map(|cpus| cpus.iter().collect());
     anyhow::ensure!(
         wanted.as_ref().is_none_or(|cpus| !cpus.is_empty()),
-        "expected one CPU at least in --cpus"
+        "expected at least one CPU in --cpus"
     );
     Ok(prepare::choose_cpus(wanted.as_deref())?)
 }

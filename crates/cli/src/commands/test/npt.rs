@@ -23,58 +23,58 @@ use crate::{
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    sudo tompion test npt                               # the machine alone\n  \
-    sudo tompion test npt --trace user                  # one event in each loop\n  \
-    sudo tompion test npt --trace kernel --loops 10M    # the kernel is recorded\n  \
-    sudo tompion test npt --trace user --peer lttng     # the same beside LTTng-UST\n  \
+    sudo tompion test npt                               # without recording\n  \
+    sudo tompion test npt --trace user                  # with one event per iteration\n  \
+    sudo tompion test npt --trace kernel --loops 10M    # with the kernel recorded\n  \
+    sudo tompion test npt --trace user --peer lttng     # compared with LTTng-UST\n  \
     tompion test npt --cpu 3 --rate 500k --json\n\n\
-Each loop reads the counter, records the event if there is one, and reads the counter again; what lies between is a \
-gap. Gaps of more than 1 µs are told by their cause. Without root the loop runs as an ordinary thread, and says so.")]
+Each iteration reads the counter, records an event if asked to, and reads the counter again; the difference is a gap. \
+Gaps above 1 µs are reported by cause. Without root, the loop runs without real-time priority, and the test says so.")]
 pub struct Arguments {
-    /// What is recorded meanwhile [default: none; user with --peer]
+    /// Record this during the test [default: none; with --peer, user]
     #[arg(long, value_enum, value_name = "WHAT")]
     trace: Option<TraceArgument>,
-    /// How many loops
+    /// Run this many iterations
     #[arg(long, value_name = "N", default_value = "100M", value_parser = units::count)]
     loops: u64,
-    /// How many loops come first that don't count
+    /// Ignore this many iterations at the start
     #[arg(long, value_name = "N", default_value = "10k", value_parser = units::count)]
     discard: u64,
-    /// Most loops in a second, so that a recorder can follow; `max` for as many as there can be
+    /// Run at most this many iterations per second, or `max` for no limit
     #[arg(long, value_name = "N", default_value = "2M", value_parser = rate)]
     rate: Rate,
-    /// The CPU to stay on [default: the last one, of the isolated ones if there are any]
+    /// Run on this CPU [default: the last isolated CPU, or the last CPU]
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
-    /// Priority under SCHED_FIFO, 1 to 99
+    /// Set the SCHED_FIFO priority, 1 to 99
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=99))]
     priority: u32,
     #[command(flatten)]
     buffers: BufferArguments,
-    /// Measure another tracer in the same loop: with its read timer, and without
+    /// Also measure another tracer, with and without its read timer
     #[arg(long, value_enum, value_name = "TRACER")]
     peer: Option<Peer>,
-    /// Keep the trace in this folder, which must not exist [default: it goes away]
+    /// Keep the trace in this folder, which must not exist [default: discard it]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum TraceArgument {
-    /// Nothing, and no event in the loop
+    /// Nothing; no event in the loop
     None,
-    /// Nothing, but each loop reads the clock once more, which no recorder can do without
+    /// Nothing; one more clock read per iteration, the minimum of any recorder
     Clock,
-    /// Nothing, with an event in the loop that nobody takes
+    /// Nothing; a disabled event in the loop
     Disabled,
-    /// An event in each loop
+    /// One event per iteration
     User,
-    /// The kernel, as `record -k` does
+    /// Kernel events, as with `record -k`
     Kernel,
-    /// Both
+    /// User and kernel events
     Both,
 }
 
@@ -153,7 +153,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     plan.output = None;
     if let Some(lttng) = &lttng {
         for (recorder, timer) in
-            [("LTTng, read timer", Timer::Period(READ_TIMER)), ("LTTng, wake-ups", Timer::WakeUps)]
+            [("LTTng, read timer", Timer::Period(READ_TIMER)), ("LTTng, wakeups", Timer::WakeUps)]
         {
             columns.push(Column { recorder, outcome: npt::run(&plan, Recorder::Lttng(lttng, timer))? });
         }
@@ -336,7 +336,7 @@ fn write_causes(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
         let gaps = grouped(disturbance.gaps);
         writeln!(output, "  {name:<28}{gaps:>WIDTH$}{longest:>WIDTH$}{together:>WIDTH$}")?;
     }
-    writeln!(output, "undisturbed is without the first three kinds, the machine's own")
+    writeln!(output, "undisturbed excludes the first three kinds, which the machine causes")
 }
 
 /// Most kinds of interrupts that the text names.
@@ -380,7 +380,7 @@ fn write_trace(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     if !trace.lost.is_empty() {
         let causes: Vec<_> =
             trace.lost.iter().map(|(cause, count)| format!("{cause} {}", grouped(*count))).collect();
-        writeln!(output, "losses that it tells: {}", causes.join(", "))?;
+        writeln!(output, "losses by cause: {}", causes.join(", "))?;
     }
     Ok(())
 }

@@ -21,19 +21,19 @@ use crate::{
 #[command(after_help = "Examples:\n  \
     sudo tompion test preempt\n  \
     sudo tompion test preempt --cpu 3 --rounds 100k --json\n\n\
-Two threads on one CPU: the lower one wakes the higher one, or spins until a timer wakes it. It is preempted if the \
-higher one runs before the lower one goes on. Exit code 1 means that it was not preempted every time.")]
+Runs two threads on one CPU. The lower-priority thread wakes the higher one, or spins until a timer wakes it. It is \
+preempted if the higher one runs before it continues. Exit status 1: it was not preempted every time.")]
 pub struct Arguments {
-    /// The CPU for both [default: the last one, of the isolated ones if there are any]
+    /// Run on this CPU [default: the last isolated CPU, or the last CPU]
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
-    /// Priority of the lower one under SCHED_FIFO, 1 to 98; the other's is one more
+    /// Set the SCHED_FIFO priority of the lower thread, 1 to 98; the other has one more
     #[arg(short, long, value_name = "N", default_value_t = 79, value_parser = clap::value_parser!(u32).range(1..=98))]
     priority: u32,
-    /// How often, in each way
+    /// Run this many rounds of each kind
     #[arg(long, value_name = "N", default_value = "2k", value_parser = units::count)]
     rounds: u64,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

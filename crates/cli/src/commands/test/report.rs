@@ -35,62 +35,62 @@ use document::Document;
     sudo tompion test report --load hackbench,stress-ng --peer lttng\n  \
     sudo tompion shield 3 --as-root -- tompion test report --cpus 3 --cpu 3\n  \
     tompion test report --compare before.json after.json -o change.html\n\n\
-Measures the machine by itself and with each recorder, all under load, and writes one page that needs no network, and \
-the same as JSON beside it: a verdict, what recording costs, how late threads are woken, what is set and what should \
-be. Exit code 1 means that it could not be made, not that the machine is unfit.")]
+Measures the machine without recording and with each recorder, under load. Writes a self-contained HTML page, and JSON \
+beside it: a verdict, the overhead of recording, wakeup latency, and settings to change. Exit status 1: the report could \
+not be made. It does not mean that the machine failed.")]
 pub struct Arguments {
-    /// The page; the JSON lies beside it
+    /// Write the page to this file, and the JSON beside it
     #[arg(short, long, value_name = "FILE", default_value = "tompion-report.html")]
     output: PathBuf,
-    /// For how long, all tests together
+    /// Measure for this time in total
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = units::time)]
     duration: Duration,
-    /// What runs meanwhile [default: all that are installed]
+    /// Run these loads [default: all that are installed]
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     load: Vec<LoadArgument>,
-    /// The latest that a wake-up may be
+    /// Fail the verdict above this wakeup latency
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::time)]
     limit: Duration,
-    /// The CPUs on which threads are woken [default: all that this process may use]
+    /// Measure wakeup latency on these CPUs [default: all allowed CPUs]
     #[arg(long, value_name = "LIST", value_parser = CpuSet::from_list)]
     cpus: Option<CpuSet>,
-    /// The CPU of the loop [default: the last one, of the isolated ones if there are any]
+    /// Run the loop on this CPU [default: the last isolated CPU, or the last CPU]
     #[arg(long, value_name = "N")]
     cpu: Option<u32>,
-    /// Priority under SCHED_FIFO, 1 to 99
+    /// Set the SCHED_FIFO priority, 1 to 99
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=99))]
     priority: u32,
-    /// From one wake-up to the next
+    /// Wake each thread once per interval
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = super::cyclic::interval)]
     interval: Duration,
-    /// How often each recorder has its turn
+    /// Run each recorder this many times
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Loops in a second
+    /// Run this many iterations per second
     #[arg(long, value_name = "N", default_value = "200k", value_parser = units::count)]
     rate: u64,
     #[command(flatten)]
     buffers: BufferArguments,
-    /// Measure another tracer in the same loop: with its read timer, and without
+    /// Also measure another tracer, with and without its read timer
     #[arg(long, value_enum, value_name = "TRACER")]
     peer: Option<Peer>,
-    /// What the report is called [default: the computer's name]
+    /// Set the title of the report [default: the host name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Measure nothing: hold two reports against each other, by their JSON
+    /// Compare two reports by their JSON, and measure nothing
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     compare: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LoadArgument {
-    /// Nothing
+    /// No load
     None,
-    /// Many processes that send each other messages
+    /// Many processes that exchange messages
     Hackbench,
-    /// Computing, I/O, memory, processes that are born and die
+    /// CPU, I/O, memory and process creation
     StressNg,
-    /// A C program is compiled again and again
+    /// Repeated compilation of a C program
     Build,
 }
 

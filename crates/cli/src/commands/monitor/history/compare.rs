@@ -26,23 +26,23 @@ use crate::{
     tompion monitor compare 6.1.0-rt 6.12.0-rt                      # two kernels\n  \
     tompion monitor compare 2026-09-01..2026-10-01 2026-10-01..     # two months\n  \
     tompion monitor compare 6.1.0-rt 6.12.0-rt -o kernels.png       # histograms of both in one picture\n\n\
-A side is a time (FROM..TO; one of them may be missing), or a kernel's version or a part of it. The longest of every five \
-minutes are compared: better or worse is what chance alone would make less than once in a hundred comparisons. Five minutes are not \
-divided: they are on the side in which they begin.")]
+A side is a period (FROM..TO, either of which may be missing), or a kernel version or part of one. The maxima of each five \
+minutes are compared; a difference counts as better or worse if chance alone makes it less than once in a hundred \
+comparisons. Five minutes belong to the side in which they begin.")]
 pub struct Arguments {
-    /// What to compare with: FROM..TO, or a kernel
+    /// Baseline: FROM..TO, or a kernel
     #[arg(value_name = "BEFORE")]
     before: String,
-    /// What is compared
+    /// Period or kernel to compare with the baseline
     #[arg(value_name = "AFTER")]
     after: String,
-    /// The history [default: as `report` has it]
+    /// Read this history [default: as for `report`]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
-    /// Write JSON
+    /// Print JSON
     #[arg(long, conflicts_with = "output")]
     json: bool,
-    /// Draw histograms of both sides: NAME.svg or NAME.png
+    /// Draw histograms of both sides to NAME.svg or NAME.png
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -58,9 +58,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let found = Comparison::of(&store, sides)?;
     for (name, report) in found.names.iter().zip(&found.reports) {
         if report.coverage.rows == 0 {
-            bail!(
-                "nothing was counted in `{name}` beside what the other side has; tompion monitor report says what there is"
-            );
+            bail!("`{name}` has no counts; see tompion monitor report");
         }
     }
     if let Some(output) = output {
@@ -113,7 +111,7 @@ fn whole(found: &Comparison, asked: [Span; 2]) -> String {
             text,
             "{BOLD}{}{END}  {}, {DIM}{} to {}{END}",
             harmless(name),
-            counted(report.wakeups.woken, "wake-up"),
+            counted(report.wakeups.woken, "wakeup"),
             in_words(report.from_ms),
             in_words(report.to_ms)
         );
@@ -139,7 +137,7 @@ fn table<'a>(text: &mut String, head: &str, rows: impl Iterator<Item = (&'a str,
     let _ = writeln!(
         text,
         "\n{BOLD}{head:<21}{:>21}{:>21}{:>21}{:>21}{END}",
-        "50 %", "99.9 %", "99.999 %", "longest"
+        "50 %", "99.9 %", "99.999 %", "max"
     );
     for (name, sides, verdict) in rows {
         let below =
@@ -155,7 +153,7 @@ fn table<'a>(text: &mut String, head: &str, rows: impl Iterator<Item = (&'a str,
 const fn in_a_word(verdict: Verdict) -> (&'static str, &'static str) {
     match verdict {
         Verdict::Better => (GREEN, "better"),
-        Verdict::Same => (DIM, "no difference that chance doesn't explain"),
+        Verdict::Same => (DIM, "no significant difference"),
         Verdict::Worse => (RED, "worse"),
     }
 }
@@ -173,16 +171,16 @@ fn verdict(found: &Comparison) -> String {
     );
     match kind.verdict {
         Verdict::Same => format!(
-            "{BOLD}{after} is neither better nor worse than {before}.{END} The longest latencies differ no more than they would \
+            "{BOLD}{after} is neither better nor worse than {before}.{END} Maximum latencies differ no more than they would \
              by chance ({both})."
         ),
         Verdict::Worse => format!(
-            "{RED}{BOLD}{after} is worse than {before}.{END} Its longest latency is {} ({both}); {}",
+            "{RED}{BOLD}{after} is worse than {before}.{END} Its max latency is {} ({both}); {}",
             times(longest[1], longest[0]),
             reason(kind, 1, (&after, &before))
         ),
         Verdict::Better => format!(
-            "{GREEN}{BOLD}{after} is better than {before}.{END} Its longest latency is {} ({both}); {}",
+            "{GREEN}{BOLD}{after} is better than {before}.{END} Its max latency is {} ({both}); {}",
             times(longest[1], longest[0]),
             reason(kind, 0, (&before, &after))
         ),
@@ -192,9 +190,9 @@ fn verdict(found: &Comparison) -> String {
 /// How much longer or shorter one is than another.
 fn times(one: f64, other: f64) -> String {
     if one >= other {
-        format!("{:.1} times as long", one / other.max(0.001))
+        format!("{:.1} × as long", one / other.max(0.001))
     } else {
-        format!("{:.1} times shorter", other / one.max(0.001))
+        format!("{:.1} × shorter", other / one.max(0.001))
     }
 }
 
@@ -216,9 +214,6 @@ mod tests {
 
     #[test]
     fn ratios_are_in_words() {
-        assert_eq!(
-            (times(30.0, 10.0), times(10.0, 25.0)),
-            ("3.0 times as long".into(), "2.5 times shorter".into())
-        );
+        assert_eq!((times(30.0, 10.0), times(10.0, 25.0)), ("3.0 × as long".into(), "2.5 × shorter".into()));
     }
 }

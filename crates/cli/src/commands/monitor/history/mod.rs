@@ -25,16 +25,16 @@ use self::times::in_words;
 // The commands' own arguments are a group of this name.
 #[group(skip)]
 pub struct Part {
-    /// The history [default: /var/lib/tompion/history.sqlite; who isn't root and has one, their own below ~/.local/state]
+    /// Read this history [default: /var/lib/tompion/history.sqlite, or a user's own below ~/.local/state]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
-    /// From this time on: 2026-10-01, `2026-10-01 14:00`, or a time of today
+    /// Start at this time: 2026-10-01, `2026-10-01 14:00`, or a time of today
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// Until this time
+    /// Stop at this time
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
-    /// The last while: 30h, 7d, 4w, 1y, or day, week, month, year
+    /// Select the end of the history, this long: 30h, 7d, 4w, 1y, or day, week, month, year
     #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to"], value_parser = times::last)]
     last: Option<i64>,
 }
@@ -70,7 +70,7 @@ pub fn rights(path: Option<&Path>) -> Option<FileRights> {
 /// Why a history has nothing of a time.
 fn nothing(store: &Store, asked: Span) -> anyhow::Result<String> {
     if store.outline(&Choice::of(Span::ALL))?.coverage.rows == 0 {
-        return Ok("nothing has been written yet: a row comes every five minutes".into());
+        return Ok("nothing written yet: a row is appended every five minutes".into());
     }
     Ok(format!("nothing was counted {}", asked_in_words(asked)))
 }
@@ -91,7 +91,7 @@ fn beyond(asked: Span, report: &HistoryReport) -> Option<String> {
     let is_more = report.coverage.rows > 0 && asked.is_exceeded_by(report.span());
     is_more.then(|| {
         format!(
-            "asked for was what is {}: rows of five minutes, and hours and days of older times, are not divided",
+            "requested: {}; rows (five minutes; of older times hours or days) are not divided",
             asked_in_words(asked)
         )
     })
@@ -104,7 +104,7 @@ fn open(path: Option<&PathBuf>) -> anyhow::Result<Store> {
     match path.try_exists() {
         Ok(true) => {}
         Ok(false) => {
-            bail!("{}: there is no history; write one with: tompion monitor --history", path.display())
+            bail!("{}: no history; start one: tompion monitor --history", path.display())
         }
         Err(error) => {
             bail!("{}: {error}; the machine's history is root's: sudo tompion monitor …", path.display())

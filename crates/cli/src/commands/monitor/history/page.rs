@@ -25,7 +25,7 @@ const MOST: usize = 100;
 
 /// What a page shows, SVG documents.
 pub struct Pictures {
-    /// The longest latencies over the time.
+    /// Maximum latencies over the time.
     pub maxima: String,
     /// All of them by their length.
     pub histograms: String,
@@ -41,17 +41,17 @@ pub fn of(report: &HistoryReport, pictures: &Pictures) -> String {
         head(&title, report),
         tiles(report),
         believed(report),
-        "<h2>The longest latencies</h2>\n".into(),
+        "<h2>Maximum latencies</h2>\n".into(),
         figure(
             &pictures.maxima,
-            "The longest of each CPU, in steps of at least five minutes; where a step has more of them, the band \
+            "Max of each CPU, in steps of at least five minutes; where a step has several, the band \
              reaches down to the shortest of their maxima.",
         ),
         whose(&report.cpus),
         "<h2>All latencies</h2>\n".into(),
         figure(
             &pictures.histograms,
-            "How many were how long, by CPU; both axes are logarithmic, dashed lines are the longest.",
+            "Number of wakeups by latency and CPU; both axes are logarithmic, dashed lines mark the max.",
         ),
         kinds(&report.cpus),
         report.jobs.as_ref().map_or_else(String::new, |found| jobs(found, pictures.jobs.as_deref())),
@@ -83,12 +83,12 @@ fn tiles(report: &HistoryReport) -> String {
     let mut tiles = Vec::new();
     if let Some((kind, (cpu, found))) = kind.and_then(|kind| Some((kind, most(kind)?))) {
         let meaning = format!("{}, on CPU {cpu}", kind.long_words());
-        tiles.push(("longest latency", longest(found.max_us, found.max_is), meaning));
+        tiles.push(("max latency", longest(found.max_us, found.max_is), meaning));
         let below = all.get(&kind).and_then(|places| places.below(999)).unwrap_or(0);
         let below = microseconds((below as f64 / 1000.0).min(found.max_us));
-        tiles.push(("99.9 % are shorter than", below, kind.long_words().into()));
+        tiles.push(("99.9 %", below, kind.long_words().into()));
     }
-    tiles.push(("wake-ups", grouped(report.wakeups.woken), "of all real-time threads".into()));
+    tiles.push(("wakeups", grouped(report.wakeups.woken), "of all real-time threads".into()));
     let counted_ms = report.coverage.counted_ms;
     let share = format!("{} %", share(counted_ms, report.to_ms - report.from_ms));
     tiles.push(("of the time counted", share, format!("{} in all", length(counted_ms))));
@@ -110,13 +110,13 @@ fn believed(report: &HistoryReport) -> String {
     if sums.difference != 0 {
         let _ = write!(
             notes,
-            "<b>The sums disagree</b> by up to {}: the monitor made a mistake. ",
+            "<b>The accounting is wrong</b> by up to {}: this is a bug of the monitor.  ",
             sums.difference
         );
     }
     if sums.unseen > 0 {
         let (unseen, slept) = (grouped(sums.unseen), grouped(sums.slept));
-        let _ = write!(notes, "{unseen} of {slept} wake-ups were not seen, by the scheduler's own count.");
+        let _ = write!(notes, "{unseen} of {slept} wakeups were not seen, according to the scheduler.");
     }
     if notes.is_empty() { notes } else { format!("<div class=\"note\">{notes}</div>\n") }
 }
@@ -139,7 +139,7 @@ fn kinds(cpus: &[CpuReport]) -> String {
         row
     };
     let rows: Vec<Vec<String>> = by_kind(cpus).into_iter().map(row).collect();
-    table(&["kind", "CPU", "count", "mean", "50 %", "99 %", "99.9 %", "longest"], &rows)
+    table(&["kind", "CPU", "count", "mean", "50 %", "99 %", "99.9 %", "max"], &rows)
 }
 
 /// All of all CPUs, those of one kind together.
@@ -166,25 +166,14 @@ fn whose(cpus: &[CpuReport]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let table =
-        table(&["kind", "CPU", "longest", "whose", "when", "in which parts, and who had the CPU"], &rows);
+    let table = table(&["kind", "CPU", "max", "thread", "when", "phases, and thread on the CPU"], &rows);
     table.replace("<table>", "<table class=\"narrow prose\">")
 }
 
 /// Response times of jobs, and their longest.
 fn jobs(found: &HistoryJobs, picture: Option<&str>) -> String {
-    const HEADS: [&str; 10] = [
-        "job",
-        "activations",
-        "mean",
-        "50 %",
-        "99 %",
-        "99.9 %",
-        "longest",
-        "deadline",
-        "misses",
-        "released by",
-    ];
+    const HEADS: [&str; 10] =
+        ["job", "activations", "mean", "50 %", "99 %", "99.9 %", "max", "deadline", "misses", "released by"];
     let row = |job: &HistoryJob| {
         let mut row = vec![job.name.clone(), grouped(job.activations)];
         row.extend([job.mean_us, job.p50_us, job.p99_us, job.p999_us, job.max_us].map(microseconds));
@@ -205,19 +194,19 @@ fn jobs(found: &HistoryJobs, picture: Option<&str>) -> String {
     let longest: Vec<Vec<String>> = found.jobs.iter().filter_map(late).collect();
     let lost = match found.lost {
         0 => String::new(),
-        lost => format!(" {} lost: rings were full.", counted(lost, "begin, end or wake-up")),
+        lost => format!(" {} lost: rings were full.", counted(lost, "begin, end or wakeup")),
     };
     let watched = length(i64::try_from(found.watched_ms).unwrap_or(i64::MAX));
     let figure = picture.map_or_else(String::new, |picture| {
         figure(
             picture,
-            "The longest response of each job, in steps of at least five minutes, beside its deadline; dots are steps in which \
+            "The max response of each job, in steps of at least five minutes, beside its deadline; dots are steps in which \
              it was missed.",
         )
     });
-    let whose = table(&["job", "longest", "whose", "when", "in which parts"], &longest);
+    let whose = table(&["job", "max", "thread", "when", "phases"], &longest);
     format!(
-        "<h2>Jobs and their deadlines</h2>\n<p class=\"soft\">From an activation's release to its end. Jobs were watched for \
+        "<h2>Jobs and their deadlines</h2>\n<p class=\"soft\">From an activation's release to its end. Jobs were monitored for \
          {watched}.{lost}</p>\n{figure}{}{}",
         table(&HEADS, &rows).replace("<table>", "<table class=\"narrow\">"),
         whose.replace("<table>", "<table class=\"narrow prose\">")
@@ -239,7 +228,7 @@ fn incidents(incidents: &[Incident]) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = incidents.iter().rev().take(MOST).map(row).collect();
-    let table = table(&["when", "CPU", "latency", "thread", "what is to blame", "trace"], &rows);
+    let table = table(&["when", "CPU", "latency", "thread", "causes", "trace"], &rows);
     let title = counted(incidents.len() as u64, "incident");
     format!("<h2>{title}</h2>\n{}", table.replace("<table>", "<table class=\"narrow prose\">"))
 }
@@ -256,11 +245,11 @@ fn events(report: &HistoryReport) -> String {
         .map(|found| vec![in_words(found.time_ms), event(found)])
         .collect();
     let table = table(&["when", "what"], &rows).replace("<table>", "<table class=\"prose\">");
-    format!("<h2>What happened to counting</h2>\n{table}")
+    format!("<h2>Interruptions of counting</h2>\n{table}")
 }
 
 fn systems(report: &HistoryReport) -> String {
-    let mut text = String::from("<h2>On which system</h2>\n");
+    let mut text = String::from("<h2>Systems</h2>\n");
     for system in report.systems.iter().rev() {
         let rows: Vec<Vec<String>> =
             system.facts.iter().map(|fact| vec![fact.name.clone(), fact.value.clone()]).collect();

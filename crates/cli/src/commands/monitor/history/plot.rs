@@ -21,7 +21,7 @@ use crate::{
 pub struct Wish {
     #[command(flatten)]
     part: Part,
-    /// Of the history, draw histograms of the time rather than the longest in each five minutes
+    /// Draw histograms of the period instead of the max of each five minutes
     #[arg(long)]
     histograms: bool,
 }
@@ -43,7 +43,8 @@ impl Wish {
             plot::histograms(&Curve::of_each(&report.cpus), &title, output.theme())
         } else {
             let (found, about) = gather(&store, &choice)?;
-            let what = if found.has_jobs() { "longest latencies and responses" } else { "longest latencies" };
+            let what =
+                if found.has_jobs() { "Maximum latencies and response times" } else { "Maximum latencies" };
             draw(&found, what, &about, output.theme())
         };
         output.write(&picture)?;
@@ -54,7 +55,7 @@ impl Wish {
     }
 
     fn what(&self) -> &'static str {
-        if self.histograms { "histograms" } else { "the longest latencies" }
+        if self.histograms { "histograms" } else { "maximum latencies" }
     }
 }
 
@@ -75,7 +76,7 @@ fn not_empty(store: &Store, asked: Span, report: HistoryReport) -> anyhow::Resul
 }
 
 fn title(what: &str, span: Span, woken: u64) -> String {
-    let woken = counted(woken, "wake-up");
+    let woken = counted(woken, "wakeup");
     format!("{what} from {} to {}: {woken}", in_words(span.from_ms), in_words(span.to_ms))
 }
 
@@ -98,15 +99,15 @@ struct About {
 /// An SVG document.
 fn draw(found: &Maxima, what: &str, about: &About, theme: Theme) -> String {
     let (from, to) = (in_words(about.span.from_ms), in_words(about.span.to_ms));
-    plot::maxima(found, &format!("The {what} from {from} to {to}"), (&about.ticks, &about.marks), theme)
+    plot::maxima(found, &format!("{what} from {from} to {to}"), (&about.ticks, &about.marks), theme)
 }
 
 /// The longest over a time, for pages: of latencies, and of jobs if there are any.
 pub fn pictures(store: &Store, choice: &Choice) -> anyhow::Result<(String, Option<String>)> {
     let (mut latencies, about) = gather(store, choice)?;
     let jobs = latencies.split_jobs();
-    let jobs = jobs.has_jobs().then(|| draw(&jobs, "longest responses of jobs", &about, Theme::Reader));
-    Ok((draw(&latencies, "longest latencies", &about, Theme::Reader), jobs))
+    let jobs = jobs.has_jobs().then(|| draw(&jobs, "Maximum response times of jobs", &about, Theme::Reader));
+    Ok((draw(&latencies, "Maximum latencies", &about, Theme::Reader), jobs))
 }
 
 /// No more than one can tell apart.

@@ -25,19 +25,19 @@ use crate::{
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-    tompion monitor report                                   # all of the history\n  \
+    tompion monitor report                                   # the whole history\n  \
     tompion monitor report --last week                       # the last seven days\n  \
     tompion monitor report --from 2026-10-01 --to 2026-11-01 # a month\n  \
     tompion monitor report --last week -o week.html         # as a page with pictures
   \
-    tompion monitor report --last 30h --json | jq '.max_us'  # the longest by CPU and kind")]
+    tompion monitor report --last 30h --json | jq '.max_us'  # the max by CPU and kind")]
 pub struct Arguments {
     #[command(flatten)]
     part: Part,
-    /// Write JSON
+    /// Print JSON
     #[arg(long, conflicts_with = "output")]
     json: bool,
-    /// Write a page with pictures, one file of HTML, instead
+    /// Write an HTML page with plots to this file instead
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -55,12 +55,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         if is_empty {
             bail!("{}", nothing(&store, choice.span)?);
         }
-        let title = format!("Latencies: {}", counted(report.wakeups.woken, "wake-up"));
+        let title = format!("Latencies: {}", counted(report.wakeups.woken, "wakeup"));
         let histograms = plot::histograms(&Curve::of_each(&report.cpus), &title, Theme::Reader);
         let (maxima, jobs) = pictures(&store, &choice)?;
         let page = page::of(&report, &Pictures { maxima, histograms, jobs });
         crate::commands::write_file(path, page.as_bytes())?;
-        say(format!("{}: {} {}", path.display(), counted(report.wakeups.woken, "wake-up"), span(&report)));
+        say(format!("{}: {} {}", path.display(), counted(report.wakeups.woken, "wakeup"), span(&report)));
         return Ok(());
     }
     let mut output = anstream::stdout().lock();
@@ -104,8 +104,8 @@ fn head(text: &mut String, report: &HistoryReport) {
     let covered = report.coverage;
     let _ = writeln!(
         text,
-        "{BOLD}history of real-time wake-ups{END}  {} {}",
-        counted(report.wakeups.woken, "wake-up"),
+        "{BOLD}history of real-time wakeups{END}  {} {}",
+        counted(report.wakeups.woken, "wakeup"),
         span(report)
     );
     let _ = writeln!(
@@ -162,7 +162,7 @@ fn events(text: &mut String, report: &HistoryReport) {
     if report.events.is_empty() {
         return;
     }
-    let _ = writeln!(text, "\n{BOLD}what happened to counting{END}");
+    let _ = writeln!(text, "\n{BOLD}interruptions of counting{END}");
     for found in report.events.iter().rev().take(MOST) {
         let _ = writeln!(text, "{}  {}", in_words(found.time_ms), event(found));
     }
@@ -210,15 +210,15 @@ fn differences(text: &mut String, report: &HistoryReport, system: &System) {
 fn believed(text: &mut String, report: &HistoryReport) {
     let sums = report.wakeups;
     let verdict = match sums.difference {
-        0 => format!("{GREEN}the sums agree{END}"),
-        difference => format!("{RED}the sums disagree by up to {difference}{END}"),
+        0 => format!("{GREEN}accounting is exact{END}"),
+        difference => format!("{RED}accounting is wrong by up to {difference}{END}"),
     };
     let _ = writeln!(text, "\n{} woken; {verdict}", grouped(sums.woken));
     if sums.unseen > 0 {
         let (unseen, slept) = (grouped(sums.unseen), grouped(sums.slept));
         let _ = writeln!(
             text,
-            "{YELLOW}{unseen} of {slept} wake-ups were not seen{END}, by the scheduler's own count"
+            "{YELLOW}{unseen} of {slept} wakeups were not seen{END}, according to the scheduler"
         );
     }
 }

@@ -139,7 +139,7 @@ fn notes(document: &Document) -> String {
     let lacks = tables::lacks(document);
     if !lacks.is_empty() {
         let lines: String = lacks.iter().map(|line| format!("<li>{}</li>", escaped(line))).collect();
-        notes.push(format!("<b>What could not be done</b><ul>{lines}</ul>"));
+        notes.push(format!("<b>What could not be measured</b><ul>{lines}</ul>"));
     }
     notes.iter().map(|note| format!("<div class=\"note\">{note}</div>\n")).collect()
 }

@@ -47,7 +47,7 @@ pub fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// What could not be done or had, each line once.
+/// What could not be measured or had, each line once.
 pub fn lacks(document: &Document) -> Vec<String> {
     let results = &document.results;
     let wakeups = results.cyclic.iter().flat_map(|wakeups| {
@@ -74,7 +74,7 @@ fn titled(document: &Document, is_titled: bool) -> String {
 
 pub fn wake_ups(document: &Document, is_titled: bool) -> String {
     let head =
-        words(&["recorder, CPU", "wake-ups", "min", "mean", "50 %", "99 %", "99.99 %", "max", "missed"]);
+        words(&["recorder, CPU", "wakeups", "min", "mean", "50 %", "99 %", "99.99 %", "max", "missed"]);
     let mut rows = Vec::new();
     for wakeups in &document.results.cyclic {
         for Measured { prepared, late, missed } in &wakeups.outcome.cpus {
@@ -272,7 +272,9 @@ pub fn comparison(first: &Document, second: &Document) -> String {
         };
         rows.push(vec![name, told(values.0), told(values.1), change]);
     };
-    for (who, name) in [(Who::Nobody, "latest wake-up"), (Who::Kernel, "latest wake-up, kernel recorded")] {
+    for (who, name) in
+        [(Who::Nobody, "max wakeup latency"), (Who::Kernel, "max wakeup latency, kernel recorded")]
+    {
         add(name.into(), (first.latest_ns(who), second.latest_ns(who)));
     }
     for who in Who::ALL {

@@ -53,14 +53,14 @@ pub fn judge(document: &Document) -> Verdict {
     let limit = in_words(document.limit_ns as f64);
     let keeps = |what| points.iter().any(|point: &Point| point.what == what && point.grade != Grade::Bad);
     let headline = match (keeps(WAKE_UPS), keeps(WAKE_UPS_RECORDED)) {
-        (true, true) => format!("Wake-ups kept the limit of {limit}, also while the kernel was recorded."),
+        (true, true) => format!("Wakeup latency stayed within {limit}, also while the kernel was recorded."),
         (true, false) if document.latest_ns(Who::Kernel).is_none() => {
-            format!("Wake-ups kept the limit of {limit}. With recording they could not be measured.")
+            format!("Wakeup latency stayed within {limit}. It could not be measured while recording.")
         }
         (true, false) => {
-            format!("Wake-ups kept the limit of {limit}, but not while the kernel was recorded.")
+            format!("Wakeup latency stayed within {limit}, but not while the kernel was recorded.")
         }
-        (false, _) => format!("Wake-ups did not keep the limit of {limit}, with nothing recorded."),
+        (false, _) => format!("Wakeup latency exceeded {limit}, even without recording."),
     };
     let is_kept =
         keeps(WAKE_UPS) && points.iter().all(|point| point.what != PREEMPTION || point.grade == Grade::Good);
@@ -80,8 +80,8 @@ impl Verdict {
     }
 }
 
-const WAKE_UPS: &str = "Latest wake-up";
-const WAKE_UPS_RECORDED: &str = "Latest wake-up, kernel recorded";
+const WAKE_UPS: &str = "Max wakeup latency";
+const WAKE_UPS_RECORDED: &str = "Max wakeup latency, kernel recorded";
 const PREEMPTION: &str = "Priorities";
 
 fn against_limit(document: &Document, latest: f64) -> Grade {
@@ -101,7 +101,7 @@ fn wake_ups(document: &Document) -> Option<Point> {
         what: WAKE_UPS,
         figure: in_words(latest),
         meaning: format!(
-            "a real-time thread on each of {cpus}, woken every {interval}, went on so much late at worst; the limit is {}",
+            "a real-time thread on each of {cpus}, woken every {interval}; the limit is {}",
             in_words(document.limit_ns as f64)
         ),
     })
@@ -125,12 +125,9 @@ fn preemption(document: &Document) -> Point {
     let longest = ways.iter().map(|way| way.until_running.max_ns).fold(0.0, f64::max);
     let has_priorities = preempt.threads.iter().all(|thread| thread.fifo.is_some());
     let meaning = if has_priorities {
-        format!(
-            "a thread of higher priority ran before a lower one went on, within {} at worst",
-            in_words(longest)
-        )
+        format!("a thread of higher priority preempted a lower one, within {} at most", in_words(longest))
     } else {
-        "the threads got no real-time priorities: run it as root".into()
+        "the threads had no real-time priority: run the test as root".into()
     };
     Point {
         grade: if has_priorities && preempted == rounds { Grade::Good } else { Grade::Bad },
@@ -152,13 +149,13 @@ fn hardware(document: &Document) -> Point {
     let who = if document.is_virtual() { "the hypervisor" } else { "firmware or hardware" };
     Point {
         grade,
-        what: "Stops of the hardware",
+        what: "Hardware gaps",
         figure: if longest == 0 { "none".into() } else { in_words(longest as f64) },
         meaning: if longest == 0 {
-            "no gap of more than 10 µs that no software explains".into()
+            "no unexplained gap above 10 µs".into()
         } else {
             format!(
-                "the longest gap that no software explains: {who}; all CPUs at once {}",
+                "longest gap that software does not explain ({who}); all CPUs at once {}",
                 counted(at_once, "time")
             )
         },
@@ -170,14 +167,12 @@ fn event(document: &Document) -> Option<Point> {
     let of = |who, measure| Some(figures::spread(figures::of(document, who)?, UNDISTURBED, measure).median);
     let addition = |measure| Some(of(Who::User, measure)? - of(Who::Nobody, measure)?);
     let (usual, rare) = (addition(MEASURES[1])?, addition(MEASURES[4])?);
-    let rare = if rare > 0.0 { format!("{} longer at most", in_words(rare)) } else { "no longer".into() };
+    let rare = if rare > 0.0 { format!("at most {} longer", in_words(rare)) } else { "no longer".into() };
     Some(Point {
         grade: Grade::Good,
         what: "Cost of an event",
         figure: in_words(usual.max(0.0)),
-        meaning: format!(
-            "a recorded event takes a program so much as a rule; all but one of ten thousand loops take {rare} with one"
-        ),
+        meaning: format!("median cost of a recorded event; 99.99 % of iterations take {rare}"),
     })
 }
 
@@ -188,11 +183,11 @@ fn wholeness(document: &Document) -> Option<Point> {
     (lost + arrived > 0).then(|| Point {
         grade: if lost == 0 { Grade::Good } else { Grade::Doubtful },
         what: "Traces",
-        figure: if lost == 0 { "whole".into() } else { format!("{} lost", grouped(lost)) },
+        figure: if lost == 0 { "complete".into() } else { format!("{} lost", grouped(lost)) },
         meaning: if lost == 0 {
-            format!("all {} events that were recorded in the loop's runs are there", grouped(arrived))
+            format!("all {} recorded events are in the trace", grouped(arrived))
         } else {
-            format!("of {} events; larger buffers (--subbuf-size) bear more", grouped(lost + arrived))
+            format!("of {} events; use larger buffers (--subbuf-size)", grouped(lost + arrived))
         },
     })
 }
@@ -203,9 +198,9 @@ fn settings(document: &Document) -> Point {
     Point {
         grade: if bad != 0 { Grade::Bad } else { Grade::Good },
         what: "Settings",
-        figure: if bad == 0 { "no bad one".into() } else { format!("{bad} bad") },
+        figure: if bad == 0 { "none bad".into() } else { format!("{bad} bad") },
         meaning: format!(
-            "of {}; {} cost latency, rarely or a little; what changes them stands below",
+            "of {}; {} cost some latency; see below for how to change them",
             counted(document.settings.len() as u64, "setting"),
             drawbacks
         ),
@@ -267,8 +262,8 @@ mod tests {
             ([50e3, 60e3], 10, Grade::Good, "also while the kernel was recorded"),
             ([50e3, 90e3], 10, Grade::Doubtful, "also while the kernel was recorded"),
             ([50e3, 200e3], 10, Grade::Doubtful, "but not while the kernel was recorded"),
-            ([200e3, 50e3], 10, Grade::Bad, "did not keep the limit of 100 µs"),
-            ([50e3, 50e3], 9, Grade::Bad, "kept the limit"),
+            ([200e3, 50e3], 10, Grade::Bad, "exceeded 100 µs"),
+            ([50e3, 50e3], 9, Grade::Bad, "stayed within"),
         ] {
             let verdict = judge(&document(latest, preempted));
             assert_eq!(verdict.grade, grade, "{latest:?}");
