@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::{
     kernel::permitted,
-    support::{TestDir, tompion, wait_until},
+    support::{TOMPION, TestDir, tompion, wait_until},
 };
 
 /// A server of the command, which ends with the test.
@@ -211,7 +211,7 @@ fn no_browser_is_started_as_root() {
             let lines = BufReader::new(child.stderr.as_mut().expect("a pipe")).lines().map_while(Result::ok);
             let is_said = lines.take(3).any(|line| {
                 said.push_str(&line);
-                line.contains("no browser is started as root")
+                line.contains("browsers are not started as root")
             });
             assert!(is_said, "{said}");
             assert!(!dir.path("opened").exists());
@@ -249,8 +249,29 @@ fn chromium_keeps_its_sandbox_except_as_root() {
     let output = command.env("SUDO_UID", user.to_string()).env("SUDO_GID", user.to_string()).output();
     let output = output.expect("the command");
     assert!(
-        output.status.success() && String::from_utf8_lossy(&output.stderr).contains("has no sandbox here")
+        output.status.success()
+            && String::from_utf8_lossy(&output.stderr).contains("has no sandbox for Chromium")
     );
+}
+
+#[test]
+fn root_draws_a_picture_through_no_link() {
+    let Some((dir, user)) = trace_of_nobody() else { return };
+    let draws =
+        "for word; do case $word in --screenshot=*) echo drawn > \"${word#--screenshot=}\";; esac; done";
+    let path = stand_in(&dir, "chromium", draws);
+    std::fs::write(dir.path("secret"), "root's\n").expect("a file");
+    std::fs::create_dir(dir.path("desk")).expect("a folder");
+    std::os::unix::fs::chown(dir.path("desk"), Some(user), Some(user)).expect("root gives away");
+    // The user guesses the process id, and with it the name of a temporary file.
+    let lay = format!("link=.tompion-view.$$.png; ln -s ../secret $link; chown -h {user} $link; exec \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &lay, "sh", TOMPION, "view", "--png", "picture.png"]).arg(dir.path("trace"));
+    command.current_dir(dir.path("desk")).env("PATH", &path).env_remove("SUDO_UID").env_remove("SUDO_GID");
+    let output = command.output().expect("the command");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_to_string(dir.path("secret")).expect("root's file"), "root's\n");
+    assert_eq!(std::fs::read_to_string(dir.path("desk/picture.png")).expect("a picture"), "drawn\n");
 }
 
 #[test]

@@ -183,16 +183,21 @@ pub fn leave<R: Serialize>(result: &R, path: &Path) -> Result<(), Error> {
 pub struct Scratch(DirHandle);
 
 impl Scratch {
-    /// A new one below a folder, by default the one for temporary files.
+    /// Makes a new one below a folder, by default the system's folder for temporary files.
     ///
     /// # Errors
-    /// If it can't be made.
+    /// If it can't be made; or the caller is root and another user could swap it, because
+    /// measured programs and compilers open files in it by their paths.
     pub fn new(below: Option<&Path>) -> Result<Self, Error> {
         let below = below.map_or_else(std::env::temp_dir, Path::to_owned);
         for number in 0.. {
             let folder = below.join(format!("tompion-test-{}-{number}", std::process::id()));
             match DirHandle::create_private(&folder) {
-                Ok(made) => return Ok(Self(made)),
+                Ok(made) => {
+                    let scratch = Self(made);
+                    let safe = scratch.0.check_root_only();
+                    return safe.map(|()| scratch).map_err(|error| Error::File(folder, error));
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(Error::File(folder, error)),
             }
@@ -229,6 +234,18 @@ mod tests {
         assert_eq!(last_line(&output(text)), "the event is not enabled");
         assert_eq!(last_line(&output("tompion: disk full\n\n")), "disk full");
         assert_eq!(last_line(&output("")), "the loop ended with exit status: 1");
+    }
+
+    #[test]
+    fn root_measures_in_no_folder_that_another_user_can_swap() {
+        if tompion_os::effective_user() != 0 {
+            eprintln!("SKIPPED, only root may give a folder away");
+            return;
+        }
+        let desk = Scratch::new(None).unwrap();
+        std::os::unix::fs::chown(desk.path(), Some(65534), None).unwrap();
+        assert!(matches!(Scratch::new(Some(desk.path())), Err(Error::File(..))));
+        assert_eq!(std::fs::read_dir(desk.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Manual pages and completions, generated from the arguments' own descriptions.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Command};
-use clap_complete::Shell;
+use clap_complete::{Generator as _, Shell};
+use clap_mangen::Man;
+use tompion_os::DirHandle;
 
 #[derive(Args)]
 pub struct ManArguments {
@@ -20,13 +22,28 @@ pub struct CompletionArguments {
 }
 
 pub fn write_pages(arguments: &ManArguments, command: Command) -> anyhow::Result<ExitCode> {
-    fs::create_dir_all(&arguments.folder)?;
-    clap_mangen::generate_to(command, &arguments.folder)?;
+    let folder = DirHandle::open_or_create(&arguments.folder)?;
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    write_page(command, &folder)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Writes the page of a command and those of its subcommands.
+fn write_page(command: Command, folder: &DirHandle) -> anyhow::Result<()> {
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        write_page(subcommand.clone(), folder)?;
+    }
+    let page = Man::new(command);
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    Ok(folder.replace(page.get_filename(), &text, false)?)
+}
+
 pub fn write_completions(arguments: &CompletionArguments, mut command: Command) -> anyhow::Result<ExitCode> {
-    fs::create_dir_all(&arguments.folder)?;
-    clap_complete::generate_to(arguments.shell, &mut command, "tompion", &arguments.folder)?;
+    let folder = DirHandle::open_or_create(&arguments.folder)?;
+    let mut text = Vec::new();
+    clap_complete::generate(arguments.shell, &mut command, "tompion", &mut text);
+    folder.replace(arguments.shell.file_name("tompion"), &text, false)?;
     Ok(ExitCode::SUCCESS)
 }

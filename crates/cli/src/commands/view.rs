@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
-use tompion_os::User;
+use tompion_os::{DirHandle, User};
 use tompion_viewer::{Config, PictureRange, Server};
 
 use crate::{messages::say, selection};
@@ -24,31 +24,31 @@ use crate::{messages::say, selection};
     tompion view --no-open --listen 8080 trace/\n  \
     tompion view --png picture.png trace/\n  \
     tompion view --png late.png --from 14:03:05.2 --to 14:03:05.3 --track controller trace/\n\n\
-The address that is printed has a token: who doesn't know it is not answered. What was found out about a trace is kept \
-beside it in .tompion-view, or in the user's cache where that can't be written. Ends by Ctrl-C.")]
+Requests need the token in the printed address. The index of a trace is kept beside it in .tompion-view, or in the \
+user's cache if that can't be written. Ctrl-C ends the command.")]
 pub struct Arguments {
-    /// Folders with CTF traces, of any producer, on one time line [default: the newest here]
+    /// Folders with CTF traces of any producer, shown on one timeline [default: the newest in this folder]
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Address and port to listen on, or a port alone [default: 127.0.0.1, any port]
+    /// Listen on this address and port, or port [default: 127.0.0.1, any port]
     #[arg(long, value_name = "ADDR|PORT", value_parser = address)]
     listen: Option<SocketAddr>,
-    /// Open no browser
+    /// Don't open a browser
     #[arg(long)]
     no_open: bool,
-    /// Save a picture instead, by an installed Chromium
+    /// Save a picture instead, drawn by an installed Chromium
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
-    /// Begin of the picture: 14:03:05.25, `2026-01-02 14:03:05`, or seconds since 1970
+    /// Start the picture at this time: 14:03:05.25, `2026-01-02 14:03:05`, or seconds since 1970
     #[arg(long, value_name = "TIME", requires = "png")]
     from: Option<String>,
-    /// End of the picture
+    /// End the picture at this time
     #[arg(long, value_name = "TIME", requires = "png")]
     to: Option<String>,
     /// Pin a track to the top of the picture: a name, pid or tid (repeatable)
     #[arg(long = "track", value_name = "NAME", requires = "png")]
     tracks: Vec<String>,
-    /// Width and height of the picture in pixels
+    /// Set the width and height of the picture in pixels
     #[arg(long, value_name = "WxH", requires = "png", default_value = "1600x900", value_parser = picture_size)]
     size: (u32, u32),
 }
@@ -80,7 +80,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let listen = arguments.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     if !listen.ip().is_loopback() {
         say(format!(
-            "warning: whoever can reach {} and reads the token on its way sees the trace",
+            "warning: anyone on the network path to {} can read the token, and then the trace",
             listen.ip()
         ));
         if listen.ip().is_unspecified() {
@@ -147,7 +147,7 @@ fn open(url: &str) {
     match User::behind_sudo() {
         Some(user) => user.run(&mut command),
         None if tompion_os::effective_user() == 0 => {
-            return say("no browser is started as root; open the address above");
+            return say("browsers are not started as root; open the address above");
         }
         None => {}
     }
@@ -169,42 +169,52 @@ fn save(server: &Server, png: &Path, range: &PictureRange) -> anyhow::Result<()>
     let mut places = std::env::split_paths(&paths).flat_map(|folder| names.map(|name| folder.join(name)));
     let Some(chromium) = places.find(|place| place.is_file()) else {
         bail!(
-            "no Chromium is installed to draw the picture; apt-get install chromium, or open the page by tompion view"
+            "--png needs Chromium, and none is installed; apt-get install chromium, or open the page with tompion view"
         );
     };
     while server.progress() < 1.0 {
         if let Some(failure) = server.failure() {
-            bail!("no picture of a part: {failure}");
+            bail!("can't draw a picture of an incomplete index: {failure}");
         }
         thread::sleep(Duration::from_millis(20));
     }
     let fragment = server.picture_fragment(range).map_err(anyhow::Error::msg)?;
-    // The browser is the user's who started this command, so what it writes is that user's, too.
+    // Chromium runs as the user who started this command, so what it writes belongs to that user.
     let user = User::behind_sudo();
     let profile = std::env::temp_dir().join(format!("tompion-view-png-{}", std::process::id()));
-    std::fs::create_dir(&profile).with_context(|| format!("cannot make {}", profile.display()))?;
+    let profile =
+        DirHandle::create_private(&profile).with_context(|| format!("cannot make {}", profile.display()))?;
     let png = std::path::absolute(png).with_context(|| format!("cannot write {}", png.display()))?;
     let url = format!("{}#{fragment}", server.url_for_once()?);
-    // Beside it, so that an older picture stays until there is a new one.
-    let new = png.with_file_name(format!(".tompion-view.{}.png", std::process::id()));
     let picture = Picture {
         chromium: &chromium,
         user: user.as_ref(),
         url: &url,
-        profile: &profile,
-        png: &new,
+        profile: profile.path(),
+        png: &drawn_file(&png, profile.path()),
         size: range.size,
     };
-    let result = picture.draw();
-    // What a browser left is of no use to anybody.
-    let _ = std::fs::remove_dir_all(&profile);
-    if let Err(error) = result {
-        let _ = std::fs::remove_file(&new);
-        return Err(error);
-    }
-    std::fs::rename(&new, &png).with_context(|| format!("cannot write {}", png.display()))?;
+    let result = picture.draw().and_then(|()| {
+        let bytes = std::fs::read(picture.png);
+        bytes
+            .and_then(|bytes| tompion_os::write_file(&png, &bytes))
+            .with_context(|| format!("cannot write {}", png.display()))
+    });
+    let _ = std::fs::remove_file(picture.png);
+    let _ = profile.remove_all();
+    result?;
     say(format!("picture in {}", png.display()));
     Ok(())
+}
+
+/// Returns the file that Chromium draws to. Root's is in the private profile: Chromium follows links, which
+/// another user may lay beside the picture. Others' is beside it, because a confined Chromium can't share
+/// the folder for temporary files.
+fn drawn_file(png: &Path, profile: &Path) -> PathBuf {
+    match tompion_os::file_user() {
+        0 => profile.join("picture.png"),
+        _ => png.with_file_name(format!(".tompion-view.{}.png", std::process::id())),
+    }
 }
 
 /// What Chromium says where the system has no sandbox for it.
@@ -230,7 +240,7 @@ impl Picture<'_> {
         let is_root = self.user.is_none() && tompion_os::effective_user() == 0;
         self.run(!is_root)?;
         if !self.png.is_file() && !is_root && self.log().contains(NO_SANDBOX) {
-            say("Chromium has no sandbox here, and draws the picture without one");
+            say("this system has no sandbox for Chromium; drawing the picture without it");
             self.run(false)?;
         }
         if !self.png.is_file() {
