@@ -12,17 +12,17 @@ use tompion_tasks::table::Table;
 use tompion_tasks::workspace::Workspace;
 
 const INTRODUCTION: &str = "\
-What recording adds to a real-time loop, and how late threads are woken: the experiment of Beamonte and Dagenais, \u{201c}Linux
-Low-Latency Tracing for Multicore Hard Real-Time Systems\u{201d} (2015), and cyclictest's. This page is written by `./x bench npt`
-and `./x bench cyclic` from the newest run of each; the data are in [benches/results](../../benches/results), how it is
-measured stands in [docs/design/rttest.md](../design/rttest.md).
+How much recording adds to a real-time loop, and how late threads wake. It repeats the experiment of
+Beamonte and Dagenais, \u{201c}Linux Low-Latency Tracing for Multicore Hard Real-Time Systems\u{201d} (2015), and
+cyclictest. `./x bench npt` and `./x bench cyclic` write this page from the newest run of each. The
+data are in [benches/results](../../benches/results). [docs/design/rttest.md](../design/rttest.md)
+has the method.
 
-**This machine is virtual.** Its hypervisor stops processors when it likes, for micro- or milliseconds, and its
-timers are the hypervisor's. So nothing here bounds what the same system does on hardware of its own: the
-longest gaps and wake-ups are the machine's. What can be read off are differences between recorders in the same
-loop, in turns: what the machine does to one, it does to all. Gaps in which an interrupt, another thread or the
-hypervisor's stolen time was seen are left out alike for all in the first table; a hypervisor that stops the processor without saying
-so stays in, for all alike.
+**This machine is virtual.** Its hypervisor stops CPUs for micro- or milliseconds, and provides its
+timers. So nothing here bounds what the same system does on real hardware: the maxima are the
+machine's. Differences between recorders that ran in turn in the same loop are meaningful, because
+the machine treats all alike. The first table leaves out gaps with an interrupt, another thread or
+stolen time. Stops that the hypervisor does not report remain, for all alike.
 ";
 
 /// Writes what was found now, if anything was, and what was kept otherwise.
@@ -67,11 +67,11 @@ fn machine(results: &Results) -> String {
 
 fn npt_section(results: &Results) -> String {
     let mut text = format!(
-        "\n## The loop (npt)\n\n{}\nTwo million loops a run, 500,000 a second, one event in each; recorders in turns. Medians of the \
-         rounds, beside the least and the most, in nanoseconds.\n",
+        "\n## The loop (npt)\n\n{}\nTwo million iterations per run, 500,000 per second, with one event each; recorders in \
+         turn.\nMedians of the rounds, with minimum and maximum, in nanoseconds.\n",
         machine(results)
     );
-    text += &format!("\n### What was aimed at\n\n{}\n{DOUBTS}", aims(results).markdown());
+    text += &format!("\n### Targets\n\n{}\n{DOUBTS}", aims(results).markdown());
     for (group, file, title) in NPT_PLOTS {
         let table = results.table_by_label(group).markdown();
         text += &format!("\n### {title}\n\n![{title}]({file})\n\n{table}");
@@ -81,10 +81,11 @@ fn npt_section(results: &Results) -> String {
 }
 
 const DOUBTS: &str = "\
-Behind \u{b1} stands how far a difference of two medians may be off, by how much the rounds differ (95 %). What is less than that
-can't be told, and neither can a ratio to it: where the machine stops a loop for hundreds of microseconds now and then, the
-longest gaps of twenty rounds are its own, whoever records. Why an event between two fenced readings of the clock adds more
-than such a reading does stands in [the design](../design/rttest.md#where-an-events-time-goes).
+\u{b1} is the uncertainty (95 %) of a difference of two medians, from the spread of the rounds. A smaller
+difference can't be told from zero, nor can a ratio to it. This machine sometimes stops a loop for
+hundreds of microseconds, so the maxima of twenty rounds are its own, with any recorder. [The
+design](../design/rttest.md#where-an-events-time-goes) explains why an event between two fenced
+clock reads adds more than such a read.
 ";
 
 const NO_FIGURE: &str = "nothing recorded";
@@ -175,8 +176,8 @@ fn cyclic_section(results: &Results) -> String {
         None => "The medians can't be told.".into(),
     };
     format!(
-        "\n## Wake-ups (cyclic), beside cyclictest\n\n{}\n`tompion test cyclic` and cyclictest in turns, ten seconds each, under hackbench: \
-         a thread on each CPU, woken each millisecond. {verdict}\n\n![Both distributions](cyclic.svg)\n\n{}{}",
+        "\n## Wakeup latency (cyclic), compared with cyclictest\n\n{}\n`tompion test cyclic` and cyclictest in turn, ten \
+         seconds each, under hackbench: one thread per\nCPU, woken every millisecond. {verdict}\n\n![Both distributions](cyclic.svg)\n\n{}{}",
         machine(results),
         results.table(cyclic::GROUP).markdown(),
         results.failures()

@@ -53,7 +53,7 @@ pub const READING: &str = "a reading each 5 s, % of a core";
 pub const MEMORY: &str = "memory of the process, MiB";
 pub const MEMORY_WITH_HISTORY: &str = "memory with a history, MiB";
 /// Of one process that did all of it: began to count, keeps a history, and waits for late ones.
-pub const MEMORY_OF_ALL: &str = "memory of who began, with a history and --threshold, MiB";
+pub const MEMORY_OF_ALL: &str = "memory of the first process, with a history and --threshold, MiB";
 
 /// Parts of a measurement, each of a thousand pairs.
 const CHUNKS: u32 = 100;

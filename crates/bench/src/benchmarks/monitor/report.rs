@@ -26,70 +26,78 @@ const MAX_US: f64 = 450.0;
 const INTRODUCTION: &str = "\
 # The latency monitor, measured
 
-Whether `tompion monitor` is right, what it costs, and whether it lasts. This page is written by `./x bench monitor-accuracy`,
-`./x bench monitor-overhead` and `./x bench monitor-soak --minutes 30` from the newest run of each; the data are in
-[benches/results](../../benches/results), how the monitor works stands in [docs/design/latency.md](../design/latency.md).
+Is `tompion monitor` correct, what does it cost, and is it stable? `./x bench monitor-accuracy`,
+`./x bench monitor-overhead` and `./x bench monitor-soak --minutes 30` write this page from the
+newest run of each. The data are in [benches/results](../../benches/results).
+[docs/design/latency.md](../design/latency.md) describes the monitor.
 ";
 
 const ACCURACY: &str = "\
-\n## Is it right?
+\n## Is it correct?
 
-A program like cyclictest measures how late its own wake-ups are; the monitor measures the same ones in the kernel, from
-the intended expiry to the switch to the thread. Here both are held against each other, wake-up by wake-up: they are matched
-by thread and intended time, which name one wake-up each.
+A program like cyclictest measures its own wakeup latency. The monitor measures the same wakeups in
+the kernel, from timer expiry to the switch to the thread. Here both are compared wakeup by wakeup.
+The thread and the intended time identify each one.
 
-A thread on each CPU (SCHED_FIFO 95) sleeps until the next multiple of an interval and reads the clock when it goes on. *Under load*:
-hackbench sends messages meanwhile. *Interrupts off*, *preemption off*: with intervals of 500 \u{b5}s, a thread of lower priority is kept on the
-CPU for 0 to 400 \u{b5}s by a BPF program in `hrtimer_start` (interrupts are off there) or at the entry of a system call (preemption is off),
-over every second or third of these moments.
+A thread on each CPU (SCHED_FIFO 95) sleeps until the next multiple of an interval and reads the
+clock when it runs. *Under load*: hackbench runs at the same time. *Interrupts off*, *preemption
+off*: with intervals of 500 \u{b5}s, a BPF program keeps a lower-priority thread on the CPU for 0 to 400
+\u{b5}s, at every second or third expiry. It does so in `hrtimer_start` (interrupts off) or at a system
+call's entry (preemption off).
 
-The program's value is the larger one by the way back to user space, which begins where the monitor's latency ends: the rest of
-the switch, the return from the system call, the clock. That takes 1.3 \u{b5}s where caches are warm, and several where
-a thread comes after a long time and others have had the caches. An interrupt on that way makes it as long as it takes; whether
-one came is counted by other programs. Both lines are told: of all, and of those that were not interrupted there.
+The program's value is larger by the return to user space: the rest of the switch, the return from
+the system call, and the clock read. That takes 1.3 \u{b5}s with warm caches, and several \u{b5}s if the
+caches are cold. An interrupt on that path adds its own duration. Other programs count such
+interrupts, and the table has fits of all wakeups and of those without one.
 
 ![The program's latencies over the monitor's, in three panels: points on a line](accuracy.svg)
 ";
 
-const AFTER_ACCURACY: &str = "
-Unmatched are wake-ups that the program saw and the monitor did not, or whose timer was armed when it should have gone off already.
-*Same longest*: of all tenths of a second of a thread, those whose longest wake-up is the same one by both, or as long within
-3 \u{b5}s or 3 %.
+const AFTER_ACCURACY: &str = "\
+\nUnmatched wakeups were seen by the program and not by the monitor, or their timer was armed after
+its expiry. *Same longest*: share of tenths of a second in which both have the same wakeup as the
+longest, or one as long within 3 \u{b5}s or 3 %.
 ";
 
 const OVERHEAD: &str = "\
 \n## What does it cost?
 
-Two processes on one CPU wake each other by a byte through a pipe: the CPU never idles in between, and no other CPU is asked. In each
-of many short rounds, in random order: nothing, the monitor, the monitor with `--threshold`, and ftrace with four events from
-which wake-up latencies are computed (`sched_waking`, `sched_switch`, `hrtimer_start`, `hrtimer_expire_entry`; the first two of them happen
-here), as a flight recorder. Under SCHED_OTHER the woken process runs at once, before the other one sleeps, which then needs no wake-up: a switch
-has about half a one there. Under SCHED_BATCH, and under SCHED_FIFO for real-time tasks, each switch has one.
+Two processes on one CPU wake each other through a pipe, so the CPU never idles and no other CPU is
+involved. Many short rounds run in random order: without anything, with the monitor, with the
+monitor and `--threshold`, and with ftrace. ftrace records four events from which wakeup latency can
+be computed, as a flight recorder: `sched_waking`, `sched_switch`, `hrtimer_start` and
+`hrtimer_expire_entry`. Only the first two occur here.
 
-What is added, in nanoseconds. Whatever disturbs makes a round longer, so shorter ones say more: differences of the shortest
-rounds and of the lower quartiles of all rounds; beside them the median of the differences within each round. Where half of the switches
-have no wake-up, the three are far apart: what is added there is less than what rounds differ by.
+Under SCHED_OTHER the woken process runs at once, before the other one sleeps and needs a wakeup: a
+switch has about half a wakeup. Under SCHED_BATCH, and SCHED_FIFO for real-time tasks, each switch
+has one.
+
+Disturbances only lengthen a round, so shorter rounds are more reliable. The table has the added
+time by the shortest rounds, by the lower quartiles, and by the median of the differences within
+rounds. If half of the switches have no wakeup, the three differ much: rounds vary by more than what
+is added.
 ";
 
-const RUN_TIMES: &str = "
-How long each program runs, in nanoseconds, by the kernel's own measure (`kernel.bpf_stats_enabled`), which is free of what happens
-elsewhere. Some 45 ns of each are that measuring itself: a program that has nothing to do, such as `switched` between
-ordinary tasks, shows little else. How the kernel gets to a program isn't in it.
+const RUN_TIMES: &str = "\
+\nDuration of each BPF program in nanoseconds, as measured by the kernel (`kernel.bpf_stats_enabled`).
+The measurement itself takes about 45 ns of each: `switched` between ordinary tasks does little
+else. The call of a program is not included.
 ";
 
-const TAKEN_BY_ITSELF: &str = "
-What it takes by itself: the time in its programs as the kernel measures it, for as many wake-ups as four threads of 1 kHz have;
-and the process that Prometheus asks, where it asks each five seconds.
+const TAKEN_BY_ITSELF: &str = "\
+\nCPU time and memory: the time in BPF programs as measured by the kernel, for the wakeups of four
+threads of 1 kHz, and the process that Prometheus scrapes every five seconds.
 ";
 
 const SOAK: &str = "\
-\n## Does it last?
+\n## Is it stable?
 
-Two threads on each CPU sleep a millisecond again and again under SCHED_FIFO, hackbench and stress-ng keep the machine busy in turns, and the
-process that keeps the history and answers to requests is killed and begins again, over and over. In the end the
-sums must agree, and all wake-ups must be in the history, each once. What the scheduler counted and the monitor did not see is
-told as far as a process lived long enough to write it; why a kernel hides some is in
-[the kernel's design](../design/kernel.md#what-no-counter-tells).
+Two threads on each CPU sleep for a millisecond under SCHED_FIFO, in a loop. hackbench and stress-ng
+load the machine in turn. The process that writes the history and serves requests is killed and
+restarted again and again. At the end the accounting must be exact, and the history must have each
+wakeup once. Wakeups that only the scheduler counted are reported if the process lived long enough
+to write them. [The kernel's design](../design/kernel.md#what-no-counter-tells) explains why a
+kernel hides some.
 ";
 
 /// Of all rounds with something and all rounds without, or of the differences within rounds.
@@ -207,7 +215,7 @@ pub fn write(
 fn aims(results: &Results, budgets: Vec<Budget>) -> String {
     let machine: String = results.machine.iter().map(|line| format!("- {line}\n")).collect();
     let table = table(&budgets).markdown();
-    format!("\nWhat was aimed at:\n\n{table}\nThe machine, {}:\n\n{machine}", results.date)
+    format!("\nBudgets:\n\n{table}\nThe machine, {}:\n\n{machine}", results.date)
 }
 
 fn write_file(folder: &Path, name: &str, text: &str) -> Result<()> {
