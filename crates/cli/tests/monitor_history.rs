@@ -287,7 +287,7 @@ fn what_is_counted_is_kept_also_by_one_that_is_killed() {
     assert!(woken(&kept) >= woken(&before) && woken(&kept) <= woken(&after), "{kept}");
     assert!(woken(&kept) >= 1000, "{kept}");
 
-    // One whose monitor is stopped ends with that, and has what it counted.
+    // One whose monitor is stopped ends with that, and has its counts.
     let mut keeper = start(&mut monitor(&[&keep, "--listen", "127.0.0.1:0"]));
     let mut url = String::new();
     BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut url).unwrap();

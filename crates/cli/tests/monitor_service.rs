@@ -75,7 +75,7 @@ fn given_another_one_in_its_place_then_who_looked_on_may_begin_again() {
         return;
     }
     assert_eq!(code, Some(1));
-    assert!(ended.err.ends_with("the monitor was stopped and begun another one\n"), "{}", ended.err);
+    assert!(ended.err.ends_with("the monitor was stopped and another one started\n"), "{}", ended.err);
 }
 
 /// Writes a number into what programs and their readers share, as another version has it.

@@ -82,7 +82,7 @@ pub enum Error {
         expected: String,
     },
     /// What is in it can't have been written by us.
-    #[error("{path} is damaged: {what}; it was left as it is (move it away to begin anew)")]
+    #[error("{path} is damaged: {what}; it was left as it is (move it away to start a new one)")]
     Damaged {
         /// The file.
         path: PathBuf,

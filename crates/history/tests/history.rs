@@ -481,7 +481,7 @@ fn damaged_bytes_are_named_and_left_as_they_are() {
         Store::open_to_read(&own.path).unwrap().maxima(&Choice::of(Span::ALL), |_| {}).unwrap_err();
     assert!(
         nameless.to_string().ends_with(
-            "rows, number 1: a job without a name; it was left as it is (move it away to begin anew)"
+            "rows, number 1: a job without a name; it was left as it is (move it away to start a new one)"
         ),
         "{nameless}"
     );

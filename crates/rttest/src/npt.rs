@@ -268,7 +268,7 @@ pub(crate) fn wait_until_enabled(event: LoopEvent) -> Result<(), Error> {
     let until = Instant::now() + WAIT_TIMEOUT;
     while !event.is_enabled() {
         if Instant::now() > until {
-            return Err(Error::Failed(format!("nobody records {LOOP}")));
+            return Err(Error::Failed(format!("no recorder has {LOOP}")));
         }
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -66,7 +66,7 @@ pub fn ask_at(pid: u32, session: &str, sockets: &AttachSockets) -> Result<(), As
     }
     let name = tompion_os::name_of(&pid.to_string()).unwrap_or_else(|| "process".into());
     let Some(inner) = tompion_os::innermost_pid(pid) else {
-        return Err(format!("there is no process {pid} any more").into());
+        return Err(format!("process {pid} has exited").into());
     };
     let Some(namespace) = tompion_os::pid_namespace_of(&pid.to_string()) else {
         let reason = "run tompion as its user or as root";

@@ -29,10 +29,10 @@ impl fmt::Display for Stopped {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("the monitor was stopped")?;
         if self.is_replaced {
-            formatter.write_str(" and begun another one")?;
+            formatter.write_str(" and another one started")?;
         }
         match &self.kept {
-            Some(path) => write!(formatter, "; {} has what it counted", path.display()),
+            Some(path) => write!(formatter, "; {} has its counts", path.display()),
             None => Ok(()),
         }
     }
@@ -97,10 +97,7 @@ impl Keeping {
         match self.history.write_if_due(monitor) {
             Ok(true) if !self.failure.is_empty() => {
                 self.failure.clear();
-                say(format!(
-                    "{} is written again; it has all that was counted meanwhile",
-                    self.store().path().display()
-                ));
+                say(format!("{} is written again, with all counts since", self.store().path().display()));
             }
             Ok(_) => {}
             Err(error) if error.to_string() == self.failure => {}

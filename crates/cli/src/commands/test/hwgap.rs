@@ -161,7 +161,7 @@ fn write_text(
     let looked = outcome.cpus.iter().map(|measured| measured.looked_ns).max().unwrap_or(0);
     writeln!(
         output,
-        "{}, looked at for {} each; gaps of more than {}",
+        "{}, measured for {} each; gaps above {}",
         counted(outcome.cpus.len() as u64, "CPU"),
         units::in_words(looked as f64),
         units::in_words(arguments.threshold.as_nanos() as f64)
@@ -186,12 +186,12 @@ fn write_told(told: &Told, output: &mut dyn Write) -> io::Result<()> {
         Kind::Hwlat => {
             writeln!(
                 output,
-                "\nthe kernel's hwlat, with interrupts off, {looked}: {gaps}, the longest {longest} µs"
+                "\nthe kernel's hwlat, with interrupts off, {looked}: {gaps}, longest {longest} µs"
             )
         }
         Kind::Osnoise => writeln!(
             output,
-            "\nthe kernel's osnoise, {looked}: {gaps} of the hardware; the longest of whatever cause {longest} µs"
+            "\nthe kernel's osnoise, {looked}: {gaps} of hardware; longest of any cause {longest} µs"
         ),
     }
 }

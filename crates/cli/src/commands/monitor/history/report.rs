@@ -152,7 +152,7 @@ pub fn event(event: &Event) -> String {
         EventKind::Suspended => format!("the machine was suspended for {amount}"),
         EventKind::NotCounted => format!("nothing was counted for {amount} before"),
         EventKind::Damaged if event.amount_ms == 0 => {
-            "the counters could not be read; it goes on from there".into()
+            "the counters could not be read; the history continues from there".into()
         }
         EventKind::Damaged => format!("{amount} of the history could not be read and was taken out"),
     }

@@ -186,11 +186,11 @@ pub fn hardware(document: &Document) -> String {
     let looked = hwgap.cpus.iter().map(|measured| measured.looked_ns).max().unwrap_or(0);
     let at_once = match hwgap.at_once.iter().map(|time| time.ns).max() {
         Some(longest) => format!(
-            "All CPUs stood still at once {} times, for {} at most.",
+            "All CPUs stopped at the same time {} times, for at most {}.",
             grouped(hwgap.at_once.len() as u64),
             in_words(longest as f64)
         ),
-        None => "All CPUs at once never stood still.".into(),
+        None => "All CPUs never stopped at the same time.".into(),
     };
     format!(
         "<h2>Does the hardware stop?</h2>\n<p>A thread on each CPU looked for {} whether time was missing. What is neither an \
