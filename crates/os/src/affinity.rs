@@ -1,4 +1,4 @@
-//! Which CPUs and which control groups a thread belongs to.
+//! CPU affinity and control groups of threads.
 
 use std::{
     io,
@@ -37,7 +37,7 @@ pub fn allowed_cpus() -> Vec<u32> {
 ///
 /// # Errors
 /// There is no such CPU, or the thread is bound to its own (`EINVAL`); the thread has ended
-/// (`ESRCH`), or is somebody else's (`EPERM`).
+/// (`ESRCH`), or belongs to another user (`EPERM`).
 pub fn set_affinity(tid: u32, cpus: &[u32]) -> io::Result<()> {
     let mut mask: Mask = [0; 128];
     for cpu in cpus {
@@ -56,7 +56,7 @@ pub fn begin_in_groups(command: &mut Command, groups: Vec<OwnedFd>) {
     unsafe {
         command.pre_exec(move || {
             for group in &groups {
-                // 0 stands for who writes it. Source: `cgroups(7)`.
+                // 0 stands for the thread that writes it. Source: `cgroups(7)`.
                 let written = libc::write(group.as_raw_fd(), c"0".as_ptr().cast(), 1);
                 check(written as libc::c_int)?;
             }

@@ -7,7 +7,7 @@ use std::{
 
 use crate::check;
 
-/// What the kernel says of a map.
+/// Facts that the kernel states about a map.
 ///
 /// Source: `/proc/PID/fdinfo` in `proc(5)`.
 pub(crate) struct MapFacts(String);
@@ -40,7 +40,7 @@ pub fn bpf_map_id(map: BorrowedFd<'_>) -> io::Result<u32> {
 /// `bpf(2)`, `BPF_MAP_FREEZE`; Linux 5.2.
 ///
 /// # Errors
-/// `EBUSY` if somebody has mapped it to be written, or if that was done before.
+/// `EBUSY` if the map is mapped for writing, or was frozen before.
 pub fn freeze_bpf_map(map: BorrowedFd<'_>) -> io::Result<()> {
     const MAP_FREEZE: libc::c_long = 22;
     let number = map.as_raw_fd() as u32;

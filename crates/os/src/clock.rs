@@ -60,7 +60,7 @@ pub fn tsc() -> u64 {
     0
 }
 
-/// What the kernel calls the counter that [`tsc`] reads; nothing where there is none.
+/// Kernel's name for the counter that [`tsc`] reads; none where there is none.
 const CLOCK_SOURCE: Option<&str> = if cfg!(target_arch = "x86_64") {
     Some("tsc")
 } else if cfg!(target_arch = "aarch64") {
@@ -72,7 +72,7 @@ const CLOCK_SOURCE: Option<&str> = if cfg!(target_arch = "x86_64") {
 /// Whether there is a counter for [`tsc`] to read.
 const HAS_TSC: bool = CLOCK_SOURCE.is_some();
 
-/// What users are told that the counter is.
+/// Name of the counter in messages.
 pub const COUNTER_NAME: &str = if cfg!(target_arch = "aarch64") { "the generic timer" } else { "the TSC" };
 
 /// One moment on both clocks.

@@ -1,4 +1,4 @@
-//! Counters of the processor's, one for each CPU, as perf gives them.
+//! Counters of the processor, one for each CPU, as perf gives them.
 
 use std::{
     fs, io,
@@ -11,12 +11,12 @@ use crate::{
     probe::{EventAttributes, open_event},
 };
 
-/// A counter of a CPU. It costs nothing until somebody reads it, which interrupts the CPU if it is
-/// another one.
+/// Counter of a CPU. It costs nothing until it is read. A read interrupts the CPU if it is another
+/// one.
 #[derive(Debug)]
 pub struct Counter(OwnedFd);
 
-/// What `bpf(2)` wants for an entry of a map.
+/// Attributes of an entry of a map, for `bpf(2)`.
 #[repr(C)]
 struct ElementAttributes {
     map: u32,
@@ -49,7 +49,7 @@ impl Counter {
         Self::open(kind, config, cpu)
     }
 
-    /// What it has counted since it was opened.
+    /// Returns the count since it was opened.
     ///
     /// # Errors
     /// If the CPU was switched off.

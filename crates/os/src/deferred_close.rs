@@ -1,4 +1,4 @@
-//! Closing descriptors whose end makes the kernel wait.
+//! Closing of descriptors whose end makes the kernel wait.
 
 use std::{
     io,
@@ -11,8 +11,8 @@ use crate::check;
 /// Most threads that close at a time.
 const MAX_THREADS: usize = 64;
 
-/// Closes descriptors side by side, where each makes its closer wait for a moment at which no CPU
-/// is in something, and one such moment serves all who wait. Returns when all are closed.
+/// Closes descriptors side by side, where each close waits until no CPU uses the object, and one
+/// such wait serves all of them. Returns when all are closed.
 pub fn close_in_parallel(descriptors: Vec<OwnedFd>) {
     let share = descriptors.len().div_ceil(MAX_THREADS).max(1);
     let mut descriptors = descriptors.into_iter();
@@ -29,8 +29,8 @@ pub fn close_in_parallel(descriptors: Vec<OwnedFd>) {
 }
 
 /// Gives descriptors to a process of their own, which closes them and ends: for those whose closing
-/// takes long, one after the other, and concerns nobody. The process is nobody's child, has no
-/// other descriptor, and does nothing else.
+/// takes long, one after the other, and has no result. The process has no parent, has no other
+/// descriptor, and does nothing else.
 ///
 /// # Errors
 /// If there can be no such process; then they are closed here.
@@ -68,10 +68,10 @@ fn gaps(mut kept: Vec<RawFd>) -> Vec<(u32, u32)> {
     gaps
 }
 
-/// In the new process: starts one that has nobody to answer to, which closes all others at once, so
-/// that no pipe waits for it, and ends. As it ends the kernel closes those that are left.
+/// In the new process: starts one without a parent, which closes all others at once, so that no
+/// pipe waits for it, and ends. As it ends the kernel closes those that are left.
 fn close_and_end(others: &[(u32, u32)]) -> ! {
-    // SAFETY: only system calls, on a copy of the caller's memory that nobody else uses.
+    // SAFETY: only system calls, on a copy of the caller's memory that no other thread uses.
     unsafe {
         libc::syscall(libc::SYS_setsid);
         if libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) == 0 {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_away_is_closed_by_somebody() {
+    fn descriptors_given_away_are_closed() {
         for close in [close_in_parallel, |all| close_in_background(all).unwrap()] {
             let (readers, writers) = pairs(100);
             close(writers);

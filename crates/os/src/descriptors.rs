@@ -1,4 +1,4 @@
-//! Tables of descriptors: which numbers a thread may use, and what stands behind them.
+//! Descriptor tables: which numbers a thread may use, and what stands behind them.
 
 use std::{
     io,
@@ -34,14 +34,14 @@ pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
         check(libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC))?;
         check(libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3))?
     };
-    // SAFETY: new, and owned by nobody else.
+    // SAFETY: new, and without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
 /// Gives the calling thread a table of descriptors of its own, which has only those of the process
-/// that are to be kept, under the same numbers. What the thread opens and closes from then on
-/// concerns nobody else, and what other threads do doesn't concern it. False, and nothing has
-/// changed, where the kernel can't or may not do so.
+/// that are to be kept, under the same numbers. From then on neither its opens and closes nor those
+/// of other threads concern each other. False, and nothing has changed, where the kernel can't or
+/// may not do so.
 ///
 /// Source: `CLOSE_RANGE_UNSHARE` in `close_range(2)`, Linux 5.9.
 pub fn take_own_table(keep: &mut [RawFd]) -> bool {
@@ -54,7 +54,7 @@ pub fn take_own_table(keep: &mut [RawFd]) -> bool {
         if first < next {
             let last = if next == u32::MAX { next } else { next - 1 };
             // SAFETY: with the flag, the call touches the calling thread's descriptors only, and
-            // later calls find a table that nobody else has.
+            // later calls find a table that no other thread has.
             let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
             if flags != 0 && result != 0 {
                 return false;
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(read(&mut Command::new("bash"), others.as_raw_fd()), "");
     }
 
-    /// A file with words in it that nobody else has.
+    /// A file of this test's own with words in it.
     fn tempfile() -> File {
         let path = std::env::temp_dir().join(format!("tompion-handed-{}", std::process::id()));
         std::fs::write(&path, "words").unwrap();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_with_its_own_table_keeps_what_it_wants_and_disturbs_nobody() {
+    fn a_thread_with_its_own_table_keeps_what_it_wants_and_disturbs_no_other() {
         let files: Vec<File> = (0..5).map(|_| File::open("/dev/null").unwrap()).collect();
         let numbers: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
         for kept in [&[1, 3][..], &[0, 1, 4], &[]] {

@@ -1,7 +1,7 @@
-//! Directories that are held open: whatever somebody puts in their place later, files are found and
-//! made in these.
+//! Handles of open directories: whatever is put in their place later, files are found and made in
+//! these.
 //!
-//! This is how commands write where somebody else may have laid something:
+//! This is how commands write where another user may have laid something:
 //!
 //! - The way to a directory follows no link that another user laid, where the caller has root's
 //!   file rights.
@@ -10,7 +10,7 @@
 //!   is opened.
 //! - What is removed is what was opened, not what has its name by now.
 //!
-//! Who may look at what is made is decided here, too: [`is_private`].
+//! The access to new files is decided here, too: [`is_private`].
 
 use std::{
     ffi::{CString, OsStr, OsString},
@@ -65,9 +65,9 @@ pub(crate) fn file_mode() -> libc::mode_t {
 pub struct DirHandle {
     /// The directory that is open.
     root: Arc<OwnedFd>,
-    /// Where it is below that; empty for that itself.
+    /// Path below that; empty for that itself.
     below: PathBuf,
-    /// Where it was when it was opened, for people and for who opens it by its path.
+    /// Path at which it was opened, for people and for programs that open it by its path.
     path: PathBuf,
 }
 
@@ -108,7 +108,7 @@ impl DirHandle {
         Self::create_in(walk(parent_of(path), Missing::Create)?, path, directory_mode())
     }
 
-    /// As [`DirHandle::create`]; nobody but its owner may look into it, whoever runs the program.
+    /// As [`DirHandle::create`]; only its owner may look into it, whatever user runs the program.
     ///
     /// # Errors
     /// As [`DirHandle::create`].
@@ -151,12 +151,12 @@ impl DirHandle {
         Self { root: Arc::clone(&self.root), below: longer(&self.below), path: longer(&self.path) }
     }
 
-    /// Where it was when it was opened.
+    /// Path at which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is known of the directory itself.
+    /// Metadata of the directory itself.
     ///
     /// # Errors
     /// If it isn't there.
@@ -181,7 +181,7 @@ impl DirHandle {
         self.reach().map(drop)
     }
 
-    /// Makes a directory in this one that nobody but its owner may look into.
+    /// Makes a directory in this one that only its owner may look into.
     ///
     /// # Errors
     /// If it can't be made, or something has the name.
@@ -236,7 +236,7 @@ impl DirHandle {
         let mut new = name.to_owned();
         new.push(".new");
         let write = || -> io::Result<()> {
-            let mut file = self.create_anew(&new)?;
+            let mut file = self.recreate(&new)?;
             file.write_all(bytes)?;
             if durable {
                 file.sync_all()?;
@@ -254,7 +254,7 @@ impl DirHandle {
     ///
     /// # Errors
     /// If that can't be removed, or the file not made.
-    pub fn create_anew(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+    pub fn recreate(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let name = name.as_ref();
         match self.create_new(name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -392,14 +392,14 @@ impl DirHandle {
         }
     }
 
-    /// A file for [`crate::try_lock`], which its owner alone can open, whoever this program's other
-    /// files are for.
+    /// A file for [`crate::try_lock`], which only its owner can open, whatever the mode of this
+    /// program's other files.
     pub(crate) fn lock_file(&self, name: &OsStr) -> io::Result<File> {
         let (own, name) = (self.reach()?, plain(name)?);
         let flags = with_safe(libc::O_RDWR | libc::O_CREAT);
         // SAFETY: the name is live and ends with a NUL; the descriptor is open.
         let descriptor = check(unsafe { libc::openat(own.as_raw_fd(), name.as_ptr(), flags, 0o600) })?;
-        // SAFETY: the descriptor is new, and nobody else's.
+        // SAFETY: the descriptor is new, and has no other owner.
         regular(unsafe { File::from_raw_fd(descriptor) })
     }
 
@@ -415,7 +415,7 @@ impl DirHandle {
         }
         for place in self.path.ancestors() {
             let found = fs::symlink_metadata(place)?;
-            // Where everybody may write, they can't rename what is root's (`t`).
+            // Where all users may write, they can't rename what is root's (`t`).
             let is_shared = found.mode() & 0o022 != 0 && (found.mode() & 0o1000 == 0 || place == self.path);
             if found.uid() != 0 || is_shared {
                 let place = place.display();
@@ -450,7 +450,7 @@ impl DirHandle {
     }
 }
 
-/// Writes a file that somebody named, in the place of an older one. What a shell or the system
+/// Writes a file that the user named, in the place of an older one. What a shell or the system
 /// names for a stream (`/dev/stdout`, `/dev/fd/63`) is written to.
 ///
 /// # Errors
@@ -470,7 +470,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     parent.replace(name, bytes, false)
 }
 
-/// What becomes of directories that are missing on the way.
+/// Treatment of directories that are missing on the way.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Error,
@@ -480,7 +480,7 @@ enum Missing {
 /// Opens a directory. With root's file rights, no link is followed that another user laid.
 fn walk(path: &Path, missing: Missing) -> io::Result<OwnedFd> {
     let path = or_here(path);
-    // Anybody else can go nowhere that a link could lead them to against their will.
+    // A process of any other user can go nowhere that a link could lead it to against its will.
     if user::file_user() != 0 {
         if missing == Missing::Create {
             fs::DirBuilder::new().recursive(true).mode(directory_mode()).create(path)?;
@@ -581,8 +581,8 @@ fn regular(file: File) -> io::Result<File> {
     }
 }
 
-/// With root's file rights, a file that has another name may be one of root's, which somebody gave
-/// a name here.
+/// With root's file rights, a file that has another name may be one of root's, which another user
+/// linked here.
 fn with_one_name(file: File) -> io::Result<File> {
     match user::file_user() == 0 && file.metadata()?.nlink() != 1 {
         false => Ok(file),
@@ -712,7 +712,7 @@ mod tests {
         fs::hard_link(real.join("one"), real.join("two")).unwrap();
         let folder = DirHandle::open(&real).unwrap();
         assert!(folder.write("one").is_err() && folder.append("two").is_err() && folder.read("one").is_ok());
-        // SQLite opens by paths: nobody else may change what is on the way.
+        // SQLite opens by paths: no other user may change what is on the way.
         folder.check_root_only().unwrap();
         std::os::unix::fs::chown(&desk.0, Some(65534), None).unwrap();
         assert!(folder.check_root_only().unwrap_err().to_string().contains("user 65534"));

@@ -1,4 +1,4 @@
-//! The environment of a process that has just been forked.
+//! Environment of a process that has just been forked.
 
 use std::ffi::CString;
 
@@ -16,8 +16,8 @@ unsafe extern "C" {
 pub unsafe fn put_into_environment(name: &str, value: &str) {
     let Ok(own) = CString::new(format!("{name}={value}")) else { return };
     let prefix = own.as_bytes().get(..=name.len()).unwrap_or_default().to_vec();
-    // SAFETY: `environ` is null or a list of NUL-terminated texts that ends with a null pointer;
-    // nobody else changes it, as the caller promises.
+    // SAFETY: `environ` is null or a list of NUL-terminated texts that ends with a null pointer; no
+    // other thread changes it, as the caller promises.
     unsafe {
         let mut entries = Vec::new();
         let mut next = environ;

@@ -1,4 +1,4 @@
-//! Sleeping until a word changes.
+//! Futexes: sleep until a word in memory changes.
 
 use std::sync::atomic::AtomicU32;
 

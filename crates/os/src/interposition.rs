@@ -1,4 +1,4 @@
-//! For libraries that put themselves before functions of libc.
+//! Lookup of libc's functions, for libraries that put themselves before them.
 
 use std::ffi::CStr;
 
@@ -63,7 +63,7 @@ pub fn has_other_definition(name: &CStr, own: *const libc::c_void) -> bool {
     base != own_base && is_defined
 }
 
-/// What a function returns that this system doesn't have: -1, with `errno` set.
+/// Result of a function that this system doesn't have: -1, with `errno` set.
 pub fn fail_with_enosys() -> libc::c_int {
     // SAFETY: the address of the calling thread's own `errno`.
     unsafe { *libc::__errno_location() = libc::ENOSYS };

@@ -1,6 +1,6 @@
-//! Whether the kernel has come in between: a mark in the processor that every return from an
-//! interrupt or an exception wipes away, so that a loop can ask without a system call, at the cost
-//! of reading a register.
+//! Detection of interruptions: a mark in the processor that every return from an interrupt or an
+//! exception wipes away, so that a loop can ask without a system call, at the cost of reading a
+//! register.
 //!
 //! The mark is the selector in the segment register ES, which 64-bit programs have no use for.
 //! Selectors 0 to 3 are all null; a program starts with 0, and [`mark`] puts 3 there. A return to a
@@ -10,7 +10,7 @@
 //! others, "SegScope", HPCA 2024, found it on processors of both.) Where the kernel returns by
 //! `eret` (FRED, aarch64) the mark stays, which [`marks_work`] finds out.
 
-/// What is put into ES.
+/// Value put into ES.
 #[cfg(target_arch = "x86_64")]
 const MARK: u16 = 3;
 

@@ -1,7 +1,7 @@
 //! Locks on directories, which the kernel opens when their holder is gone, however it went.
 //!
-//! What is locked is a file in the directory that its owner alone can open. Whoever may read a
-//! directory can lock the directory itself, and keep everybody else out.
+//! The lock is on a file in the directory that only its owner can open. A user that may read a
+//! directory can lock the directory itself, and keep all others out.
 
 use std::{
     ffi::OsStr,
@@ -35,14 +35,15 @@ pub fn try_lock(directory: &DirHandle) -> io::Result<Option<Lock>> {
         if !flock(&file, libc::LOCK_EX)? {
             return Ok(None);
         }
-        // Its last holder may have removed it in between: then nobody else would find this lock.
+        // Its last holder may have removed it in between: then no other process would find this
+        // lock.
         if file.metadata()?.nlink() != 0 {
             return Ok(Some(Lock { directory: directory.clone(), file }));
         }
     }
 }
 
-/// Locks a directory itself, where no file can be made. Only for one that nobody else may open.
+/// Locks a directory itself, where no file can be made. Only for one that no other user may open.
 ///
 /// # Errors
 /// As [`try_lock`].
@@ -72,7 +73,8 @@ fn flock(file: &File, how: libc::c_int) -> io::Result<bool> {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is locked: who opens the file now finds that it has no name, and begins anew.
+        // While it is locked: a process that opens the file now finds that it has no name, and
+        // opens it again.
         if self.file.metadata().is_ok_and(|file| file.nlink() != 0) {
             let _ = self.directory.remove(NAME);
         }
@@ -95,7 +97,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         drop(first);
         assert!(is_unlocked(&path) && !directory.has(NAME));
-        // Whoever may only look at the directory can't keep others out.
+        // A user that may only read the directory can't keep others out.
         let looks = File::open(&path).unwrap();
         assert!(flock(&looks, libc::LOCK_EX).unwrap());
         assert!(try_lock(&directory).unwrap().is_some());

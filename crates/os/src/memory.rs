@@ -16,14 +16,14 @@ use crate::{
     sigbus_guard::{self, Guard},
 };
 
-/// Creates a sparse memory file of a size and seals it, so that nobody can resize it any more.
+/// Creates a sparse memory file of a size and seals it, so that it can't be resized any more.
 ///
 /// Source: `memfd_create(2)`, `F_ADD_SEALS` in `fcntl(2)`.
 pub fn create_memfd(name: &CStr, size: u64) -> io::Result<OwnedFd> {
     // SAFETY: `name` is a NUL-terminated string that lives across the call.
     let raw =
         check(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) })?;
-    // SAFETY: the descriptor was just made and belongs to nobody else.
+    // SAFETY: the descriptor was just made and has no other owner.
     let file = unsafe { OwnedFd::from_raw_fd(raw) };
     let length = libc::off_t::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: a plain system call on an open descriptor.
@@ -36,8 +36,8 @@ pub fn create_memfd(name: &CStr, size: u64) -> io::Result<OwnedFd> {
 /// Gives an empty file a size with all its space reserved, so that no store to a mapping of it
 /// finds the disk full.
 ///
-/// Unlike a sealed memory file it can be made smaller by whoever has it open for writing.
-/// Source: `fallocate(2)`.
+/// Unlike a sealed memory file it can be shrunk by a process that has it open for writing. Source:
+/// `fallocate(2)`.
 pub fn reserve(file: &File, size: u64) -> io::Result<()> {
     let length = libc::off_t::try_from(size).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: a plain system call on an open descriptor.
@@ -87,8 +87,8 @@ fn refuse<T>(text: String) -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
-/// A shared, writable mapping of a whole file. Either the file's size cannot shrink, or only a
-/// user could shrink it who may end the process anyway, or the mapping is guarded.
+/// A shared, writable mapping of a whole file. Either the file's size cannot shrink, or only a user
+/// could shrink it that may end the process anyway, or the mapping is guarded.
 ///
 /// Another process may write the same bytes at any time. Therefore no `&[u8]` is ever made of them:
 /// words are reached as atomics, bytes are copied out and in. Every offset is checked.
@@ -147,7 +147,7 @@ impl SharedMap {
         Ok(map)
     }
 
-    /// Whether somebody has cut off a part of a guarded file that was looked at since.
+    /// Whether a part of a guarded file was cut off that was read since.
     pub fn was_cut(&self) -> bool {
         self.guard.as_ref().is_some_and(Guard::was_cut)
     }
@@ -175,7 +175,7 @@ impl SharedMap {
 
     /// The same of a part, in bytes. The mapping begins where the page does in which the part lies:
     /// the second is where in the mapping that is. The kernel makes all pages of such a mapping
-    /// present at once, so who needs little maps little.
+    /// present at once, so a caller that needs little maps little.
     pub fn of_bpf_array_part(map: BorrowedFd<'_>, part: Range<u64>) -> io::Result<(Self, usize)> {
         // SAFETY: a plain question.
         let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1);
@@ -184,7 +184,7 @@ impl SharedMap {
         Ok((mapped, (part.start - first) as usize))
     }
 
-    /// The same of an array that may only be read: who stores to it dies.
+    /// The same of an array that may only be read: a store to it ends the process.
     pub fn of_bpf_array_to_read(map: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
         Self::bpf_array(map, 0..size, libc::PROT_READ)
     }
@@ -295,7 +295,7 @@ impl SharedMap {
 impl Drop for SharedMap {
     fn drop(&mut self) {
         if self.unmap {
-            // Before somebody else's memory can be there.
+            // Before other memory can be there.
             self.guard = None;
             // SAFETY: the mapping is ours and `&mut self` proves that no reference into it is left.
             unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
@@ -303,7 +303,7 @@ impl Drop for SharedMap {
     }
 }
 
-/// Makes pages of a mapping present before somebody writes them. Best effort.
+/// Makes pages of a mapping present before they are written. Best effort.
 ///
 /// Source: `MADV_POPULATE_WRITE` in `madvise(2)`, Linux 5.14.
 pub fn populate(base: *mut u8, len: usize) {
@@ -315,25 +315,25 @@ pub fn populate(base: *mut u8, len: usize) {
 
 /// Address space that a mapping has left, filled with private, empty memory.
 ///
-/// Whoever still writes there writes into nothing that anybody reads; the address never becomes
-/// invalid.
+/// A thread that still writes there writes into memory that is never read; the address never
+/// becomes invalid.
 #[derive(Debug)]
 pub struct Retired(*mut u8, usize);
 
-// SAFETY: only an address and a length; the memory behind it is read by nobody.
+// SAFETY: only an address and a length; the memory behind it is never read.
 unsafe impl Send for Retired {}
 
 impl Retired {
-    /// Puts private, empty memory in a mapping's place. It has no pages, also in a program that has
-    /// locked all its memory, until somebody writes there.
+    /// Puts private, empty memory in a mapping's place. It has no pages until it is written, also
+    /// in a program that has locked all its memory.
     pub fn new(map: SharedMap) -> Self {
         let len = map.len;
         let base = map.leak();
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        // SAFETY: the mapping was ours alone, so replacing it touches nobody else's memory; it is
-        // never without one that can be written. What the last two calls change is only whether
-        // pages are there, all of which are empty.
+        // SAFETY: the mapping was ours alone, so replacing it touches no other memory; it is never
+        // without one that can be written. What the last two calls change is only whether pages are
+        // there, all of which are empty.
         unsafe {
             libc::mmap(base.cast(), len, protection, flags, -1, 0);
             libc::munlock(base.cast(), len);
@@ -345,9 +345,9 @@ impl Retired {
     /// Gives the address space back.
     ///
     /// # Safety
-    /// Nobody writes there any more.
+    /// No thread writes there any more.
     pub unsafe fn unmap(self) {
-        // SAFETY: `new` has taken the range over, and the caller promises that nobody uses it.
+        // SAFETY: `new` has taken the range over, and the caller promises that no thread uses it.
         unsafe { libc::munmap(self.0.cast(), self.1) };
     }
 }

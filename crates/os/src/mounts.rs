@@ -1,4 +1,4 @@
-//! File systems of the kernel's, mounted for this process alone or for everybody.
+//! Mounts of the kernel's file systems, for this process alone or for all.
 
 use std::{
     ffi::CStr,
@@ -16,8 +16,8 @@ const FSMOUNT_CLOEXEC: libc::c_uint = 1;
 /// Read only, and no devices, no programs and no privileges in it.
 const ATTRIBUTES: libc::c_uint = 1 | 2 | 4 | 8;
 
-/// Mounts a file system that needs no disk, such as `tracefs`, in no folder: nobody else sees it,
-/// its files stand below `/proc/self/fd/N`, and it goes with the descriptor.
+/// Mounts a file system that needs no disk, such as `tracefs`, in no folder: no other process sees
+/// it, its files stand below `/proc/self/fd/N`, and it goes with the descriptor.
 ///
 /// # Errors
 /// `EPERM` without CAP_SYS_ADMIN, `ENODEV` where the kernel has no such file system, `ENOSYS`
@@ -39,7 +39,7 @@ pub fn mount_detached(file_system: &CStr) -> io::Result<OwnedFd> {
     owned(mount)
 }
 
-/// Mounts a file system that needs no disk, such as `bpf`, in a folder, for everybody, without
+/// Mounts a file system that needs no disk, such as `bpf`, in a folder, for all processes, without
 /// devices, programs and privileges in it. Options are the file system's own, `mode=0700` for
 /// example.
 ///
@@ -53,10 +53,10 @@ pub fn mount(file_system: &CStr, folder: &CStr, options: &CStr) -> io::Result<()
     check(unsafe { libc::mount(name, folder.as_ptr(), name, flags, options.as_ptr().cast()) }).map(drop)
 }
 
-/// What a call returned that opens something.
+/// Takes the descriptor that a call returned.
 fn owned(returned: libc::c_long) -> io::Result<OwnedFd> {
     match RawFd::try_from(returned) {
-        // SAFETY: the kernel has just opened it for us, and nobody else knows it.
+        // SAFETY: the kernel has just opened it for us, and no other code knows it.
         Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         _ => Err(last_error()),
     }

@@ -1,4 +1,4 @@
-//! Who a process is: users, namespaces, threads by number, objects in its memory.
+//! Identity of a process: users, namespaces, threads by number, objects in its memory.
 
 use std::{
     ffi::CStr,

@@ -1,4 +1,4 @@
-//! Waking up at a time: the ways that a program has.
+//! Periodic wakeups: the ways in which a program can wait for a time.
 //!
 //! All times are CLOCK_MONOTONIC in nanoseconds.
 

@@ -1,4 +1,4 @@
-//! Attaching loaded programs to places in code: of files (uprobes) and of the kernel (kprobes,
+//! Attachment of loaded programs to places in code: of files (uprobes) and of the kernel (kprobes,
 //! tracepoints).
 
 use std::{
@@ -14,8 +14,8 @@ use crate::check;
 pub struct ProbePlace<'a> {
     /// Number of the kernel's kind of event (`/sys/bus/event_source/devices/{uprobe,kprobe}/type`).
     pub kind: u32,
-    /// What the kind wants to know: 1 for a function's return; a semaphore's place in the file in
-    /// the upper half.
+    /// Argument of the kind: 1 for a function's return; a semaphore's place in the file in the
+    /// upper half.
     pub config: u64,
     /// The file, or the kernel's function.
     pub target: &'a CStr,
@@ -47,7 +47,7 @@ impl EventAttributes {
     }
 }
 
-/// What `bpf(2)` wants for a link to an event.
+/// Attributes of a link to an event, for `bpf(2)`.
 #[repr(C)]
 struct LinkAttributes {
     program: u32,
@@ -121,7 +121,7 @@ fn open_event_of(
     // is new.
     let event = unsafe { libc::syscall(call, &raw const attributes, pid, cpu, group, CLOSE_ON_EXEC) };
     let event = check(event as libc::c_int)?;
-    // SAFETY: new, and owned by nobody else.
+    // SAFETY: new, and without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(event) })
 }
 
@@ -142,6 +142,6 @@ pub fn attach_program(program: BorrowedFd<'_>, event: &OwnedFd, cookie: u64) -> 
     // new.
     let link = unsafe { libc::syscall(libc::SYS_bpf, LINK_CREATE, &raw const attributes, size) };
     let link = check(link as libc::c_int)?;
-    // SAFETY: new, and owned by nobody else.
+    // SAFETY: new, and without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(link) })
 }

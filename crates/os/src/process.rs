@@ -73,7 +73,7 @@ pub fn ignore_until_exec(signals: &[i32]) {
     extern "C" fn nothing(_: libc::c_int) {}
     for signal in signals {
         // SAFETY: all-zero bytes are a valid structure, without a mask; the handler does nothing,
-        // and what a signal does that somebody ignores or handles is left as it is.
+        // and signals that are ignored or handled are left as they are.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(*signal, std::ptr::null(), &raw mut action) != 0
@@ -92,8 +92,8 @@ pub fn ignore_until_exec(signals: &[i32]) {
 /// end processes, or its action can't be set.
 pub fn end_by_signal(signal: i32) {
     let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both structures are live and of the right types, and all-zero bytes are a valid action,
-    // the default one; the set is initialised before use.
+    // SAFETY: both structures are live and of the right types, and all-zero bytes are a valid
+    // action, the default one; the set is initialised before use.
     unsafe {
         libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
         let action: libc::sigaction = std::mem::zeroed();
@@ -204,7 +204,8 @@ impl AsFd for Signals {
     }
 }
 
-/// What a program that is about to change itself has inherited, to be handed on to those it starts.
+/// Settings that a program which is about to change itself has inherited, to be handed on to those
+/// it starts.
 #[derive(Clone, Copy)]
 pub struct Inheritance {
     blocked: libc::sigset_t,
@@ -279,7 +280,8 @@ impl Poller {
         unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, descriptor.as_raw_fd(), none) };
     }
 
-    /// What has become readable, waiting for at most `timeout` (for ever without one).
+    /// Returns the descriptors that have become readable, waiting for at most `timeout` (for ever
+    /// without one).
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Vec<Interest>> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
         let timeout = timeout.map_or(-1, |time| time.as_millis().min(i32::MAX as u128) as libc::c_int);

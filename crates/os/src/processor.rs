@@ -1,10 +1,10 @@
-//! What the processor can do, as far as appending without restartable sequences depends on it.
+//! Features of the processor, as far as appending without restartable sequences depends on them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::{current_cpu, thread_pointer};
 
-/// What not every processor has.
+/// Features that not every processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processor {
     /// Sixteen bytes can be compared and exchanged at once (`cmpxchg16b`; every aarch64 has a way
@@ -50,7 +50,7 @@ pub fn processor() -> Processor {
     Processor { exchanges_16_bytes: cfg!(target_arch = "aarch64"), has_rdtscp: false, has_rdpid: false }
 }
 
-/// How many numbers [`cpu_or_thread`] may make up; 0 before [`processor`] was asked.
+/// Bound of the numbers that [`cpu_or_thread`] may make up; 0 before [`processor`] was called.
 static CPUS: AtomicU32 = AtomicU32::new(0);
 
 /// The CPU on which the caller runs, where that can be found without a system call. aarch64 knows

@@ -1,5 +1,5 @@
-//! What a thread that measures time asks for: the first place among its CPU's threads, memory that
-//! stays; and what the kernel knows of how often and how long it was kept from running.
+//! Real-time settings of threads that measure time: the first place among its CPU's threads, memory
+//! that stays; and the kernel's counts of how often and how long it was kept from running.
 
 use std::io;
 
@@ -81,7 +81,7 @@ pub fn lock_memory() -> io::Result<()> {
     check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) }).map(drop)
 }
 
-/// How often something came between a thread and its work, since the thread began.
+/// Counts of interruptions of a thread's work, since the thread began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadUsage {
     /// Switches to other threads because this one waited.

@@ -1,4 +1,4 @@
-//! What compilers link into programs to find their mistakes (`-fsanitize=…`), as far as a library
+//! Detection of sanitizers (`-fsanitize=…`) that compilers link into programs, as far as a library
 //! must know.
 
 use std::ffi::c_void;

@@ -1,9 +1,9 @@
-//! Mappings of files that others can make smaller: what was cut off reads as zeros, instead of
+//! Guard of mappings of files that others can shrink: what was cut off reads as zeros, instead of
 //! ending the process.
 //!
 //! The kernel answers an access beyond a file's end with SIGBUS. The handler puts an empty page
-//! there if the address lies in a guarded range, and leaves every other fault to whoever was
-//! responsible before. Reading by `pread` instead would cost a system call for each look at a ring,
+//! there if the address lies in a guarded range, and leaves every other fault to the handler
+//! installed before. Reading by `pread` instead would cost a system call for each look at a ring,
 //! and say nothing of the order in which words are read.
 
 use std::{
@@ -31,7 +31,7 @@ struct Node {
 }
 
 static FIRST: AtomicPtr<Node> = AtomicPtr::new(null_mut());
-/// Held by who registers ranges, never by the handler. Tells whether that is installed.
+/// Held by threads that register ranges, never by the handler. Tells whether that is installed.
 static REGISTRY: Mutex<bool> = Mutex::new(false);
 /// Handler and flags that were there before, for faults that aren't ours.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(null_mut());
@@ -81,7 +81,8 @@ pub fn watch(base: usize, len: usize) -> io::Result<Guard> {
     });
     node.cut.store(false, Ordering::Relaxed);
     node.len.store(len, Ordering::Relaxed);
-    // Ordering: pairs with the acquire load in the handler: who sees the base sees the length.
+    // Ordering: pairs with the acquire load in the handler: a handler that sees the base sees the
+    // length.
     node.base.store(base, Ordering::Release);
     Ok(Guard(node))
 }

@@ -12,7 +12,7 @@ const MAX_DESCRIPTORS: usize = 4;
 /// Room for the control message that carries them, generously.
 const CONTROL_SIZE: usize = 128;
 
-/// Who is at the other end of a connection, as the kernel says.
+/// Process at the other end of a connection, as the kernel tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The process's id in the caller's pid namespace; 0 if it cannot be named there.
@@ -29,11 +29,11 @@ pub struct PacketSocket(OwnedFd);
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
-/// What a descriptor stands for, whoever holds its number now: the kernel's device and inode
-/// numbers.
+/// Identity of the object behind a descriptor, whatever its number refers to later: the kernel's
+/// device and inode numbers.
 pub type Identity = (u64, u64);
 
-/// What came of an attempt to receive that doesn't wait.
+/// Outcome of an attempt to receive that doesn't wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// A packet of this length.
@@ -82,7 +82,7 @@ fn address(name: &str) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
 
 fn new_socket(flags: libc::c_int) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | flags;
-    // SAFETY: a plain system call; the new descriptor belongs to nobody else.
+    // SAFETY: a plain system call; the new descriptor has no other owner.
     unsafe { check(libc::socket(libc::AF_UNIX, kind, 0)).map(|raw| OwnedFd::from_raw_fd(raw)) }
 }
 
@@ -98,9 +98,9 @@ impl Listener {
         Ok(Self(socket))
     }
 
-    /// Lets nobody send descriptors over the connections that are accepted from now on, where the
-    /// kernel knows how (Linux 6.16): closing a descriptor that somebody made can take as long as
-    /// that somebody likes.
+    /// Refuses descriptors over the connections that are accepted from now on, where the kernel
+    /// knows how (Linux 6.16): closing a descriptor that another process made can take as long as
+    /// that process likes.
     pub fn refuse_descriptors(&self) {
         // Source: `include/uapi/asm-generic/socket.h`.
         const SO_PASSRIGHTS: libc::c_int = 83;
@@ -129,13 +129,13 @@ impl Listener {
         Self(move_to(self.0, &[BEHIND_STREAMS]))
     }
 
-    /// What identifies the socket behind the descriptor number, whoever holds that number now.
+    /// Identity of the socket behind the descriptor number, whatever the number refers to later.
     pub fn identity(&self) -> Option<Identity> {
         identity(self.0.as_raw_fd())
     }
 
-    /// Closes the descriptor if it is still what it was; else forgets it, because it is somebody
-    /// else's.
+    /// Closes the descriptor if it is still what it was; else forgets it, because it has another
+    /// owner.
     pub fn close_if_still(self, known: Option<Identity>) {
         close_if_still(self.0, known);
     }
@@ -180,7 +180,7 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// Connects to an abstract name if somebody listens there and has room, without waiting.
+    /// Connects to an abstract name if a process listens there and has room, without waiting.
     pub fn connect_at_once(name: &str) -> io::Result<Self> {
         let socket = Self(new_socket(libc::SOCK_NONBLOCK)?);
         let (address, len) = address(name)?;
@@ -209,7 +209,7 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// Who is at the other end.
+    /// Process at the other end.
     pub fn peer(&self) -> io::Result<Peer> {
         let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut size = size_of::<libc::ucred>() as libc::socklen_t;
@@ -244,7 +244,7 @@ impl PacketSocket {
             libc::getsockopt(self.raw(), libc::SOL_SOCKET, SO_PEERPIDFD, to, &raw mut size)
         });
         match result {
-            // SAFETY: the descriptor is new and belongs to nobody else.
+            // SAFETY: the descriptor is new and has no other owner.
             Ok(_) => Ok(unsafe { OwnedFd::from_raw_fd(pidfd) }.into()),
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
                 ProcessWatch::new(self.peer()?.pid)
@@ -264,13 +264,13 @@ impl PacketSocket {
         Self(move_to(self.0, &[BEHIND_STREAMS]))
     }
 
-    /// What identifies the socket behind the descriptor number, whoever holds that number now.
+    /// Identity of the socket behind the descriptor number, whatever the number refers to later.
     pub fn identity(&self) -> Option<Identity> {
         identity(self.raw())
     }
 
-    /// Closes the descriptor if it is still what it was; else forgets it, because it is somebody
-    /// else's.
+    /// Closes the descriptor if it is still what it was; else forgets it, because it has another
+    /// owner.
     pub fn close_if_still(self, known: Option<Identity>) {
         close_if_still(self.0, known);
     }
@@ -381,7 +381,7 @@ fn move_to(descriptor: OwnedFd, places: &[RawFd]) -> OwnedFd {
         // SAFETY: duplicating a descriptor has no other effect.
         let raw = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, *lowest) };
         if raw >= 0 {
-            // SAFETY: the descriptor is new and belongs to nobody else.
+            // SAFETY: the descriptor is new and has no other owner.
             return unsafe { OwnedFd::from_raw_fd(raw) };
         }
     }
@@ -442,7 +442,7 @@ impl Default for ControlBuffer {
 fn take_descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
     let mut descriptors = Vec::new();
     // SAFETY: the kernel filled the control buffer, which is still alive; CMSG_* walk only inside
-    // it, and each descriptor in it is new and belongs to nobody else.
+    // it, and each descriptor in it is new and has no other owner.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listening_is_an_error_at_once() {
+    fn a_name_without_a_listener_is_an_error_at_once() {
         assert!(PacketSocket::connect("tompion-test-nobody", 1000).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Starting a program that isn't the caller's child: no signal, no status, nothing to wait for.
+//! Start of a program that isn't the caller's child: no signal, no status, nothing to wait for.
 
 use std::{
     ffi::{CStr, CString},
@@ -43,7 +43,7 @@ pub fn report_ready() -> io::Result<()> {
     }
 }
 
-/// What the new process needs, prepared before it exists: it may not allocate.
+/// Arguments of the new process, prepared before it exists: it may not allocate.
 struct Plan {
     programs: Vec<CString>,
     arguments: Vec<*const libc::c_char>,
@@ -101,9 +101,9 @@ pub fn spawn_detached(
     Ok(Ready(ours))
 }
 
-/// In the new process: starts one that has nobody to answer to, and ends.
+/// In the new process: starts one without a parent, and ends.
 fn become_detached(plan: &Plan) -> ! {
-    // SAFETY: only system calls, on a copy of the caller's memory that nobody else uses.
+    // SAFETY: only system calls, on a copy of the caller's memory that no other thread uses.
     unsafe {
         libc::syscall(libc::SYS_setsid);
         if libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) == 0 {

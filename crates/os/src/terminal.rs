@@ -1,8 +1,8 @@
-//! The terminal.
+//! Size of the terminal.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// How many columns and rows a terminal has; none if it is no terminal, or doesn't say.
+/// Number of columns and rows of a terminal; none if it is no terminal, or doesn't say.
 ///
 /// Source: `TIOCGWINSZ` in `ioctl_tty(2)`.
 pub fn terminal_size(terminal: BorrowedFd<'_>) -> Option<(u16, u16)> {

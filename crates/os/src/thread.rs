@@ -21,7 +21,7 @@ pub fn current_cpu() -> u32 {
     unsafe { libc::sched_getcpu() }.max(0) as u32
 }
 
-/// How many CPU numbers this machine can ever use: the highest possible number plus one.
+/// Number of CPU numbers that this machine can ever use: the highest possible number plus one.
 ///
 /// Source: `/sys/devices/system/cpu/possible` in the kernel's
 /// `Documentation/admin-guide/cputopology.rst`.
@@ -29,7 +29,7 @@ pub fn possible_cpus() -> u32 {
     cpu_numbers("possible")
 }
 
-/// How many CPU numbers this machine uses now: the highest one that is online plus one.
+/// Number of CPU numbers that this machine uses now: the highest one that is online plus one.
 pub fn online_cpus() -> u32 {
     cpu_numbers("online")
 }
@@ -109,7 +109,7 @@ impl Drop for InterruptionBlock {
     }
 }
 
-/// How many threads this process has, if `/proc` tells.
+/// Number of threads of this process, if `/proc` tells.
 pub fn thread_count() -> Option<u64> {
     // A folder has two links more than subfolders, and `task` has a subfolder for each thread.
     let task = std::fs::metadata("/proc/self/task").ok()?;
@@ -153,7 +153,7 @@ pub fn ask_for_short_slices() {
     }
 }
 
-/// Where threads have their restartable-sequence area.
+/// Place of threads' restartable-sequence areas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RseqArea {
     /// Distance from the thread pointer, in bytes.
@@ -222,7 +222,7 @@ fn membarrier(command: libc::c_int) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } as libc::c_int).map(drop)
 }
 
-/// Where glibc keeps a thread's id.
+/// Offset at which glibc keeps a thread's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TidOffset {
     /// Distance from the thread pointer, modulo 2⁶⁴.
@@ -251,9 +251,9 @@ pub fn tid_offset() -> Option<TidOffset> {
     (found == gettid()).then_some(TidOffset { offset, is_documented: documented.is_some() })
 }
 
-/// Returns the distance of a thread's id from its handle, as glibc tells it to debuggers: bits of the
-/// field, number of elements, and offset. Source: `nptl_db/structs.def` and `DB_DEFINE_FIELD` in
-/// `nptl_db/db_info.c` of glibc.
+/// Returns the distance of a thread's id from its handle, as glibc tells it to debuggers: bits of
+/// the field, number of elements, and offset. Source: `nptl_db/structs.def` and `DB_DEFINE_FIELD`
+/// in `nptl_db/db_info.c` of glibc.
 fn documented_tid_offset() -> Option<usize> {
     const MAX_OFFSET: u32 = 0x6fc;
     // SAFETY: the name is NUL-terminated. Source: `RTLD_DEFAULT` in `dlsym(3)`.
@@ -300,7 +300,7 @@ extern "C" fn run_background(body: *mut libc::c_void) -> *mut libc::c_void {
     std::ptr::null_mut()
 }
 
-/// Starts a detached thread that takes no signals, for a library inside somebody else's program.
+/// Starts a detached thread that takes no signals, for a library inside another program.
 ///
 /// Uses a small stack where the program's thread-local storage allows it. Starts none in a process
 /// that a sanitizer watches: its forks would not be safe any more.
@@ -353,14 +353,14 @@ mod tests {
             // SAFETY: a plain system call.
             unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, gettid()) }
         };
-        let told = std::thread::spawn(move || {
+        let observed = std::thread::spawn(move || {
             prefer_this_thread();
             let before = nice();
             ask_for_short_slices();
             // SAFETY: a plain system call.
             (before, nice(), unsafe { libc::sched_getscheduler(0) })
         });
-        let (before, after, policy) = told.join().unwrap();
+        let (before, after, policy) = observed.join().unwrap();
         assert_eq!((before, policy), (after, libc::SCHED_OTHER));
     }
 

@@ -1,4 +1,4 @@
-//! Memory that a process needed once.
+//! Release of memory that a process needed once.
 
 use std::{ffi::c_void, ptr, slice};
 
@@ -9,8 +9,8 @@ const PF_W: u32 = 2;
 /// months with little: memory of the heap that was freed, and pages of the program that were read
 /// from its file. What is needed again is mapped again from the page cache.
 ///
-/// Breakpoints and probes in this very process are lost by it. The C library keeps what was freed
-/// for whoever asks next.
+/// Breakpoints and probes in this very process are lost by it. The C library keeps freed memory for
+/// later allocations.
 ///
 /// Source: `malloc_trim(3)`, of the GNU C library, others give back by themselves, or never;
 /// `MADV_DONTNEED` in `madvise(2)`.
@@ -51,8 +51,8 @@ unsafe extern "C" fn give_back_pages(
     for header in headers.iter().filter(from_file) {
         let (first, last) = (begin(header), begin(header) + header.p_memsz as usize);
         let first = first - first % page;
-        // SAFETY: it is the part of this program's file that nobody could write to since it was
-        // mapped, so whoever touches a page next finds the same bytes. Our own objects have no
+        // SAFETY: it is the part of this program's file that could not be written since it was
+        // mapped, so a later access to a page finds the same bytes. Our own objects have no
         // relocations in their code.
         unsafe { libc::madvise(first as *mut c_void, last - first, libc::MADV_DONTNEED) };
     }
@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// Where this program's code is mapped, and how much of it, in bytes.
+    /// Range where this program's code is mapped, and its size in bytes.
     fn code() -> (Range<usize>, u64) {
         let (mut mapping, mut mapped) = (0..0, 0);
         for line in fs::read_to_string("/proc/self/smaps").unwrap().lines() {

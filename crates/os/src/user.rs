@@ -1,4 +1,4 @@
-//! The user on whose behalf a program with more rights runs.
+//! User on whose behalf a program with more rights runs.
 
 use std::{
     ffi::{CStr, CString, OsStr, OsString},
@@ -15,8 +15,8 @@ use crate::{check, last_error};
 const MAX_ENTRY: usize = 1 << 20;
 /// Most groups of a user (`NGROUPS_MAX`).
 const MAX_GROUPS: usize = 65536;
-/// What sudo tells the programs that it runs, and only those. Source: `sudo(8)`.
-const TOLD_BY_SUDO: [&str; 7] =
+/// Variables that sudo sets for the programs that it runs, and only those. Source: `sudo(8)`.
+const SUDO_VARIABLES: [&str; 7] =
     ["SUDO_COMMAND", "SUDO_UID", "SUDO_GID", "SUDO_USER", "SUDO_HOME", "SUDO_TTY", "SUDO_ASKPASS"];
 
 /// A user, with what a login gives to his programs.
@@ -30,8 +30,8 @@ pub struct User {
 }
 
 impl User {
-    /// Who has started this program through sudo; nobody if that was root, or if it doesn't run as
-    /// root.
+    /// User that has started this program through sudo; none if that was root, or if it doesn't run
+    /// as root.
     pub fn behind_sudo() -> Option<Self> {
         // SAFETY: a plain system call that can't fail.
         if unsafe { libc::geteuid() } != 0 {
@@ -42,8 +42,7 @@ impl User {
         Some(Self::new(uid, number("SUDO_GID").unwrap_or(uid)))
     }
 
-    /// The user as the machine's data base has him; one whom it doesn't know has these two numbers
-    /// alone.
+    /// User as the machine's database has it; an unknown one has these two numbers alone.
     pub(crate) fn new(uid: u32, gid: u32) -> Self {
         let Some(entry) = Entry::of(uid) else {
             return Self { uid, gid, groups: vec![gid], own: Vec::new() };
@@ -71,7 +70,7 @@ impl User {
     /// than he has.
     pub fn run(&self, command: &mut Command) {
         command.envs(self.own.iter().cloned());
-        for name in TOLD_BY_SUDO {
+        for name in SUDO_VARIABLES {
             command.env_remove(name);
         }
         let Self { uid, gid, groups, .. } = self.clone();
@@ -204,7 +203,7 @@ fn signal_at_end_of_parent() -> libc::c_int {
     signal
 }
 
-/// Sets the user for files, and returns who it was; a number that nobody has changes nothing.
+/// Sets the user for files, and returns the previous one; a number without a user changes nothing.
 fn set_file_user(uid: u32) -> u32 {
     // SAFETY: a plain system call.
     unsafe { libc::setfsuid(uid) as u32 }
@@ -274,8 +273,8 @@ mod tests {
         let root = User::new(0, 0);
         assert_eq!((root.uid(), root.groups.contains(&0)), (0, true));
         assert!(root.own.contains(&("USER", "root".into())) && root.own.contains(&("HOME", "/root".into())));
-        let nobody_knows = User::new(u32::MAX - 5, 7);
-        assert_eq!((nobody_knows.groups, nobody_knows.own), (vec![7], vec![]));
+        let unknown = User::new(u32::MAX - 5, 7);
+        assert_eq!((unknown.groups, unknown.own), (vec![7], vec![]));
     }
 
     #[test]

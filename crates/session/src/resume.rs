@@ -160,7 +160,7 @@ pub fn cut(folder: &DirHandle, name: &str, expected: &Expected) -> Result<Option
     let (index_name, fresh_name) = (format!("{name}.idx"), format!(".{name}.idx.new"));
     let fresh = path_in(&indexes, &fresh_name);
     indexes.make().map_err(Error::io(indexes.path()))?;
-    let mut index = BufWriter::new(indexes.create_anew(&fresh_name).map_err(Error::io(&fresh))?);
+    let mut index = BufWriter::new(indexes.recreate(&fresh_name).map_err(Error::io(&fresh))?);
     index.write_all(&encode::index_header()).map_err(Error::io(&fresh))?;
     let mut found = StreamScan { index: &mut index, last: None, damage: Vec::new() };
     found.read(&data, len, expected).map_err(Error::io(&path))?;

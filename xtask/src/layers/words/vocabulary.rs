@@ -19,7 +19,6 @@ pub const PENDING: &[&str] = &[
     "crates/kernel/",
     "crates/history/",
     "crates/latency/",
-    "crates/os/",
     "crates/rttest/",
     "crates/session/",
     "crates/viewer/",

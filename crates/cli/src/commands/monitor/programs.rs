@@ -150,7 +150,7 @@ fn log(number: u64) -> String {
 }
 
 fn start(folder: &DirHandle, number: u64, wish: &Wish) -> anyhow::Result<Child> {
-    let said = folder.create_anew(log(number));
+    let said = folder.recreate(log(number));
     let said = said.with_context(|| format!("can't write to {}", folder.path().display()))?;
     let mut command = Command::new(env::current_exe().context("where is tompion?")?);
     let selector = wish.selector.try_clone().context("can't hand the selector on")?;
