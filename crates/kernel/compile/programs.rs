@@ -1,5 +1,5 @@
-//! How BPF programs are compiled when a crate is built. Without a clang the crate is built all the same, with an empty
-//! object, and says at run time what is missing.
+//! Compilation of BPF programs when a crate is built. Without a clang the crate is built all the
+//! same, with an empty object, and says at run time what is missing.
 
 use std::{
     env, fs,
@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-/// Where the kernel's structures and helpers are described, for all programs, from any crate's folder.
+/// Folder with the kernel's structures and helpers, for all programs, from any crate's folder.
 const DESCRIPTIONS: &str = "../kernel/src/bpf";
 
 /// Compiles a source into an object in the build's own folder. `what` is missing where that fails.

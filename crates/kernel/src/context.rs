@@ -1,7 +1,7 @@
-//! What events of the kernel have beside their own, if somebody asks: who it was, and how it came there.
+//! Context of kernel events, on request: the thread and its state, and the stacks that led there.
 //!
-//! It stands behind a record's payload, in the order of the bits of [`Contexts`] (`src/bpf/context.h`); of a stack there is a number
-//! only, which a record of its own explains.
+//! It stands behind a record's payload, in the order of the bits of [`Contexts`]
+//! (`src/bpf/context.h`); of a stack there is a number only, which a record of its own explains.
 
 /// A kind of context. Thread and process are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -85,7 +85,8 @@ impl FromIterator<Context> for Contexts {
 /// The values of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Values {
-    /// Number of the kernel's stack in rings: [`NO_STACK`], [`STACK_MISSED`], or that of a record [`STACK`].
+    /// Number of the kernel's stack in rings: [`NO_STACK`], [`STACK_MISSED`], or that of a record
+    /// [`STACK`].
     pub kernel_stack: u64,
     /// Number of the program's stack, likewise.
     pub user_stack: u64,
@@ -106,16 +107,17 @@ pub const NO_STACK: u64 = 0;
 /// There was one, and it could not be recorded.
 pub const STACK_MISSED: u64 = 1;
 
-/// A record that tells of a stack: its number in this ring, and the addresses, the innermost first. Nothing if the
-/// bytes are none.
+/// A record that tells of a stack: its number in this ring, and the addresses, the innermost first.
+/// Nothing if the bytes are none.
 pub fn stack(payload: &[u8]) -> Option<(u64, impl Iterator<Item = u64>)> {
     let (number, frames) = payload.split_first_chunk()?;
     let frames = frames.chunks_exact(8).filter_map(|frame| Some(u64::from_le_bytes(frame.try_into().ok()?)));
     Some((u64::from_le_bytes(*number), frames))
 }
 
-/// How long a stack that was told is known: the programs tell it again when it lies this many bytes back in the ring,
-/// or less. In overwrite mode that is an eighth of the ring, so that all but its oldest eighth has its stacks.
+/// Distance for which a described stack stays known: the programs describe it again when it lies
+/// this many bytes back in the ring, or less. In overwrite mode that is an eighth of the ring, so
+/// that all but its oldest eighth has its stacks.
 pub(crate) fn stacks_last(subbufs: u32, overwrite: bool) -> u32 {
     if overwrite { subbufs / 8 } else { STACKS_LAST_ON_DISK }
 }
@@ -123,10 +125,11 @@ pub(crate) fn stacks_last(subbufs: u32, overwrite: bool) -> u32 {
 /// The programs' maps, with how many entries they need for so many CPUs.
 pub(crate) fn maps(contexts: Contexts, cpus: u32) -> [(&'static str, u32); 2] {
     let of_cpus = |entries| if contexts.has_stacks() { cpus * entries } else { 1 };
-    [("stack_scratches", of_cpus(8)), ("told_stacks", of_cpus(1 << 14))]
+    [("stack_scratches", of_cpus(8)), ("known_stacks", of_cpus(1 << 14))]
 }
 
-/// In discard mode nothing is overwritten; that stacks are told again lets the reader forget old ones.
+/// In discard mode nothing is overwritten; that stacks are told again lets the reader forget old
+/// ones.
 const STACKS_LAST_ON_DISK: u32 = 256;
 /// Bytes of a ring's stream behind which no event means a stack that was told before.
 pub const STACKS_FORGOTTEN: u64 = 2 * STACKS_LAST_ON_DISK as u64 * crate::ring::SUBBUF_SIZE;
@@ -146,10 +149,10 @@ mod tests {
         assert!(header.contains("#define OF_PROGRAM (1u << 8)\n") && OF_PROGRAM == 1 << 8);
         let all: Contexts = Context::ALL.into_iter().collect();
         assert_eq!((all.bits(), all.size()), (31, 48));
-        let [scratches, told] = maps(all, 1).map(|(_, entries)| entries);
+        let [scratches, known] = maps(all, 1).map(|(_, entries)| entries);
         assert!(header.contains(&format!("#define STACK_SCRATCHES {scratches}\n")));
-        assert!(header.contains(&format!("#define TOLD_STACKS {told} ")));
-        assert!(include_str!("bpf/ring.h").contains("#define MOST_CONTEXT 48\n"));
+        assert!(header.contains(&format!("#define KNOWN_STACKS {known} ")));
+        assert!(include_str!("bpf/ring.h").contains("#define MAX_CONTEXT 48\n"));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! From records in rings to events: which class a record is of, and its payload as descriptions say it stands.
+//! Decoder of records in rings: the class of a record, and its payload in the layout of the event's
+//! description.
 
 use std::sync::Arc;
 
@@ -8,9 +9,9 @@ use crate::{
     events::{FIRST, KNOWN, SYSCALL_ENTRY, SYSCALL_EXIT, TRACEPOINT, description},
     probes::{PROBE, Probe},
     records::UntrustedRecord,
-    stacks::{self, Told},
+    stacks::{self, StackEvent},
     state,
-    syscalls::{Calls, MOST_ARGUMENTS, MOST_PATHS},
+    syscalls::{Calls, MAX_ARGUMENTS, MAX_PATHS},
     tracepoints::Tracepoint,
 };
 
@@ -19,11 +20,12 @@ const COMPATIBLE: u32 = 1 << 31;
 /// In the place of a text's length (`src/bpf/syscalls.h`).
 const NO_TEXT: u32 = u32::MAX;
 const UNREADABLE: u32 = u32::MAX - 1;
-/// What a trace has for these: an empty path is one that the program gave (as with `AT_EMPTY_PATH`).
+/// Text for a missing path in traces: an empty path is one that the program gave (as with
+/// `AT_EMPTY_PATH`).
 const NULL_TEXT: &[u8] = b"<null>\0";
 const UNREADABLE_TEXT: &[u8] = b"<unreadable>\0";
 
-/// What a class of events is told by.
+/// Key of a class of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// One of [`KNOWN`], by its place.
@@ -34,15 +36,16 @@ pub enum Class {
     Probe(usize),
     /// The entry of a call.
     Entry(Call),
-    /// The exit of a call, with the paths (bits by their order) that could not be read at its entry.
+    /// The exit of a call, with the paths (bits by their order) that could not be read at its
+    /// entry.
     Exit(Call, u8),
-    /// What tells of stacks.
-    Stacks(Told),
+    /// Description of a stack.
+    Stacks(StackEvent),
     /// A tracepoint without a program of its own, by its place in [`Vocabulary::tracepoints`].
     Tracepoint(usize),
 }
 
-/// What classes are described by, on one machine and in one recording.
+/// Descriptions of classes, on one machine and in one recording.
 #[derive(Clone, Debug)]
 pub struct Vocabulary {
     /// The system calls.
@@ -65,7 +68,7 @@ pub enum Call {
 }
 
 impl Vocabulary {
-    /// What events with programs of their own and system calls are described by.
+    /// Vocabulary of events with programs of their own and of system calls.
     pub fn of_calls(calls: Calls) -> Self {
         Self { calls, tracepoints: Vec::new(), probes: Vec::new() }
     }
@@ -80,7 +83,7 @@ impl Vocabulary {
             Class::Known(place) => KNOWN[place].event(),
             Class::Probe(place) => self.probes[place].event().clone(),
             Class::State(place) => state::event(place),
-            Class::Stacks(told) => stacks::event(told),
+            Class::Stacks(kind) => stacks::event(kind),
             Class::Tracepoint(place) => self.tracepoints[place].event().clone(),
             Class::Entry(call) => {
                 let arguments = calls.arguments(number_of(call)).iter();
@@ -90,7 +93,7 @@ impl Vocabulary {
             Class::Exit(call, paths) => {
                 let ret = Field::new("ret", Type::Integer(Integer::signed(64)));
                 let arguments = calls.arguments(number_of(call)).iter();
-                let read = arguments.filter(|argument| argument.is_path()).zip(0..MOST_PATHS);
+                let read = arguments.filter(|argument| argument.is_path()).zip(0..MAX_PATHS);
                 let read = read.filter(|(_, place)| paths >> place & 1 == 1);
                 let read = read.map(|(argument, _)| Field::new(&argument.name, Type::String));
                 let fields = id(call).into_iter().chain([ret]).chain(read).collect();
@@ -147,7 +150,7 @@ impl Decoder {
 
     fn entry<'a>(&'a mut self, record: &UntrustedRecord<'a>) -> Result<(Class, &'a [u8]), Misfit> {
         let call = self.call(record.extra);
-        let (numbers, rest) = record.payload.split_at_checked(MOST_ARGUMENTS * 8).ok_or(Misfit)?;
+        let (numbers, rest) = record.payload.split_at_checked(MAX_ARGUMENTS * 8).ok_or(Misfit)?;
         let texts = Texts::parse(rest)?;
         self.payload.clear();
         self.push_id(call, record.extra);
@@ -228,15 +231,15 @@ fn id(call: Call) -> Option<Field> {
 }
 
 /// The texts of a record, behind their two lengths.
-struct Texts<'a>([Option<&'a [u8]>; MOST_PATHS]);
+struct Texts<'a>([Option<&'a [u8]>; MAX_PATHS]);
 
 impl<'a> Texts<'a> {
     fn parse(bytes: &'a [u8]) -> Result<Self, Misfit> {
         if bytes.is_empty() {
-            return Ok(Self([None; MOST_PATHS]));
+            return Ok(Self([None; MAX_PATHS]));
         }
         let (lengths, mut rest) = bytes.split_at_checked(8).ok_or(Misfit)?;
-        let mut texts = [None; MOST_PATHS];
+        let mut texts = [None; MAX_PATHS];
         for (place, length) in texts.iter_mut().zip(lengths.chunks_exact(4)) {
             *place = match u32::from_le_bytes(length.try_into().map_err(|_| Misfit)?) {
                 NO_TEXT => None,
@@ -269,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_nobody_knows_has_its_number() {
+    fn an_unknown_call_has_its_number() {
         let mut decoder = decoder();
         let payload = [7u8; 48];
         let (class, bytes) = decoder.decode(&record(SYSCALL_ENTRY, 9999, &payload)).unwrap();

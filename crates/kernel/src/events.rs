@@ -1,10 +1,10 @@
-//! The events that have a program of their own: which, where, and with which fields.
+//! Events that have a program of their own: their tracepoints and fields.
 //!
 //! Names and fields are those of LTTng's kernel tracer, so that analyses written for it know them.
 
 use tompion_schema::{Enumeration, Event, Field, Integer, Kind, Label, Level, Type};
 
-/// What an event belongs to, for those who choose by that.
+/// Group of an event, for selections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// Switches and wake-ups.
@@ -15,7 +15,7 @@ pub enum Group {
     Interrupts,
     /// Block devices.
     InputOutput,
-    /// What is only recorded when somebody asks for it.
+    /// Only recorded on request.
     OnRequest,
 }
 
@@ -59,8 +59,9 @@ impl Of {
     }
 }
 
-/// Contexts from which a thread is woken, by their numbers: unknown; the thread that runs; a softirq; an
-/// interrupt; the interrupt of a timer; of the timer that ends the woken thread's own sleep.
+/// Contexts from which a thread is woken, by their numbers: unknown; the thread that runs; a
+/// softirq; an interrupt; the interrupt of a timer; of the timer that ends the woken thread's own
+/// sleep.
 ///
 /// Analyses know them by these numbers, as `src/bpf/wakers.h` does.
 pub const WAKER_CONTEXTS: [&str; 6] = ["unknown", "thread", "softirq", "interrupt", "timer", "own_timer"];
@@ -81,7 +82,7 @@ pub struct Known {
     pub program: &'static str,
     /// The program for kernels that refuse the first one.
     pub program_of_old: Option<&'static str>,
-    /// What it belongs to.
+    /// Group that it belongs to.
     pub group: Group,
     /// Its fields, in order.
     pub fields: &'static [(&'static str, Of)],
@@ -94,8 +95,8 @@ pub const SYSCALL_EXIT: u16 = 2;
 /// Number of the first of [`KNOWN`] in rings; the others follow.
 pub const FIRST: u16 = 3;
 
-/// Number of all tracepoints without programs of their own in rings (`src/bpf/generic.h`); which of them it is
-/// stands beside it.
+/// Number of all tracepoints without programs of their own in rings (`src/bpf/generic.h`); which of
+/// them it is stands beside it.
 pub const TRACEPOINT: u16 = 64;
 
 const fn known(

@@ -1,15 +1,15 @@
-//! Whether this process can record the kernel, and what is missing where it can't.
+//! Check of whether this process can record the kernel, and of what is missing where it can't.
 
 use std::{fs, path::Path};
 
 use tompion_os::FileRights;
 
-/// What stands in the way, and what mends it.
+/// Obstacle to recording the kernel, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// What was found.
+    /// Observation.
     pub found: String,
-    /// What to do.
+    /// Remedy.
     pub mend: &'static str,
     /// Whether recording works all the same, with less in it.
     pub bearable: bool,
@@ -74,7 +74,8 @@ fn may_load_programs() -> bool {
     has(CAP_SYS_ADMIN) || has(CAP_BPF) && has(CAP_PERFMON)
 }
 
-/// The kernel's lockdown, if it has one: the word in brackets of `none [integrity] confidentiality`.
+/// The kernel's lockdown, if it has one: the word in brackets of `none [integrity]
+/// confidentiality`.
 fn lockdown() -> Option<String> {
     let text = fs::read_to_string("/sys/kernel/security/lockdown").ok()?;
     Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())

@@ -4,8 +4,9 @@
 //! src/bpf/*.h ──► programs ──► rings (BPF arrays) ──mmap──► RingReader ──► Records ──► Decoder
 //! ```
 //!
-//! Programs reserve and commit as `models/reserve.pml` says; [`ring`] reads what they have committed; [`decode`]
-//! says what it means, in the words of [`events`], [`syscalls`] and [`tracepoints`]. Where the trace goes is somebody else's business.
+//! Programs reserve and commit as `models/reserve.pml` says; [`ring`] reads what they have
+//! committed; [`decode`] says what it means, in the words of [`events`], [`syscalls`] and
+//! [`tracepoints`]. Where the trace goes is left to others.
 #![forbid(unsafe_code)]
 
 pub mod context;
@@ -20,10 +21,10 @@ pub mod ring;
 mod select;
 pub mod stacks;
 pub mod state;
+pub mod switch_gaps;
 pub mod syscalls;
 pub mod tracepoints;
-pub mod unseen;
 
 pub use fitness::{Obstacle, obstacles};
 pub use load::{Error, Options, Recorder, chain, misses_of, refused};
-pub use select::{Offer, Selection, UnknownEvent};
+pub use select::{AvailableEvents, Selection, UnknownEvent};

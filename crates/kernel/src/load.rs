@@ -1,7 +1,7 @@
-//! Loading the programs, attaching and detaching them.
+//! Loader of the programs; attaches and detaches them.
 //!
-//! Programs are attached by descriptors of this process alone, so that nothing stays attached when it ends,
-//! however it ends.
+//! Programs are attached by descriptors of this process alone, so that nothing stays attached when
+//! it ends, however it ends.
 
 use std::{
     borrow::Cow,
@@ -33,15 +33,15 @@ use crate::{
 /// The compiled programs; empty where there was no compiler.
 pub(crate) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tracer.o"));
 
-/// Why the kernel can't be recorded.
+/// Reason why the kernel can't be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Something is missing that is known.
     #[error("{found} ({mend})")]
     Obstacle {
-        /// What was found.
+        /// Observation.
         found: String,
-        /// What to do.
+        /// Remedy.
         mend: &'static str,
     },
     /// The kernel's description of its types can't be read.
@@ -58,21 +58,22 @@ pub enum Error {
     Rings(#[from] std::io::Error),
 }
 
-/// How to record.
+/// Options of a recording.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which events.
+    /// Events to record.
     pub selection: Selection,
     /// Overwrite mode; else discard mode.
     pub overwrite: bool,
     /// The rings.
     pub geometry: Geometry,
-    /// If there are any, only these processes and the children that they will have are asked for system calls. The
-    /// recorder itself never is; so where it stands here, that is for its children.
+    /// If there are any, only these processes and the children that they will have are asked for
+    /// system calls. The recorder itself never is; so where it stands here, that is for its
+    /// children.
     pub follow: Vec<u32>,
-    /// What is wanted of the chosen events; it was made for this selection.
+    /// Predicate for the chosen events; it was made for this selection.
     pub filter: Option<Filter>,
-    /// What events have beside their own.
+    /// Context of events.
     pub contexts: Contexts,
 }
 
@@ -95,15 +96,15 @@ pub struct Recorder {
     /// Tracepoints without programs of their own.
     tracepoints: Vec<Tracepoint>,
     attachments: Attachments,
-    /// Which of them the kernel refused, and why.
+    /// Tracepoints that the kernel refused, with the reasons.
     refused: Vec<String>,
 }
 
 /// The program for those.
 const FOR_TRACEPOINTS: &str = "any_tracepoint";
 
-/// Programs that tell where wake-ups come from (`src/bpf/wakers.h`), and their tracepoints. Ends stand before
-/// begins: none that begins when they are attached is taken to go on for ever.
+/// Programs that tell where wake-ups come from (`src/bpf/wakers.h`), and their tracepoints. Ends
+/// stand before begins: none that begins when they are attached is taken to go on for ever.
 const WAKERS: [(&str, &str); 16] = [
     ("device_ends", "irq_handler_exit"),
     ("ipi_ends", "ipi_exit"),
@@ -122,7 +123,8 @@ const WAKERS: [(&str, &str); 16] = [
     ("soft_begins", "softirq_entry"),
     ("timer_begins", "hrtimer_expire_entry"),
 ];
-/// Those of them without which a wake-up's context is unknown: where a CPU's own timer is no device.
+/// Those of them without which a wake-up's context is unknown: where a CPU's own timer is no
+/// device.
 const NEEDED_WAKERS: &[&str] = if cfg!(target_arch = "x86_64") {
     &[
         "irq_handler_entry",
@@ -318,7 +320,8 @@ impl Recorder {
         for pid in pids.iter().map(|pid| u64::from(*pid)) {
             let word = pid / 64 * 8;
             let (map, place) = SharedMap::of_bpf_array_part(map.fd().as_fd(), word..word + 8)?;
-            // Ordering: each bit stands for itself; programs that run set and clear others of the word.
+            // Ordering: each bit stands for itself; programs that run set and clear others of the
+            // word.
             map.word(place).fetch_or(1 << (pid % 64), Ordering::Relaxed);
         }
         Ok(())
@@ -355,12 +358,13 @@ impl Recorder {
         &self.missing
     }
 
-    /// Chosen tracepoints to which the kernel lets nobody attach, with the reasons.
+    /// Chosen tracepoints to which the kernel allows no attachment, with the reasons.
     pub fn refused(&self) -> &[String] {
         &self.refused
     }
 
-    /// How often the kernel did not start a program because it ran on that CPU already. Each was an event.
+    /// Number of times that the kernel did not start a program because it ran on that CPU already.
+    /// Each was an event.
     pub fn misses(&self) -> u64 {
         let mut sum = 0;
         let others = (!self.tracepoints.is_empty()).then_some(FOR_TRACEPOINTS);
@@ -373,7 +377,7 @@ impl Recorder {
     }
 }
 
-/// How often the kernel did not start a program because it ran on that CPU already.
+/// Number of times that the kernel did not start a program because it ran on that CPU already.
 ///
 /// Source: `recursion_misses` in `/proc/PID/fdinfo`, Linux 5.12; 0 before.
 pub fn misses_of(program: BorrowedFd<'_>) -> u64 {
@@ -426,7 +430,7 @@ fn tell_calls(ebpf: &mut Ebpf, selection: &Selection, calls: &Calls) -> Result<(
     tell(ebpf).map_err(|error| Error::Refused("the table of system calls".into(), chain(&error)))
 }
 
-/// Tells the programs whom to follow before they are attached: a bit for each process.
+/// Tells the programs which processes to follow before they are attached: a bit for each process.
 fn tell_followed(ebpf: &mut Ebpf, pids: &[u32]) -> Result<(), Error> {
     let tell = |ebpf| -> Result<(), MapError> {
         let mut words = array::<u64>(ebpf, "followed")?;

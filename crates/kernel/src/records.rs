@@ -1,5 +1,5 @@
-//! Records in bytes that were copied from a ring. The bytes are the kernel's, but nothing is believed of them:
-//! what is no record costs the rest of its sub-buffer, and is told.
+//! Records in bytes that were copied from a ring. The bytes are the kernel's, but untrusted: bytes
+//! that are no record cost the rest of their sub-buffer, and are reported.
 
 use crate::{context::STACK, ring::SUBBUF_SIZE};
 
@@ -23,7 +23,7 @@ pub struct UntrustedRecord<'a> {
     pub extra: u32,
     /// The rest, with up to 7 bytes behind its end.
     pub payload: &'a [u8],
-    /// What stands behind that of each event ([`crate::context`]).
+    /// Context behind that of each event ([`crate::context`]).
     pub context: &'a [u8],
 }
 

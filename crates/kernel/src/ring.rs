@@ -1,4 +1,4 @@
-//! Reading the rings that programs in the kernel write.
+//! Reader of the rings that programs in the kernel write.
 //!
 //! ```text
 //! rings   one entry for each CPU:  0 write │ 8 events │ 16 lost [16] │ … │ 192 consumed │ …
@@ -6,28 +6,31 @@
 //! data    one entry for each sub-buffer: 64 KiB of records │ 8256 bytes that are never used
 //! ```
 //!
-//! `write` is free-running and moved by whoever reserves. A sub-buffer's commit counter is what was committed to
-//! it over all laps: in lap k (from 0) it is between k and k + 1 times the sub-buffer's size, and at the latter
-//! all of it is there. The reader is `models/reserve.pml`'s:
+//! `write` is free-running and moved by the writer that reserves. A sub-buffer's commit counter is
+//! what was committed to it over all laps: in lap k (from 0) it is between k and k + 1 times the
+//! sub-buffer's size, and at the latter all of it is there. The reader is `models/reserve.pml`'s:
 //!
-//! - A full sub-buffer is taken when its counter says so. In discard mode no writer enters it before `consumed`
-//!   has passed its *end*, so what was there when the counter was read is there while it is copied.
-//! - A part is taken when the counter is what the position says, and the position is the same when it is read
-//!   once more: then nobody has reserved in between, so the sum is made of all that lies below the position and
-//!   of nothing else.
-//! - In overwrite mode the position is read again behind the copy. What writers may have come to is dropped.
+//! - A full sub-buffer is taken when its counter says so. In discard mode no writer enters it
+//!   before `consumed` has passed its *end*, so what was there when the counter was read is there
+//!   while it is copied.
+//! - A part is taken when the counter is what the position says, and the position is the same when
+//!   it is read once more: then no writer has reserved in between, so the sum is made of all that
+//!   lies below the position and of nothing else.
+//! - In overwrite mode the position is read again behind the copy. What writers may have come to is
+//!   dropped.
 //!
-//! Nobody wakes the reader; it never waits for a writer.
+//! The reader polls and is never woken; it never waits for a writer.
 
 use std::sync::atomic::{Ordering, fence};
 
 use tompion_layout::loss::Cause;
 use tompion_os::SharedMap;
 
-/// Bytes of a sub-buffer: a constant, by which the kernel's verifier sees that all accesses are inside.
+/// Bytes of a sub-buffer: a constant, by which the kernel's verifier sees that all accesses are
+/// inside.
 pub const SUBBUF_SIZE: u64 = 1 << 16;
 /// Most sub-buffers of a ring.
-pub const MOST_SUBBUFS: u32 = 1024;
+pub const MAX_SUBBUFS: u32 = 1024;
 /// Distance of two sub-buffers in memory.
 const STRIDE: usize = SUBBUF_SIZE as usize + 8256;
 
@@ -37,23 +40,23 @@ const LOST: usize = 16;
 const CONSUMED: usize = 192;
 const COMMIT: usize = 256;
 /// Bytes of a ring's entry.
-const RING: usize = COMMIT + MOST_SUBBUFS as usize * 8;
-/// How often a position is looked for at which nobody is writing.
+const RING: usize = COMMIT + MAX_SUBBUFS as usize * 8;
+/// Maximum number of attempts to find a position at which no writer is active.
 const ATTEMPTS: usize = 10_000;
 
-/// How many rings there are, and how large.
+/// Number and size of rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Rings.
     pub cpus: u32,
-    /// Sub-buffers of each, a power of two from 2 to [`MOST_SUBBUFS`].
+    /// Sub-buffers of each, a power of two from 2 to [`MAX_SUBBUFS`].
     pub subbufs: u32,
 }
 
 impl Geometry {
     /// Rings of about so many bytes for each CPU.
     pub fn of_size(cpus: u32, bytes: u64) -> Self {
-        let subbufs = (bytes / SUBBUF_SIZE).clamp(2, MOST_SUBBUFS.into()) as u32;
+        let subbufs = (bytes / SUBBUF_SIZE).clamp(2, MAX_SUBBUFS.into()) as u32;
         Self { cpus, subbufs: 1 << subbufs.ilog2() }
     }
 
@@ -110,8 +113,9 @@ impl<'a> RingReader<'a> {
     }
 
     fn load(&self, offset: usize) -> u64 {
-        // Ordering: pairs with the writers' fetching additions and compare-and-swaps, which are full barriers:
-        // who sees a sum sees the bytes that were added before it, who sees a position sees the older sums.
+        // Ordering: pairs with the writers' fetching additions and compare-and-swaps, which are
+        // full barriers: a reader that sees a sum sees the bytes that were added before it; one
+        // that sees a position sees the older sums.
         self.rings.word(self.cpu as usize * RING + offset).load(Ordering::Acquire)
     }
 
@@ -149,7 +153,8 @@ impl<'a> RingReader<'a> {
         self.data.copy_out(offset, &mut to[from..]);
     }
 
-    /// A position below which everything is committed, if there is one in the sub-buffer in which it stands.
+    /// A position below which everything is committed, if there is one in the sub-buffer in which
+    /// it stands.
     fn quiet_position(&self, attempts: usize) -> Option<u64> {
         (0..attempts).find_map(|_| {
             let written = self.written();
@@ -160,7 +165,7 @@ impl<'a> RingReader<'a> {
 
     /// Discard mode: copies what is committed behind `read` and gives its room back.
     ///
-    /// It ends before what somebody is still writing. Positions that can't be are an error.
+    /// It ends before bytes that are still being written. Positions that can't be are an error.
     pub fn take(&self, read: u64, to: &mut Vec<u8>) -> Result<Span, UntrustedPosition> {
         let mut span = Span { begin: read, end: read };
         let written = self.written();
@@ -183,7 +188,8 @@ impl<'a> RingReader<'a> {
             self.copy(Span { begin: span.end, end }, to);
             span.end = end;
         }
-        // Ordering: pairs with the programs' look at `consumed` before they enter a sub-buffer: the copy is made.
+        // Ordering: pairs with the programs' look at `consumed` before they enter a sub-buffer: the
+        // copy is made.
         self.rings.word(self.cpu as usize * RING + CONSUMED).store(span.end, Ordering::Release);
         Ok(span)
     }
@@ -199,7 +205,7 @@ impl<'a> RingReader<'a> {
             let span = Span { begin: at, end: subbuf_end.min(written) };
             at = span.end;
             let mut bytes = Vec::new();
-            // Somebody may have gone on in the last one since; then its sum is another.
+            // A writer may have gone on in the last one since; then its sum is another.
             if span.end == subbuf_end && !self.is_committed(span.end) {
                 continue;
             }
@@ -343,7 +349,7 @@ mod tests {
     #[test]
     fn the_history_has_what_is_whole() {
         let writer = Writer::new(4);
-        // Nobody reads in overwrite mode: room is always there.
+        // Overwrite mode has no reader: room is always there.
         for _ in 0..10_000 {
             writer.word(CONSUMED).store(writer.reader().written(), Ordering::Relaxed);
             writer.append(64).unwrap();

@@ -1,4 +1,4 @@
-//! Which events a recording wants, from names with wildcards.
+//! Selection of a recording's events, from names with wildcards.
 
 use std::collections::BTreeSet;
 
@@ -35,35 +35,36 @@ pub struct Selection {
     pub state: bool,
     /// Tracepoints without programs of their own, in the order of their numbers in records.
     pub tracepoints: Vec<Tracepoint>,
-    /// Why tracepoints that match are left out, in lines for people.
+    /// Reasons why tracepoints that match are left out, in lines for people.
     pub unreadable: Vec<String>,
 }
 
-/// What there is to choose from.
+/// Events from which a selection is made.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub struct AvailableEvents {
     /// The system calls.
     pub calls: Calls,
     /// The tracepoints.
     pub catalog: Catalog,
 }
 
-impl Offer {
-    /// What the running kernel has.
+impl AvailableEvents {
+    /// Events of the running kernel.
     pub fn of_this_kernel() -> Self {
         Self { calls: Calls::of_this_kernel(), catalog: Catalog::of_this_kernel() }
     }
 
     /// Whether a pattern takes an event with a program of its own.
     ///
-    /// Names are those of traces, or those of tracefs behind their folder's, as in `sched:sched_switch`.
+    /// Names are those of traces, or those of tracefs behind their folder's, as in
+    /// `sched:sched_switch`.
     fn takes_known(&self, pattern: &str, known: &Known) -> bool {
         let system = self.catalog.system_of(known.tracepoint);
         takes(pattern, known.name) || system.is_some_and(|system| takes_of(pattern, system, known.tracepoint))
     }
 
-    /// The tracepoints without programs of their own that a pattern takes. A star alone takes none of them: it means
-    /// what is known, and not the thousand that there are.
+    /// The tracepoints without programs of their own that a pattern takes. A star alone takes none
+    /// of them: it means what is known, and not the thousand that there are.
     fn listed<'a>(&'a self, pattern: &'a str) -> impl Iterator<Item = &'a Listed> {
         let listed = self.catalog.listed().iter().filter(move |_| pattern != "*");
         listed.filter(move |listed| {
@@ -73,38 +74,40 @@ impl Offer {
     }
 }
 
-/// Whether a pattern takes an event by its name in traces. Only with a colon a pattern says something of providers.
+/// Whether a pattern takes an event by its name in traces. Only with a colon a pattern says
+/// something of providers.
 fn takes(pattern: &str, name: &str) -> bool {
     matches_name(pattern, if pattern.contains(':') { PROVIDER } else { "" }, name)
 }
 
-/// Whether a pattern takes an event by its folder in tracefs, `ext4`, or by that and its name, `ext4:ext4_da_*`.
+/// Whether a pattern takes an event by its folder in tracefs, `ext4`, or by that and its name,
+/// `ext4:ext4_da_*`.
 fn takes_of(pattern: &str, system: &str, name: &str) -> bool {
     if pattern.contains(':') { matches_name(pattern, system, name) } else { pattern == system }
 }
 
 impl Selection {
-    /// Scheduling, interrupts, the lives of processes and block devices; with `syscalls`, all system
-    /// calls, too.
+    /// Scheduling, interrupts, the lives of processes and block devices; with `syscalls`, all
+    /// system calls, too.
     pub fn usual(calls: &Calls, syscalls: bool) -> Self {
         let wanted = |known: &Known| known.group != Group::OnRequest;
         let all: Vec<u32> = if syscalls { calls.numbers().collect() } else { Vec::new() };
         Self { events: bits(wanted), entries: all.clone(), exits: all, state: true, ..Self::default() }
     }
 
-    /// What matches one of the patterns.
-    pub fn matching(offer: &Offer, patterns: &[String]) -> Result<Self, UnknownEvent> {
+    /// Returns the events that match one of the patterns.
+    pub fn matching(available: &AvailableEvents, patterns: &[String]) -> Result<Self, UnknownEvent> {
         let mut selection = Self::default();
         let mut chosen = BTreeSet::new();
         for pattern in patterns {
-            let events = bits(|known| offer.takes_known(pattern, known));
+            let events = bits(|known| available.takes_known(pattern, known));
             let of = |kind: &str| -> Vec<u32> {
-                let calls = &offer.calls;
+                let calls = &available.calls;
                 calls.numbers().filter(|&number| takes(pattern, &calls.event_name(kind, number))).collect()
             };
             let (entries, exits) = (of("entry"), of("exit"));
             let state = state::NAMES.iter().any(|name| takes(pattern, name));
-            let listed: Vec<&Listed> = offer.listed(pattern).collect();
+            let listed: Vec<&Listed> = available.listed(pattern).collect();
             let calls = !entries.is_empty() || !exits.is_empty();
             if events == 0 && !calls && !state && listed.is_empty() {
                 return Err(UnknownEvent(pattern.clone()));
@@ -116,7 +119,7 @@ impl Selection {
             selection.state |= state;
         }
         for listed in chosen {
-            match offer.catalog.read(listed) {
+            match available.catalog.read(listed) {
                 Ok(tracepoint) => selection.tracepoints.push(tracepoint),
                 Err(problem) => selection.unreadable.push(problem),
             }
@@ -169,8 +172,8 @@ mod tests {
 
     fn matching(patterns: &[&str]) -> Result<Selection, UnknownEvent> {
         let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.into()).collect();
-        let offer = Offer { calls: Calls::without_formats(), catalog: Catalog::default() };
-        Selection::matching(&offer, &patterns)
+        let available = AvailableEvents { calls: Calls::without_formats(), catalog: Catalog::default() };
+        Selection::matching(&available, &patterns)
     }
 
     #[test]

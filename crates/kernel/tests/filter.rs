@@ -1,5 +1,5 @@
-//! Filters in the running kernel, held against the same filters on what a second recording has of the same moments. Where
-//! that isn't permitted, a line says so and nothing is tested.
+//! Filters in the running kernel, compared with the same filters on a second recording of the same
+//! moments. Where that isn't permitted, a line says so and nothing is tested.
 
 mod support;
 
@@ -13,7 +13,7 @@ use tompion_filter::{
     Contexts, EventSchema, Expression, Found, Kind, Name, Place, RecordValues, Shape, Value, parse,
 };
 use tompion_kernel::{
-    Offer, Options, Recorder, Selection,
+    AvailableEvents, Options, Recorder, Selection,
     decode::{Class, Decoder, Vocabulary},
     filter::Filter,
     records::{Records, UntrustedRecord},
@@ -23,7 +23,7 @@ use tompion_layout::loss::Cause;
 
 use support::permitted;
 
-/// What a record says beside its payload.
+/// Head of a record.
 struct Head {
     tid: u32,
     pid: u32,
@@ -77,17 +77,17 @@ struct Recording {
 }
 
 impl Recording {
-    fn begin(offer: &Offer, patterns: &[&str], filter: Option<&str>) -> Self {
+    fn begin(available: &AvailableEvents, patterns: &[&str], filter: Option<&str>) -> Self {
         let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.into()).collect();
-        let mut selection = Selection::matching(offer, &patterns).unwrap();
-        let filter = filter.map(|text| Filter::new(text, &mut selection, &offer.calls).unwrap());
+        let mut selection = Selection::matching(available, &patterns).unwrap();
+        let filter = filter.map(|text| Filter::new(text, &mut selection, &available.calls).unwrap());
         let vocabulary = Vocabulary {
-            calls: offer.calls.clone(),
+            calls: available.calls.clone(),
             tracepoints: selection.tracepoints.clone(),
             probes: Vec::new(),
         };
         let geometry = Geometry::of_size(tompion_os::possible_cpus(), 16 << 20);
-        // Children of this process are followed, who is none of its own: it is the recorder.
+        // Children of this process are followed, but not itself: it is the recorder.
         let follow = vec![std::process::id()];
         let options = Options {
             selection,
@@ -97,7 +97,7 @@ impl Recording {
             filter: filter.clone(),
             contexts: tompion_kernel::context::Contexts::default(),
         };
-        let mut recorder = Recorder::load(&options, &offer.calls).unwrap();
+        let mut recorder = Recorder::load(&options, &available.calls).unwrap();
         recorder.attach().unwrap();
         Self { recorder, vocabulary: Arc::new(vocabulary), filter }
     }
@@ -111,7 +111,7 @@ impl Recording {
         self.recorder.misses() + cpus.map(lost).sum::<u64>()
     }
 
-    /// What a process has in the rings, CPU after CPU, in order.
+    /// Records of a process in the rings, CPU after CPU, in order.
     fn records(&self, pid: u32) -> Vec<Recorded> {
         let mut decoder = Decoder::new(self.vocabulary.clone());
         let mut all = Vec::new();
@@ -131,21 +131,22 @@ impl Recording {
     }
 }
 
-/// What a record is, whatever number its tracepoint has in its recording.
+/// Text of a record, whatever number its tracepoint has in its recording.
 fn shown(vocabulary: &Vocabulary, event: &Recorded) -> String {
-    // A path that could not be read at a call's entry is read at its exit, if the entry is recorded.
+    // A path that could not be read at a call's entry is read at its exit, if the entry is
+    // recorded.
     let payload = if let Class::Exit(..) = event.class { &event.payload[..8] } else { &event.payload };
     format!("{} {payload:?} {}", vocabulary.event(event.class).name, event.head.cpu)
 }
 
-/// What a recorder that reads a path that isn't in memory makes happen to the other one.
+/// Events that a recorder which reads a path that isn't in memory causes for the other one.
 const OF_RECORDERS: &str = "x86_exceptions_page_fault_kernel";
 
-/// Records with and without the filter at the same time, and holds one against the other. None where one of them lost
-/// events, which can happen to the other one's.
-fn compare(offer: &Offer, text: &str, patterns: &[&str]) -> Option<usize> {
-    let mut filtered = Recording::begin(offer, patterns, Some(text));
-    let mut everything = Recording::begin(offer, patterns, None);
+/// Records with and without the filter at the same time, and holds one against the other. None
+/// where one of them lost events, which can happen to the other one's.
+fn compare(available: &AvailableEvents, text: &str, patterns: &[&str]) -> Option<usize> {
+    let mut filtered = Recording::begin(available, patterns, Some(text));
+    let mut everything = Recording::begin(available, patterns, None);
     let program = Command::new("dd")
         .args(["if=/etc/passwd", "of=/dev/null", "bs=7", "count=100"])
         .stderr(Stdio::null())
@@ -182,7 +183,7 @@ fn the_kernel_says_what_a_filter_says_of_its_records() {
     if !permitted() {
         return;
     }
-    let offer = Offer::of_this_kernel();
+    let available = AvailableEvents::of_this_kernel();
     let usual = [
         "sched_*",
         "irq_*",
@@ -210,7 +211,7 @@ fn the_kernel_says_what_a_filter_says_of_its_records() {
         "offset == len || count == fd",
     ] {
         let count =
-            (0..20).find_map(|_| compare(&offer, text, &usual)).expect("a recording that loses nothing");
+            (0..20).find_map(|_| compare(&available, text, &usual)).expect("a recording that loses nothing");
         println!("{count} of {text}");
         taken += count;
     }

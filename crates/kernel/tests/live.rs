@@ -1,11 +1,12 @@
-//! The programs in the running kernel. Where that isn't permitted, a line says so and nothing is tested.
+//! Programs in the running kernel. Where that isn't permitted, a line says so and nothing is
+//! tested.
 
 mod support;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tompion_kernel::{
-    Offer, Options, Recorder, Selection,
+    AvailableEvents, Options, Recorder, Selection,
     context::Contexts,
     decode::{Decoder, Vocabulary},
     events::{FIRST, KNOWN, SYSCALL_ENTRY, SYSCALL_EXIT},
@@ -28,7 +29,7 @@ fn options(selection: Selection) -> Options {
     }
 }
 
-/// What was found in rings.
+/// Records found in rings.
 #[derive(Default)]
 struct Found {
     /// Records by number and thread.
@@ -59,7 +60,7 @@ impl Found {
             .sum();
     }
 
-    /// Everything that is left, once nobody writes any more.
+    /// Takes everything that is left, once no writer is active any more.
     fn finish(&mut self, recorder: &mut Recorder) {
         recorder.detach();
         std::thread::sleep(Duration::from_millis(50));
@@ -79,9 +80,9 @@ fn all_programs_pass_the_verifier_and_run() {
     if !permitted() {
         return;
     }
-    let offer = Offer::of_this_kernel();
-    let calls = &offer.calls;
-    let selection = Selection::matching(&offer, &["*".into()]).unwrap();
+    let available = AvailableEvents::of_this_kernel();
+    let calls = &available.calls;
+    let selection = Selection::matching(&available, &["*".into()]).unwrap();
     for overwrite in [false, true] {
         let follow = if overwrite { vec![std::process::id()] } else { Vec::new() };
         let options = Options { overwrite, follow, ..options(selection.clone()) };
@@ -113,9 +114,9 @@ fn each_system_call_is_recorded_or_counted_as_lost() {
     if !permitted() {
         return;
     }
-    let offer = Offer::of_this_kernel();
-    let calls = &offer.calls;
-    let everything = Selection::matching(&offer, &["*".into()]).unwrap();
+    let available = AvailableEvents::of_this_kernel();
+    let calls = &available.calls;
+    let everything = Selection::matching(&available, &["*".into()]).unwrap();
     for size in [8 << 20, 128 << 10] {
         let geometry = Geometry::of_size(tompion_os::possible_cpus(), size);
         let mut recorder =
@@ -152,9 +153,9 @@ fn paths_are_decoded() {
     if !permitted() {
         return;
     }
-    let offer = Offer::of_this_kernel();
-    let calls = &offer.calls;
-    let selection = Selection::matching(&offer, &["syscall_*".into()]).unwrap();
+    let available = AvailableEvents::of_this_kernel();
+    let calls = &available.calls;
+    let selection = Selection::matching(&available, &["syscall_*".into()]).unwrap();
     let options = Options { follow: vec![std::process::id()], ..options(selection) };
     let mut recorder = Recorder::load(&options, calls).unwrap();
     recorder.attach().unwrap();

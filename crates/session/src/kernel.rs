@@ -32,8 +32,8 @@ use tompion_kernel::{
     records::Records,
     ring::{Geometry, Span},
     state::{self, State},
+    switch_gaps::{Findings, SwitchGapDetector},
     syscalls::Calls,
-    unseen::{Findings, Unseen},
 };
 use tompion_layout::loss::Cause;
 use tompion_os::DirHandle;
@@ -148,7 +148,7 @@ impl Kernel {
         drain.executions = ExecutionLog::new(&follow.named);
         if let (Some(filter), Some(text)) = (filter, &terms.rules.filter) {
             drain.filter = Some(KernelFilter::new(text, filter.clone(), drain.vocabulary.clone()));
-            drain.unseen = None;
+            drain.switch_gaps = None;
         }
         if choice.selection.state {
             drain.state = Some(read_state()?);
@@ -216,7 +216,7 @@ struct Drain {
     /// Records that were read.
     records: u64,
     /// None where a filter leaves switches out, so that nothing follows from those that are there.
-    unseen: Option<Unseen>,
+    switch_gaps: Option<SwitchGapDetector>,
     executions: ExecutionLog,
     refused: u64,
     /// What of the filter the programs leave to this place.
@@ -259,7 +259,7 @@ impl Drain {
             read: vec![0; cpus],
             converted: vec![0; cpus],
             records: 0,
-            unseen: Some(Unseen::new(cpus)),
+            switch_gaps: Some(SwitchGapDetector::new(cpus)),
             executions: ExecutionLog::new(&[]),
             refused: 0,
             filter: None,
@@ -408,8 +408,8 @@ impl Drain {
                 continue;
             }
             self.records += 1;
-            if let Some(unseen) = &mut self.unseen {
-                unseen.note(cpu, &record);
+            if let Some(switch_gaps) = &mut self.switch_gaps {
+                switch_gaps.note(cpu, &record);
             }
             self.executions.note(&record);
             if self.stopped.is_some() {
@@ -446,8 +446,8 @@ impl Drain {
     /// Records of a CPU are missing before those that come next.
     fn interrupt(&mut self, cpu: usize) {
         self.attempt(|drain| drain.writer.interrupt(cpu, drain.mark(cpu)));
-        if let Some(unseen) = &mut self.unseen {
-            unseen.interrupt(cpu);
+        if let Some(switch_gaps) = &mut self.switch_gaps {
+            switch_gaps.interrupt(cpu);
         }
     }
 
@@ -541,8 +541,9 @@ impl Drain {
         });
         let lost_in_all = lost.values().sum();
         let is_wanted = |tid| self.recorder.follows(target::process_of(tid).unwrap_or(tid));
-        let unseen = self.unseen.as_ref().map(|unseen| unseen.findings(lost_in_all, is_wanted));
-        let Findings { problem, remark } = unseen.unwrap_or_default();
+        let switch_gaps =
+            self.switch_gaps.as_ref().map(|switch_gaps| switch_gaps.findings(lost_in_all, is_wanted));
+        let Findings { problem, remark } = switch_gaps.unwrap_or_default();
         problems.extend(problem);
         let source = manifest::Source {
             path: KERNEL.into(),

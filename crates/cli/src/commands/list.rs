@@ -12,7 +12,7 @@ use clap::Args;
 use object::{Object, ObjectSection, ReadCache};
 use serde::Serialize;
 use tompion_kernel::{
-    Offer,
+    AvailableEvents,
     decode::{Call, Class, Vocabulary},
     events::KNOWN,
     probes::{self, Mark},
@@ -71,7 +71,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 rows.extend(events.into_iter().map(|event| row(&event, Some(shown))));
             }
         }
-        None => rows.extend(kernel_events(Offer::of_this_kernel()).iter().map(|event| row(event, None))),
+        None => {
+            rows.extend(kernel_events(AvailableEvents::of_this_kernel()).iter().map(|event| row(event, None)))
+        }
     }
     rows.sort_by(|a, b| (&a.name, &a.fields).cmp(&(&b.name, &b.fields)));
     rows.dedup_by(|a, b| a.name == b.name && a.fields == b.fields);
@@ -93,9 +95,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 /// The events that `record -k` can have, by the descriptions that their traces have.
-fn kernel_events(offer: Offer) -> Vec<Event> {
-    let readable = offer.catalog.listed().iter().filter_map(|listed| offer.catalog.read(listed).ok());
-    let vocabulary = Vocabulary { tracepoints: readable.collect(), ..Vocabulary::of_calls(offer.calls) };
+fn kernel_events(available: AvailableEvents) -> Vec<Event> {
+    let readable = available.catalog.listed().iter().filter_map(|listed| available.catalog.read(listed).ok());
+    let vocabulary = Vocabulary { tracepoints: readable.collect(), ..Vocabulary::of_calls(available.calls) };
     let others = (0..vocabulary.tracepoints.len()).map(Class::Tracepoint);
     let state = (0..state::NAMES.len()).map(state::event);
     known_classes(&vocabulary).chain(others).map(|class| vocabulary.event(class)).chain(state).collect()
@@ -110,9 +112,9 @@ fn known_classes(vocabulary: &Vocabulary) -> impl Iterator<Item = Class> {
 }
 
 /// The names of events that `record -k` can have.
-pub fn kernel_event_names(offer: Offer) -> Vec<String> {
-    let listed: Vec<String> = offer.catalog.listed().iter().map(|listed| listed.name.clone()).collect();
-    let vocabulary = Vocabulary::of_calls(offer.calls);
+pub fn kernel_event_names(available: AvailableEvents) -> Vec<String> {
+    let listed: Vec<String> = available.catalog.listed().iter().map(|listed| listed.name.clone()).collect();
+    let vocabulary = Vocabulary::of_calls(available.calls);
     let state = state::NAMES.iter().map(ToString::to_string);
     let known = known_classes(&vocabulary).map(|class| vocabulary.event(class).name);
     known.chain(listed).chain(state).collect()

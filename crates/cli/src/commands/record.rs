@@ -15,10 +15,10 @@ use std::{
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use tompion_kernel::{
-    Offer, Selection, UnknownEvent,
+    AvailableEvents, Selection, UnknownEvent,
     context::{Context as KernelContext, Contexts},
     filter::Filter,
-    probes::{Wish, WishError},
+    probes::{ProbeSpec, ProbeSpecError},
     syscalls::Calls,
 };
 use tompion_os::{DirHandle, User};
@@ -308,26 +308,26 @@ fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>
         };
     };
     let (wishes, mut patterns): (Vec<String>, Vec<String>) =
-        whole_words(words).into_iter().partition(|word| Wish::is_one(word));
+        whole_words(words).into_iter().partition(|word| ProbeSpec::is_one(word));
     let mut probes = Vec::new();
     for wish in &wishes {
-        probes.extend(Wish::parse(wish).and_then(|wish| wish.find()).map_err(|error| in_words(&error))?);
+        probes.extend(ProbeSpec::parse(wish).and_then(|wish| wish.find()).map_err(|error| in_words(&error))?);
     }
     // A lone -k beside probes or patterns asks for the default events, too.
     let wants_default = patterns.iter().any(String::is_empty) || wishes.is_empty() && patterns.is_empty();
     patterns.retain(|pattern| !pattern.is_empty());
-    let offer = Offer::of_this_kernel();
+    let available = AvailableEvents::of_this_kernel();
     let mut selection = Selection::default();
     if wants_default {
         let follows = matches!(target, Target::Command(_) | Target::Processes(_));
-        selection = Selection::usual(&offer.calls, follows);
+        selection = Selection::usual(&available.calls, follows);
     }
     if !patterns.is_empty() {
         let unknown = |UnknownEvent(pattern)| {
             let near = nearest_kernel_events(&pattern);
             format!("no kernel event matches `{pattern}`{near}; see tompion list --kernel")
         };
-        selection.merge(Selection::matching(&offer, &patterns).map_err(unknown)?);
+        selection.merge(Selection::matching(&available, &patterns).map_err(unknown)?);
     }
     selection.unreadable.iter().for_each(|problem| say(format!("not recorded: {problem}")));
     let mut selection = Selection { probes, ..selection };
@@ -335,8 +335,8 @@ fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>
         tompion_kernel::stacks::add_lives(&mut selection);
     }
     let filter = arguments.filter.as_deref();
-    let filter = filter.map(|text| kernel_filter(text, &mut selection, &offer.calls)).transpose()?;
-    Ok(Some(KernelChoice { selection, calls: offer.calls, filter, contexts }))
+    let filter = filter.map(|text| kernel_filter(text, &mut selection, &available.calls)).transpose()?;
+    Ok(Some(KernelChoice { selection, calls: available.calls, filter, contexts }))
 }
 
 /// The filter for the kernel's events, and lines about what it can't know of them.
@@ -357,7 +357,7 @@ fn whole_words(words: &[String]) -> Vec<String> {
     let mut whole: Vec<String> = Vec::new();
     for word in words {
         match whole.last_mut() {
-            Some(last) if Wish::is_one(last) && last.contains('(') && !last.ends_with(')') => {
+            Some(last) if ProbeSpec::is_one(last) && last.contains('(') && !last.ends_with(')') => {
                 *last += ",";
                 *last += word;
             }
@@ -368,14 +368,14 @@ fn whole_words(words: &[String]) -> Vec<String> {
 }
 
 /// What is wrong with a probe, and what could have been meant.
-fn in_words(error: &WishError) -> String {
+fn in_words(error: &ProbeSpecError) -> String {
     let hint = |(name, names): &(String, Vec<String>)| nearest_hint(name, names.iter().map(String::as_str));
-    format!("{error}{}", error.instead.as_ref().map(hint).unwrap_or_default())
+    format!("{error}{}", error.suggestions.as_ref().map(hint).unwrap_or_default())
 }
 
 /// What a pattern without a match could have meant.
 fn nearest_kernel_events(pattern: &str) -> String {
-    let names = super::list::kernel_event_names(Offer::of_this_kernel());
+    let names = super::list::kernel_event_names(AvailableEvents::of_this_kernel());
     nearest_hint(pattern, names.iter().map(String::as_str))
 }
 

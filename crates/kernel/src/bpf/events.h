@@ -1,4 +1,5 @@
-/* Numbers of events in rings. crates/kernel/src/events.rs has them in the same order; a test compares. */
+/* Numbers of events in rings. crates/kernel/src/events.rs has them in the same order; a test
+ * compares. */
 #ifndef TOMPION_BPF_EVENTS_H
 #define TOMPION_BPF_EVENTS_H
 

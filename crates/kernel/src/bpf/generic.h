@@ -1,9 +1,9 @@
 /*
- * One program for all tracepoints that have none of their own: it copies the record that the kernel makes for perf.
- * What a record consists of, its reader knows from tracefs (src/tracepoints).
+ * One program for all tracepoints that have none of their own: it copies the record that the kernel
+ * makes for perf. What a record consists of, its reader knows from tracefs (src/tracepoints).
  *
- * All programs of this kind share one guard for each CPU: an event that comes amidst another one's run is not seen,
- * and counted by the kernel.
+ * All programs of this kind share one guard for each CPU: an event in the middle of another one's
+ * run is not seen, and counted by the kernel.
  */
 #ifndef TOMPION_BPF_GENERIC_H
 #define TOMPION_BPF_GENERIC_H
@@ -12,12 +12,14 @@
 
 /* Number in rings; which tracepoint it is stands beside it. */
 #define TRACEPOINT 64
-/* At a record's beginning programs find an address of the kernel, which is none of the record and is not recorded. */
+/* At a record's beginning programs find an address of the kernel, which is none of the record and
+ * is not recorded. */
 #define COMMON_PART 8
 
 /*
- * What a cookie says: the tracepoint, the end of its records' fixed part, and where the word stands that tells of
- * the last variable field, with which records end (0 if there is none; offset and length, 16 bits each).
+ * What a cookie says: the tracepoint, the end of its records' fixed part, and where the word stands
+ * that tells of the last variable field, with which records end (0 if there is none; offset and
+ * length, 16 bits each).
  */
 #define COOKIE_TRACEPOINT(cookie) ((u16)(cookie))
 #define COOKIE_FIXED_END(cookie) ((u16)((cookie) >> 16))
@@ -34,8 +36,8 @@ static ALWAYS_INLINE u32 record_end(char *record, u64 cookie)
 }
 
 /*
- * What the program returns. The kernel takes 0 for a filter's answer: then perf events of others at the same
- * tracepoint would not be counted or recorded while we record.
+ * What the program returns. The kernel takes 0 for a filter's answer: then perf events of others at
+ * the same tracepoint would not be counted or recorded while we record.
  */
 #define GO_ON 1
 
@@ -59,7 +61,7 @@ SECTION("tracepoint") int any_tracepoint(char *ctx)
 	if (filtered && !tracepoint_passes(ctx, cookie))
 		return GO_ON;
 	u32 length = record_end(ctx, cookie) - COMMON_PART;
-	if (length > LARGEST_RECORD - sizeof(struct head)) {
+	if (length > MAX_RECORD - sizeof(struct head)) {
 		lose_here(TOO_LARGE);
 		return GO_ON;
 	}

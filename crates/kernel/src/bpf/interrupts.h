@@ -4,7 +4,7 @@
 
 #include "wakers.h"
 
-#define LONGEST_NAME 64
+#define MAX_NAME 64
 
 struct irq_entry {
 	s32 irq;
@@ -19,7 +19,7 @@ SECTION("tp_btf/irq_handler_entry") int irq_handler_entry(u64 *ctx)
 	struct texts *text = texts_of(TEXT_OF_INTERRUPT);
 	if (!text)
 		return 0;
-	u32 length = text_length(bpf_probe_read_kernel_str(text->first, LONGEST_NAME, action->name));
+	u32 length = text_length(bpf_probe_read_kernel_str(text->first, MAX_NAME, action->name));
 	struct irq_entry image = {ctx[0], length};
 	if (filtered && !passes(IRQ_HANDLER_ENTRY, 0, (char *)&image, ended(text->first, length), 0))
 		return 0;
@@ -53,8 +53,8 @@ struct softirq {
 };
 
 /*
- * The events of soft interrupts and of devices' handlers keep `handlers` up to date as well: a second program at their
- * tracepoints would cost as much again.
+ * The events of soft interrupts and of devices' handlers keep `handlers` up to date as well: a
+ * second program at their tracepoints would cost as much again.
  */
 static ALWAYS_INLINE int softirq(u64 *ctx, u16 event)
 {
@@ -95,7 +95,8 @@ SECTION("tp_btf/page_fault_kernel") int page_fault_kernel(u64 *ctx)
 }
 #endif
 
-/* Instead of a description of the signal there may be one of these (include/linux/sched/signal.h). */
+/* Instead of a description of the signal there may be one of these (include/linux/sched/signal.h).
+ * */
 #define SEND_SIG_PRIV 1
 #define SI_KERNEL 0x80
 

@@ -4,7 +4,8 @@
 
 #include "interrupts.h"
 
-/* Operations and flags of requests (include/linux/blk_types.h), and LTTng's letters for them as bits. */
+/* Operations and flags of requests (include/linux/blk_types.h), and LTTng's letters for them as
+ * bits. */
 #define OPERATION 0xff
 enum { OP_READ = 0, OP_WRITE = 1, OP_FLUSH = 2, OP_DISCARD = 3, OP_SECURE_ERASE = 5 };
 enum { RW_WRITE = 1, RW_DISCARD = 2, RW_READ = 4, RW_AHEAD = 8, RW_SYNC = 32, RW_META = 64 };

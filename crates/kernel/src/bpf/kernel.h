@@ -1,7 +1,8 @@
 /*
- * What of the running kernel the programs touch. Only names count: where a field lies in the kernel that is
- * running is looked up in its BTF when the programs are loaded, so fields are left out, and the order is ours.
- * Sources: the kernel's include/linux/{sched,interrupt,blkdev,netdevice,skbuff,hrtimer,binfmts,cgroup-defs}.h.
+ * What of the running kernel the programs touch. Only names count: where a field lies in the kernel
+ * that is running is looked up in its BTF when the programs are loaded, so fields are left out, and
+ * the order is ours. Sources: the kernel's
+ * include/linux/{sched,interrupt,blkdev,netdevice,skbuff,hrtimer,binfmts,cgroup-defs}.h.
  */
 #ifndef TOMPION_BPF_KERNEL_H
 #define TOMPION_BPF_KERNEL_H
@@ -199,7 +200,7 @@ static void *(*const bpf_ringbuf_reserve)(void *map, u64 size, u64 flags) = (voi
 static void (*const bpf_ringbuf_submit)(void *record, u64 flags) = (void *)132;
 static u64 (*const bpf_get_attach_cookie)(void *ctx) = (void *)174;
 
-/* How maps and programs are described to who loads them. */
+/* Description of maps and programs for their loader. */
 #define SECTION(name) __attribute__((section(name), used))
 #define NUMBER(name, value) int(*name)[value]
 #define TYPE(name, type) typeof(type) *name

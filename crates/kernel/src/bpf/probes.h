@@ -1,6 +1,7 @@
 /*
- * Probes that users ask for: at functions and marks of programs (uprobe, USDT), and of the kernel (kprobe). One program
- * serves them all; its cookie says which place it is, and `probe_sites` what is to be read there.
+ * Probes that users ask for: at functions and marks of programs (uprobe, USDT), and of the kernel
+ * (kprobe). One program serves them all; its cookie says which place it is, and `probe_sites` what
+ * is to be read there.
  */
 #ifndef TOMPION_BPF_PROBES_H
 #define TOMPION_BPF_PROBES_H
@@ -9,8 +10,8 @@
 
 /* Number of all these events in rings; which of them it is stands beside it. */
 #define PROBE 65
-#define MOST_PROBE_ARGUMENTS 12
-#define LONGEST_PROBE_TEXT 256
+#define MAX_PROBE_ARGUMENTS 12
+#define MAX_PROBE_TEXT 256
 #define PROBE_TEXTS 2048
 /* In the place of a text's length: there was no more room. */
 #define LEFT_OUT 0xfffffffdu
@@ -31,7 +32,7 @@ struct probe_site {
 	u32 event, count;
 	u32 of_everybody; /* not only of the processes that are followed */
 	u32 in_kernel;
-	struct probe_argument arguments[MOST_PROBE_ARGUMENTS];
+	struct probe_argument arguments[MAX_PROBE_ARGUMENTS];
 };
 
 struct {
@@ -42,17 +43,18 @@ struct {
 } probe_sites SECTION(".maps");
 
 /*
- * Where arguments are put together before room is reserved. At a probe in a program a task may be preempted, and the
- * next one hit a probe on the same CPU, so that the kernel's guard, by which other programs have such memory for
- * themselves, isn't there: there are some such places for each CPU, and who takes one says so. It goes on where it was
- * interrupted, on the same CPU, and gives it back. Who finds none is counted as nested.
+ * Scratch memory in which arguments are put together before room is reserved. At a probe in a
+ * program a task may be preempted, and the next one hit a probe on the same CPU. So the kernel's
+ * guard, by which other programs have such memory for themselves, isn't there. There are some such
+ * places for each CPU, and a run marks the one that it takes. It goes on where it was interrupted,
+ * on the same CPU, and gives it back. A run that finds none is counted as nested.
  */
 #define PROBE_SCRATCHES 4
 
 struct probe_scratch {
 	u64 is_taken;
-	u64 values[MOST_PROBE_ARGUMENTS];
-	char texts[PROBE_TEXTS + LONGEST_PROBE_TEXT];
+	u64 values[MAX_PROBE_ARGUMENTS];
+	char texts[PROBE_TEXTS + MAX_PROBE_TEXT];
 };
 
 struct {
@@ -81,7 +83,7 @@ static ALWAYS_INLINE struct probe_scratch *take_scratch(u32 cpu)
 	return 0;
 }
 
-/* An exchange is a full barrier: who takes it next finds nobody reading it. */
+/* An exchange is a full barrier: the next owner finds no reader of it. */
 static ALWAYS_INLINE void give_back(struct probe_scratch *scratch)
 {
 	u64 before = __sync_lock_test_and_set(&scratch->is_taken, 0);
@@ -128,15 +130,16 @@ static ALWAYS_INLINE u32 read_text(char *texts, u32 at, u64 address, int of_kern
 {
 	if (!address)
 		return NO_TEXT;
-	/* The compiler must not forget which of its registers was compared: the verifier of 6.1 doesn't guess. */
+	/* The compiler must not forget which of its registers was compared: the verifier of 6.1 doesn't
+	 * guess. */
 	u64 place = at;
 	asm volatile("" : "+r"(place));
-	if (place > PROBE_TEXTS - LONGEST_PROBE_TEXT)
+	if (place > PROBE_TEXTS - MAX_PROBE_TEXT)
 		return LEFT_OUT;
 	char *to = texts + place;
-	long length = of_kernel ? bpf_probe_read_kernel_str(to, LONGEST_PROBE_TEXT, (void *)address)
-				: bpf_probe_read_user_str(to, LONGEST_PROBE_TEXT, (void *)address);
-	return length > 0 && length <= LONGEST_PROBE_TEXT ? length : UNREADABLE;
+	long length = of_kernel ? bpf_probe_read_kernel_str(to, MAX_PROBE_TEXT, (void *)address)
+				: bpf_probe_read_user_str(to, MAX_PROBE_TEXT, (void *)address);
+	return length > 0 && length <= MAX_PROBE_TEXT ? length : UNREADABLE;
 }
 
 struct probe_record {
@@ -147,7 +150,7 @@ struct probe_record {
 static ALWAYS_INLINE int write_probe(void *ctx, struct probe_site *site, struct probe_scratch *scratch, u32 text_bytes)
 {
 	struct place place;
-	u32 count = site->count <= MOST_PROBE_ARGUMENTS ? site->count : MOST_PROBE_ARGUMENTS;
+	u32 count = site->count <= MAX_PROBE_ARGUMENTS ? site->count : MAX_PROBE_ARGUMENTS;
 	text_bytes = text_bytes <= PROBE_TEXTS ? text_bytes : 0;
 	u32 size = WHOLE_WORDS(sizeof(struct head) + sizeof(struct probe_record) + 8 * count + text_bytes);
 	if (!reserve(ctx, &place, size))
@@ -155,7 +158,7 @@ static ALWAYS_INLINE int write_probe(void *ctx, struct probe_site *site, struct 
 	write_head(&place, event_here(PROBE, site->event));
 	struct probe_record *record = (void *)(place.at + sizeof(struct head));
 	record->ip = saved_register(ctx, PLACE_OF_IP);
-	for (u32 which = 0; which < MOST_PROBE_ARGUMENTS; which++) {
+	for (u32 which = 0; which < MAX_PROBE_ARGUMENTS; which++) {
 		if (which >= count)
 			break;
 		record->values[which] = scratch->values[which];
@@ -179,7 +182,7 @@ static ALWAYS_INLINE int probe(void *ctx)
 		return ring ? lose(ring, NESTED) : 0;
 	}
 	u32 text_bytes = 0, in_kernel = site->in_kernel;
-	for (u32 which = 0; which < MOST_PROBE_ARGUMENTS; which++) {
+	for (u32 which = 0; which < MAX_PROBE_ARGUMENTS; which++) {
 		if (which >= site->count)
 			break;
 		struct probe_argument *argument = &site->arguments[which];
@@ -187,7 +190,7 @@ static ALWAYS_INLINE int probe(void *ctx)
 		if (argument->type >= IS_TEXT) {
 			int of_kernel = in_kernel && argument->type == IS_TEXT;
 			value = read_text(scratch->texts, text_bytes, value, of_kernel);
-			text_bytes += value <= LONGEST_PROBE_TEXT ? value : 0;
+			text_bytes += value <= MAX_PROBE_TEXT ? value : 0;
 		}
 		scratch->values[which] = value;
 	}

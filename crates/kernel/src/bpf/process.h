@@ -11,8 +11,8 @@ const volatile u32 follow = 0;
 const volatile u64 wanted = ~0ull;
 
 /*
- * A bit for each process id that a kernel can give (PID_MAX_LIMIT): a system call asks in a few instructions, and
- * there is always room for one more.
+ * A bit for each process id that a kernel can give (PID_MAX_LIMIT): a system call asks in a few
+ * instructions, and there is always room for one more.
  */
 #define PIDS (4 << 20)
 
@@ -44,8 +44,8 @@ static ALWAYS_INLINE int is_in_set(u32 pid)
 #define IS_WANTED(event) ((wanted >> (event)) & 1)
 
 /*
- * Copies the 16 bytes of a name, to an address that is a multiple of 4. The verifier knows the kernel's objects, so
- * plain loads do, which cost a small part of the helper that reads any memory.
+ * Copies the 16 bytes of a name, to an address that is a multiple of 4. The verifier knows the
+ * kernel's objects, so plain loads do, which cost a small part of the helper that reads any memory.
  */
 static ALWAYS_INLINE void copy_name(char *to, const u64 *name)
 {
@@ -113,7 +113,7 @@ SECTION("tp_btf/sched_process_exec") int process_exec(u64 *ctx)
 	struct texts *text = texts_of(TEXT_OF_EXEC);
 	if (!text)
 		return 0;
-	u32 length = text_length(bpf_probe_read_kernel_str(text->first, LONGEST_TEXT, program->filename));
+	u32 length = text_length(bpf_probe_read_kernel_str(text->first, MAX_TEXT, program->filename));
 	struct process_exec image = {length, task->pid, ctx[1]};
 	if (filtered && !passes(SCHED_PROCESS_EXEC, 0, (char *)&image, ended(text->first, length), 0))
 		return 0;

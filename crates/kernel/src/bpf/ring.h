@@ -1,12 +1,14 @@
 /*
- * Rings for probes, which nothing can restart: reserve, fill, commit. models/reserve.pml is this file's model,
- * function by function; docs/design/kernel.md is the argument. The reader is crates/kernel/src/ring.rs.
+ * Rings for probes, which nothing can restart: reserve, fill, commit. models/reserve.pml is this
+ * file's model, function by function; docs/design/kernel.md is the argument. The reader is
+ * crates/kernel/src/ring.rs.
  *
  *   rings   one entry for each CPU: positions, counters (struct ring)
- *   data    one entry for each sub-buffer: 64 KiB of records, and room behind them that is never used, by which
- *           the verifier sees that no record passes the entry's end
+ *   data    one entry for each sub-buffer: 64 KiB of records, and room behind them that is never
+ *           used, by which the verifier sees that no record passes the entry's end
  *
- *   record  head (24 bytes), payload, to a multiple of 8 bytes, context (context.h); never across sub-buffers
+ *   record head (24 bytes), payload, to a multiple of 8 bytes, context (context.h); never across
+ *   sub-buffers
  *
  * Events go by `reserve` and `commit` of context.h, which add the context.
  */
@@ -17,14 +19,15 @@
 
 #define SUBBUF_SHIFT 16
 #define SUBBUF_SIZE (1u << SUBBUF_SHIFT)
-#define MOST_SUBBUFS 1024
-/* What perf gives programs ends at 8 KiB; the head of ours takes the place of its first bytes, and some more. */
-#define LARGEST_RECORD 8208
+#define MAX_SUBBUFS 1024
+/* What perf gives programs ends at 8 KiB; the head of ours takes the place of its first bytes, and
+ * some more. */
+#define MAX_RECORD 8208
 /* What context.h puts behind it. */
-#define MOST_CONTEXT 48
+#define MAX_CONTEXT 48
 #define PADDING 0
 /* A probe is only ever disturbed by what interrupts it, which is over when it goes on. */
-#define MOST_ATTEMPTS 16
+#define MAX_ATTEMPTS 16
 
 /* Numbers of tompion_layout::loss::Cause. */
 enum cause { FULL = 0, TOO_LARGE = 1, RETRIES = 2, UNFINISHED = 8, NESTED = 10, NO_RING = 11 };
@@ -36,7 +39,7 @@ struct ring {
 	u64 rest[6];
 	u64 consumed; /* the reader */
 	u64 unused[7];
-	u64 commit[MOST_SUBBUFS]; /* writers: bytes committed to the sub-buffer, over all laps */
+	u64 commit[MAX_SUBBUFS]; /* writers: bytes committed to the sub-buffer, over all laps */
 };
 
 struct {
@@ -52,10 +55,10 @@ struct {
 	NUMBER(map_flags, BPF_F_MMAPABLE);
 	NUMBER(max_entries, 2);
 	NUMBER(key_size, 4);
-	NUMBER(value_size, SUBBUF_SIZE + LARGEST_RECORD + MOST_CONTEXT);
+	NUMBER(value_size, SUBBUF_SIZE + MAX_RECORD + MAX_CONTEXT);
 } data SECTION(".maps");
 
-/* What who loads the programs decides. */
+/* Settings that the loader of the programs decides. */
 const volatile u32 cpus = 1;
 const volatile u32 subbufs = 2; /* of each ring, a power of two */
 const volatile u32 overwrite = 0;
@@ -81,7 +84,7 @@ struct place {
 
 static ALWAYS_INLINE u64 *commit_counter(struct ring *ring, u64 position)
 {
-	return &ring->commit[(position >> SUBBUF_SHIFT) & (subbufs - 1) & (MOST_SUBBUFS - 1)];
+	return &ring->commit[(position >> SUBBUF_SHIFT) & (subbufs - 1) & (MAX_SUBBUFS - 1)];
 }
 
 static ALWAYS_INLINE char *data_at(u32 cpu, u64 position)
@@ -91,11 +94,12 @@ static ALWAYS_INLINE char *data_at(u32 cpu, u64 position)
 	return subbuf ? subbuf + (position & (SUBBUF_SIZE - 8)) : 0;
 }
 
-/* A fetching addition is a full barrier on every architecture, so that who sees the sum sees the bytes. */
+/* A fetching addition is a full barrier on every architecture, so that a reader that sees the sum
+ * sees the bytes. */
 static ALWAYS_INLINE void add_to(u64 *counter, u64 amount)
 {
 	u64 before = __sync_fetch_and_add(counter, amount);
-	/* As long as somebody uses what was there, the addition is one that fetches. */
+	/* As long as the former value is used, the addition is one that fetches. */
 	asm volatile("" ::"r"(before) : "memory");
 }
 
@@ -114,7 +118,8 @@ static ALWAYS_INLINE void lose_here(enum cause cause)
 		lose(ring, cause);
 }
 
-/* Whether the sub-buffer that a record is about to enter still waits for somebody of an earlier lap. */
+/* Whether the sub-buffer that a record is about to enter still waits for a writer of an earlier
+ * lap. */
 static ALWAYS_INLINE int is_unfinished(struct ring *ring, u64 place)
 {
 	u64 ring_size = (u64)subbufs << SUBBUF_SHIFT;
@@ -125,8 +130,8 @@ static ALWAYS_INLINE int is_unfinished(struct ring *ring, u64 place)
 }
 
 /*
- * Whether there is no room. By whole sub-buffers: not even the first byte of one while any of its last lap is to
- * be read.
+ * Whether there is no room. By whole sub-buffers: not even the first byte of one while any of its
+ * last lap is to be read.
  */
 static ALWAYS_INLINE int is_full(struct ring *ring, u64 end)
 {
@@ -135,7 +140,7 @@ static ALWAYS_INLINE int is_full(struct ring *ring, u64 end)
 	return (s64)(subbuf_end - consumed) > (s64)((u64)subbufs << SUBBUF_SHIFT);
 }
 
-/* What is left of a sub-buffer is committed by who leaves it. */
+/* The rest of a sub-buffer is committed by the writer that leaves it. */
 static ALWAYS_INLINE void pad(struct ring *ring, u32 cpu, u64 position, u32 size)
 {
 	struct head *head = (struct head *)data_at(cpu, position);
@@ -155,8 +160,8 @@ static ALWAYS_INLINE int no_place(struct ring *ring, enum what what, enum cause 
 }
 
 /*
- * Reserves `size` bytes, a multiple of 8 up to LARGEST_RECORD + MOST_CONTEXT. False if there is no place; if it was
- * for an event, that is counted.
+ * Reserves `size` bytes, a multiple of 8 up to MAX_RECORD + MAX_CONTEXT. False if there is no
+ * place; if it was for an event, that is counted.
  */
 static ALWAYS_INLINE int reserve_bytes(struct place *place, u32 size, enum what what)
 {
@@ -167,7 +172,7 @@ static ALWAYS_INLINE int reserve_bytes(struct place *place, u32 size, enum what 
 		ring = bpf_map_lookup_elem(&rings, &cpu);
 		return ring ? no_place(ring, what, NO_RING) : 0;
 	}
-	for (int attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+	for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
 		u64 old = *(volatile u64 *)&ring->write;
 		u32 left = SUBBUF_SIZE - (old & (SUBBUF_SIZE - 1));
 		u32 rest = left < size ? left : 0;
@@ -226,9 +231,10 @@ static ALWAYS_INLINE struct subject event_here(u16 number, u32 extra)
 #define WHOLE_WORDS(size) (((size) + 7) & ~7u)
 
 /*
- * RECORD(type, number) { statements that fill `record` } DONE: one event of a fixed size. Without a filter it is filled
- * in its place in the ring, with one in an image that the filter sees first. (A place that isn't reserved yet is zeros: the
- * compiler keeps it in registers meanwhile, and the verifier refuses to see those moved that nobody wrote.)
+ * RECORD(type, number) { statements that fill `record` } DONE: one event of a fixed size. Without a
+ * filter it is filled in its place in the ring, with one in an image that the filter sees first. (A
+ * place that isn't reserved yet is zeros: the compiler keeps it in registers meanwhile, and the
+ * verifier refuses to see unwritten ones moved.)
  */
 #define RECORD(type, event)                                                                                    \
 	{                                                                                                      \

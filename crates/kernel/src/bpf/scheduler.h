@@ -1,4 +1,5 @@
-/* The scheduler's decisions. Priorities as LTTng has them: 20 is an ordinary task's, below 0 real-time. */
+/* The scheduler's decisions. Priorities as LTTng has them: 20 is an ordinary task's, below 0
+ * real-time. */
 #ifndef TOMPION_BPF_SCHEDULER_H
 #define TOMPION_BPF_SCHEDULER_H
 
@@ -12,7 +13,8 @@ struct sched_switch {
 	char prev_comm[16], next_comm[16];
 };
 
-/* States that are told (TASK_REPORT in include/linux/sched.h), and the one above them: preempted. */
+/* States that are told (TASK_REPORT in include/linux/sched.h), and the one above them: preempted.
+ * */
 #define REPORTED_STATES 0x7f
 #define PREEMPTED 0x100
 #define STATE_IDLE 0x402 /* TASK_UNINTERRUPTIBLE | TASK_NOLOAD */
@@ -21,7 +23,7 @@ struct sched_switch {
 #define UNINTERRUPTIBLE 2
 
 /* The state as traces tell it (__task_state_index). */
-static ALWAYS_INLINE s64 told_state(int preempted, u32 state)
+static ALWAYS_INLINE s64 switch_state(int preempted, u32 state)
 {
 	if (preempted)
 		return PREEMPTED;
@@ -43,7 +45,7 @@ static ALWAYS_INLINE int task_switch(u64 *ctx, u32 state)
 	RECORD(struct sched_switch, SCHED_SWITCH)
 		record->prev_tid = prev->pid;
 		record->prev_prio = prev->prio - 100;
-		record->prev_state = told_state(ctx[0] & 1, state | prev->exit_state);
+		record->prev_state = switch_state(ctx[0] & 1, state | prev->exit_state);
 		record->next_tid = next->pid;
 		record->next_prio = next->prio - 100;
 		read_comm(record->prev_comm, prev);
@@ -51,7 +53,8 @@ static ALWAYS_INLINE int task_switch(u64 *ctx, u32 state)
 	DONE
 }
 
-/* The state is the fourth argument from Linux 5.18 on: by now the task may have been woken elsewhere. */
+/* The state is the fourth argument from Linux 5.18 on: by now the task may have been woken
+ * elsewhere. */
 SECTION("tp_btf/sched_switch") int sched_switch(u64 *ctx)
 {
 	return task_switch(ctx, ctx[3]);

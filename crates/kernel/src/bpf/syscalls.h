@@ -21,8 +21,8 @@ struct {
 } calls SECTION(".maps");
 
 /*
- * Threads in a call whose paths could not be read at its entry: the pages were not there yet. Some never return from
- * it; the oldest make room.
+ * Threads in a call whose paths could not be read at its entry: the pages were not there yet. Some
+ * never return from it; the oldest make room.
  */
 struct {
 	NUMBER(type, BPF_MAP_TYPE_LRU_HASH);
@@ -31,7 +31,7 @@ struct {
 	TYPE(value, u64[2]);
 } unread SECTION(".maps");
 
-/* The recorder, whose own system calls nobody asked for. */
+/* The recorder, whose own system calls are not to be recorded. */
 const volatile u32 recorder = 0;
 
 /* In the place of a text's length. */
@@ -52,8 +52,8 @@ static ALWAYS_INLINE int is_followed(u32 pid)
 }
 
 /*
- * Everything that is asked of the thread comes from one call of a helper: where the kernel makes returns safe, each call
- * costs as much as a dozen instructions.
+ * Everything that is asked of the thread comes from one call of a helper: where the kernel makes
+ * returns safe, each call costs as much as a dozen instructions.
  */
 static ALWAYS_INLINE u64 thread_of(struct task_struct *task)
 {
@@ -95,7 +95,7 @@ static ALWAYS_INLINE u32 read_path(char *to, u64 address)
 {
 	if (!address)
 		return NO_TEXT;
-	u32 length = text_length(bpf_probe_read_user_str(to, LONGEST_TEXT, (void *)address));
+	u32 length = text_length(bpf_probe_read_user_str(to, MAX_TEXT, (void *)address));
 	return length ? length : UNREADABLE;
 }
 

@@ -4,17 +4,17 @@
 
 #include "context.h"
 
-#define LONGEST_TEXT 1024
+#define MAX_TEXT 1024
 
 /*
- * One entry for each program that needs one: the kernel never starts a program on a CPU where it runs already, so
- * nobody else writes there.
+ * One entry for each program that needs one: the kernel never starts a program on a CPU where it
+ * runs already, so it has no other writer.
  */
 enum text_user { TEXT_OF_ENTRY, TEXT_OF_EXIT, TEXT_OF_EXEC, TEXT_OF_INTERRUPT, TEXT_OF_TRACEPOINT, TEXT_USERS };
 
 struct texts {
-	char first[LONGEST_TEXT];
-	char second[LONGEST_TEXT];
+	char first[MAX_TEXT];
+	char second[MAX_TEXT];
 };
 
 struct {
@@ -33,17 +33,18 @@ static ALWAYS_INLINE struct texts *texts_of(enum text_user user)
 /* The length with its NUL of what a reading helper returned; 0 if it could not read. */
 static ALWAYS_INLINE u32 text_length(long result)
 {
-	return result > 0 && result <= LONGEST_TEXT ? result : 0;
+	return result > 0 && result <= MAX_TEXT ? result : 0;
 }
 
 /*
- * A length that is at most LONGEST_TEXT, or 0. The verifier may have lost sight of that, so it is said once more; and of
- * what the compiler makes of two comparisons, or of a half of a register, those of 6.1 and before learn nothing.
+ * A length that is at most MAX_TEXT, or 0. The verifier may have lost sight of that, so it is said
+ * once more; and of what the compiler makes of two comparisons, or of a half of a register, those
+ * of 6.1 and before learn nothing.
  */
 static ALWAYS_INLINE u64 bounded(u64 length)
 {
 	asm volatile("" : "+r"(length));
-	return length <= LONGEST_TEXT ? length : 0;
+	return length <= MAX_TEXT ? length : 0;
 }
 
 /* The text for a filter: an empty one where none could be read, and not what was read before. */

@@ -1,6 +1,6 @@
 /*
- * Tompion's programs in the kernel: each event has one of its own, which the kernel guards by itself, so that an
- * interrupt's event isn't dropped because it came amidst another's.
+ * Tompion's programs in the kernel: each event has one of its own, which the kernel guards by
+ * itself, so that an interrupt's event isn't dropped because it came in the middle of another's.
  */
 #include "scheduler.h"
 #include "interrupts.h"

@@ -1,7 +1,7 @@
 /*
- * Which context a wake-up comes from: the thread that runs, or an interrupt within it. A wake-up's own event cannot
- * tell: the thread that runs is in its head either way. So programs of a few instructions count the handlers that have
- * begun and not ended on each CPU. They write no records.
+ * Which context a wake-up comes from: the thread that runs, or an interrupt within it. A wake-up's
+ * own event cannot tell: the thread that runs is in its head either way. So programs of a few
+ * instructions count the handlers that have begun and not ended on each CPU. They write no records.
  */
 #ifndef TOMPION_BPF_WAKERS_H
 #define TOMPION_BPF_WAKERS_H
@@ -11,10 +11,12 @@
 /* The values of the field `waker_context` (crates/kernel/src/events.rs). */
 enum waker_context { FROM_UNKNOWN, FROM_THREAD, FROM_SOFTIRQ, FROM_INTERRUPT, FROM_TIMER, FROM_OWN_TIMER };
 
-/* The address of the kernel's hrtimer_wakeup, which ends the sleep of the timer's thread; 0 where that is hidden. */
+/* The address of the kernel's hrtimer_wakeup, which ends the sleep of the timer's thread; 0 where
+ * that is hidden. */
 const volatile u64 wakes_sleeper = 0;
 
-/* A timer whose handler runs, and the thread that sleeps until it expires; 0 if it wakes something else. */
+/* A timer whose handler runs, and the thread that sleeps until it expires; 0 if it wakes something
+ * else. */
 struct expiring {
 	u64 timer, sleeper;
 };
@@ -49,7 +51,7 @@ static ALWAYS_INLINE int interrupt_begins(void)
 	return 0;
 }
 
-/* Who attaches the programs that see ends first may see one without its begin. */
+/* A loader that attaches the programs that see ends first may see one without its begin. */
 static ALWAYS_INLINE int interrupt_ends(void)
 {
 	struct handlers *here = handlers_here();

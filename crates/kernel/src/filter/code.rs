@@ -1,12 +1,14 @@
-//! Instructions of BPF, with labels to jump to.
+//! BPF instructions, with labels to jump to.
 //!
 //! ```text
-//! instruction   code u8 │ target and source u4, u4 │ offset i16 │ constant i32     (little-endian, 8 bytes)
+//! instruction   code u8 │ target and source u4, u4 │ offset i16 │ constant i32
+//!               (little-endian, 8 bytes)
 //! ```
 //!
 //! Source: the kernel's `Documentation/bpf/standardization/instruction-set.rst`.
 
-/// A register: 0 is what a call returns, 1 to 5 are its arguments and lost in it, 6 to 9 are kept, 10 is the end of the frame.
+/// A register: 0 is what a call returns, 1 to 5 are its arguments and lost in it, 6 to 9 are kept,
+/// 10 is the end of the frame.
 pub(super) type Register = u8;
 /// The end of the frame, below which a function may write.
 pub(super) const FRAME: Register = 10;
@@ -63,12 +65,12 @@ const EXIT: u8 = 0x95;
 /// An instruction that does nothing.
 pub(super) const NOTHING: u64 = JUMP as u64;
 
-/// What is being put together.
+/// Code under construction.
 #[derive(Debug, Default)]
 pub(super) struct Code {
     instructions: Vec<u64>,
     jumps: Vec<(usize, Label)>,
-    /// Where each label is.
+    /// Position of each label.
     places: Vec<Option<usize>>,
 }
 
@@ -80,7 +82,7 @@ impl Code {
         self.instructions.push(u64::from_le_bytes([code, registers, low, high, a, b, c, d]));
     }
 
-    /// How many instructions there are.
+    /// Number of instructions.
     pub(super) fn len(&self) -> usize {
         self.instructions.len()
     }
@@ -96,7 +98,7 @@ impl Code {
         self.places[label.0] = Some(self.instructions.len());
     }
 
-    /// Whether anybody jumps there so far. The verifier refuses what nobody can reach.
+    /// Whether any instruction jumps there so far. The verifier refuses unreachable code.
     pub(super) fn is_used(&self, label: Label) -> bool {
         self.jumps.iter().any(|(_, to)| *to == label)
     }
@@ -175,7 +177,8 @@ impl Code {
         self.instructions.extend(instructions);
     }
 
-    /// The instructions; nothing if a jump goes further than one can, or to a label that is nowhere.
+    /// The instructions; nothing if a jump goes further than one can, or to a label that is
+    /// nowhere.
     pub(super) fn finish(mut self) -> Option<Vec<u64>> {
         for (at, label) in &self.jumps {
             let place = self.places[label.0]?;

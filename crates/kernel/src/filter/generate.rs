@@ -1,10 +1,12 @@
-//! From a filter to instructions: a block for each kind of event, which ends with the verdict.
+//! Code generator of filters: a block for each kind of event, which ends with the verdict.
 //!
-//! Registers: 1 and 2 hold numbers, 6 is the event's image, 7 and 8 are its texts, 9 is what stands beside the event's
-//! number. Below the frame's end is room for a thread's name, and for numbers that wait for the other side of an operator.
+//! Registers: 1 and 2 hold numbers, 6 is the event's image, 7 and 8 are its texts, 9 is what stands
+//! beside the event's number. Below the frame's end is room for a thread's name, and for numbers
+//! that wait for the other side of an operator.
 //!
-//! Numbers are those of `tompion_filter`: integers from −2⁶³ to 2⁶⁴−1, which 64 bits hold only if it is known whether there is
-//! a sign. So of each part its bounds are computed; where a result might not fit, the reader decides.
+//! Numbers are those of `tompion_filter`: integers from −2⁶³ to 2⁶⁴−1, which 64 bits hold only if
+//! it is known whether there is a sign. So of each part its bounds are computed; where a result
+//! might not fit, the reader decides.
 
 use tompion_filter::{Arithmetic, Comparison, Encoding, Place, Program, Scalar, Tree, Value};
 
@@ -25,9 +27,9 @@ const CURRENT_COMM: i32 = 16;
 
 const COMM_BYTES: i16 = 16;
 /// Numbers that may wait at a time.
-const MOST_WAITING: i16 = 6;
+const MAX_WAITING: i16 = 6;
 
-/// What became of a filter for one kind of event.
+/// Code of a filter for one kind of event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     /// Instructions that jump only inside themselves and end with a verdict.
@@ -47,7 +49,7 @@ impl Block {
     }
 }
 
-/// Where to go with a verdict.
+/// Targets of jumps with a verdict.
 #[derive(Clone, Copy)]
 struct Exits {
     yes: Label,
@@ -88,7 +90,7 @@ impl Bounds {
     }
 }
 
-/// Why there is no number.
+/// Reason for having no number.
 enum Missing {
     /// The event has none: unknown, here and everywhere.
     Absent,
@@ -105,7 +107,8 @@ struct Generator<'a> {
     asks_comm: bool,
 }
 
-/// Compiles a bound filter. `texts` says where the texts are that are numbered in places. Nothing if it gets too large.
+/// Compiles a bound filter. `texts` says where the texts are that are numbered in places. Nothing
+/// if it gets too large.
 pub(super) fn block(program: &Program, texts: &[Option<Text>]) -> Option<Block> {
     let tree = program.tree()?;
     let mut generator =
@@ -242,7 +245,8 @@ impl Generator<'_> {
         let natural = left.is_natural() && right.is_natural();
         let signed = !natural && left.is_signed() && right.is_signed();
         if !natural && !signed {
-            // One has a sign and the other one may be too large for any: with the sign, it is the smaller one.
+            // One has a sign and the other one may be too large for any: with the sign, it is the
+            // smaller one.
             let (register, holds) = if left.is_natural() {
                 (2, accepts(comparison, Comparison::Greater))
             } else {
@@ -282,7 +286,7 @@ impl Generator<'_> {
         if let Tree::Literal(value) = right {
             return Ok((first, self.literal(2, *value)?));
         }
-        if self.waiting == MOST_WAITING {
+        if self.waiting == MAX_WAITING {
             return Err(Missing::Here);
         }
         let place = (FRAME, -COMM_BYTES - 8 * (self.waiting + 1));
@@ -357,7 +361,8 @@ impl Generator<'_> {
         }
     }
 
-    /// Loads a number of the image. What stands on the stack must be loaded aligned, so others in parts.
+    /// Loads a number of the image. What stands on the stack must be loaded aligned, so others in
+    /// parts.
     fn load(&mut self, offset: i16, size: usize) {
         let part = if offset == 0 { size } else { size.min(1 << offset.trailing_zeros().min(3)) };
         self.code.load(1, (IMAGE, offset), part);
@@ -389,7 +394,8 @@ fn condition(comparison: Comparison, signed: bool) -> Condition {
     }
 }
 
-/// The instruction for an operator, and the bounds of its result; nothing where there is none that is exact.
+/// The instruction for an operator, and the bounds of its result; nothing where there is none that
+/// is exact.
 fn operation(arithmetic: Arithmetic, left: Bounds, right: Bounds) -> Option<(Operation, Bounds)> {
     let natural = left.is_natural() && right.is_natural();
     let constant = (right.low == right.high).then_some(right.low);

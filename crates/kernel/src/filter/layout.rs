@@ -1,11 +1,12 @@
-//! Where the programs have an event's fields when they ask a filter: in an image of its fixed part, or as a text beside it.
+//! Layout of an event's fields for filters in the kernel: in an image of its fixed part, or as a
+//! text beside it.
 
 use tompion_filter::{EventSchema, Found, Kind, Name, Place, Schema, Scope};
 use tompion_schema::{Event, Type};
 
 use crate::{
     decode::{Call, Class, Vocabulary},
-    syscalls::MOST_PATHS,
+    syscalls::MAX_PATHS,
     tracepoints::{self, Tracepoint},
 };
 
@@ -18,7 +19,7 @@ pub(super) const COMM: u16 = 3;
 /// Bytes of a tracepoint's fixed part that the image has (`FILTERED_BYTES` in `src/bpf/generic.h`).
 pub(super) const TRACEPOINT_BYTES: usize = 512;
 
-/// Where a text is.
+/// Place of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Text {
     /// In the image.
@@ -29,7 +30,7 @@ pub(super) enum Text {
     Second,
 }
 
-/// Where a field is.
+/// Place of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Where {
     /// A number at this offset of the image.
@@ -49,11 +50,12 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout of a class. That of a call's exit is the one with all paths that may have been read again.
+    /// The layout of a class. That of a call's exit is the one with all paths that may have been
+    /// read again.
     pub(super) fn of(vocabulary: &Vocabulary, class: Class) -> Self {
         match class {
             Class::Exit(call, _) => {
-                let event = vocabulary.event(Class::Exit(call, (1 << MOST_PATHS) - 1));
+                let event = vocabulary.event(Class::Exit(call, (1 << MAX_PATHS) - 1));
                 Self::by_field(event, |_, name| if name == "ret" { Where::Number(0) } else { Where::Record })
             }
             Class::Entry(call) => Self::of_entry(vocabulary.event(class), call),
@@ -135,7 +137,7 @@ impl Layout {
         self
     }
 
-    /// Where the texts are that places number: those of the fields with these numbers.
+    /// Places of the numbered texts: those of the fields with these numbers.
     pub(super) fn texts(&self) -> Vec<Option<Text>> {
         let text = |place: &Where| match place {
             Where::Text(text) => Some(*text),
@@ -179,7 +181,7 @@ fn owned(kind: Kind<'_>) -> Kind<'static> {
     }
 }
 
-/// What is known of a thread and a processor where a program runs.
+/// Facts known of a thread and a processor where a program runs.
 fn context(name: &Name) -> Found<'static> {
     let known = |number, kind| Found { place: Place::Context(number), kind };
     match (name.scope, name.head(), name.path.len()) {

@@ -1,14 +1,15 @@
 //! Filters that run in the kernel, before an event takes any room.
 //!
 //! ```text
-//! text ── parse ──► Expression ── bind to where programs have a class's fields ([`layout`]) ──► Program
+//! text ── parse ──► Expression ── bind to the places of a class's fields ([`layout`]) ──► Program
 //!      ── tree ──► a block of instructions for the class ([`generate`])
-//! blocks ── one after another, behind a choice by the event's number ([`splice`]) ──► the body of `passes`
+//! blocks ── joined, behind a choice by the event's number ([`splice`]) ──► the body of `passes`
 //! ```
 //!
-//! `src/bpf/filter.h` keeps the place of that body. The kernel's verifier sees it as if a compiler had made it, and takes
-//! out of each program what belongs to others' events; so a condition costs its own instructions and no more. What can't be
-//! told there (a text whose place the record says, a pattern with a star inside) passes, and the reader decides.
+//! `src/bpf/filter.h` keeps the place of that body. The kernel's verifier sees it as if a compiler
+//! had made it, and takes out of each program what belongs to others' events; so a condition costs
+//! its own instructions and no more. What can't be told there (a text whose place the record says,
+//! a pattern with a star inside) passes, and the reader decides.
 
 mod code;
 mod generate;
@@ -32,10 +33,11 @@ use generate::Block;
 use layout::Layout;
 pub(crate) use splice::splice;
 
-/// What programs say beside the number of a call of a 32-bit program on a 64-bit kernel (`src/bpf/syscalls.h`).
+/// Flag that programs set beside the number of a call of a 32-bit program on a 64-bit kernel
+/// (`src/bpf/syscalls.h`).
 const COMPATIBLE: u32 = 1 << 31;
 
-/// Why a filter can't be held against the kernel's events.
+/// Reason why a filter can't be applied to the kernel's events.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterProblem {
     /// It isn't one.
@@ -43,7 +45,7 @@ pub enum FilterProblem {
     Text(String),
     /// Two places would have to decide, and neither can alone.
     #[error(
-        "the filter asks for $comm, which only programs in the kernel know, and for something of `{0}` that only who reads \
+        "the filter asks for $comm, which only programs in the kernel know, and for something of `{0}` that only the reader \
          its records can tell: a text in the middle of a record, or a pattern with a wildcard before its end"
     )]
     Divided(String),
@@ -91,7 +93,7 @@ impl Filter {
         }
         blocks.insert(SYSCALL_ENTRY, all.calls(&mut selection.entries, Class::Entry)?);
         blocks.insert(SYSCALL_EXIT, all.calls(&mut selection.exits, |call| Class::Exit(call, 0))?);
-        // Those that remain are numbered anew.
+        // The remaining ones are numbered from the start.
         let tracepoints = all.many(selection.tracepoints.len(), Class::Tracepoint)?;
         blocks.insert(TRACEPOINT, renumbered(&tracepoints, &mut selection.tracepoints));
         let probes = all.many(selection.probes.len(), Class::Probe)?;
@@ -162,7 +164,8 @@ impl All<'_> {
     }
 
     fn generate(&self, layout: &Layout) -> Result<Option<Block>, FilterProblem> {
-        // An operator that doesn't fit a class's fields leaves the class out, as it does for programs' events.
+        // An operator that doesn't fit a class's fields leaves the class out, as it does for
+        // programs' events.
         let Ok(program) = tompion_filter::compile(&self.expression, layout) else { return Ok(None) };
         let block = generate::block(&program, &layout.texts()).ok_or(FilterProblem::TooLarge(usize::MAX))?;
         Ok(Some(block).filter(|block| block.can_pass))

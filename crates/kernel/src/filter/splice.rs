@@ -1,4 +1,4 @@
-//! All blocks together as one function, and its place in the compiled programs.
+//! Joins all blocks to one function, and puts it into the compiled programs.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,8 @@ pub(super) fn refusal() -> Vec<u64> {
     code.finish().unwrap_or_default()
 }
 
-/// The function: by the event's number, and by what stands beside it, to a block. It fills the whole room.
+/// The function: by the event's number, and by what stands beside it, to a block. It fills the
+/// whole room.
 ///
 /// # Errors
 /// How many instructions it would take, if that is too many.
@@ -93,7 +94,8 @@ pub(crate) fn splice(object: &[u8], code: &[u64]) -> Option<Vec<u8>> {
         return None;
     }
     let at = (begin + symbol.address()) as usize;
-    // What is left of the function behind the code nobody may reach: so the code is moved to its end, behind what does nothing.
+    // The rest of the function behind the code must stay unreachable: so the code is moved to its
+    // end, behind instructions without effect.
     let spare = symbol.size() as usize / 8 - code.len();
     let mut spliced = object.to_vec();
     let words = std::iter::repeat_n(&NOTHING, spare).chain(code);

@@ -1,10 +1,10 @@
 use super::*;
 
 fn of(text: &str, patterns: &[&str]) -> (Filter, Selection) {
-    let offer = crate::Offer { calls: Calls::without_formats(), catalog: Default::default() };
+    let available = crate::AvailableEvents { calls: Calls::without_formats(), catalog: Default::default() };
     let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.into()).collect();
-    let mut selection = Selection::matching(&offer, &patterns).unwrap();
-    (Filter::new(text, &mut selection, &offer.calls).unwrap(), selection)
+    let mut selection = Selection::matching(&available, &patterns).unwrap();
+    (Filter::new(text, &mut selection, &available.calls).unwrap(), selection)
 }
 
 #[test]
@@ -54,12 +54,12 @@ fn the_reader_decides_what_programs_cannot() {
 }
 
 #[test]
-fn what_nobody_can_decide_alone_is_refused() {
-    let offer = crate::Offer { calls: Calls::without_formats(), catalog: Default::default() };
-    let mut selection = Selection::matching(&offer, &["sched_wakeup".into()]).unwrap();
-    let divided = Filter::new(r#"$comm == "dd" && comm == "*d""#, &mut selection, &offer.calls);
+fn predicates_of_two_domains_are_refused() {
+    let available = crate::AvailableEvents { calls: Calls::without_formats(), catalog: Default::default() };
+    let mut selection = Selection::matching(&available, &["sched_wakeup".into()]).unwrap();
+    let divided = Filter::new(r#"$comm == "dd" && comm == "*d""#, &mut selection, &available.calls);
     assert_eq!(divided, Err(FilterProblem::Divided("sched_wakeup".into())));
-    assert!(matches!(Filter::new("a ==", &mut selection, &offer.calls), Err(FilterProblem::Text(_))));
+    assert!(matches!(Filter::new("a ==", &mut selection, &available.calls), Err(FilterProblem::Text(_))));
 }
 
 #[test]

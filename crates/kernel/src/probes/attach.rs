@@ -1,4 +1,4 @@
-//! Telling the programs of the probes' places, and putting the probes there.
+//! Attachment of probes: tells the programs the probes' places, and puts the probes there.
 
 use std::{
     ffi::{CString, OsString},
@@ -16,7 +16,7 @@ use aya::{
 };
 use tompion_os::{ProbePlace, attach_probe};
 
-use super::{MOST_ARGUMENTS, Probe, Site, Target};
+use super::{MAX_ARGUMENTS, Probe, Site, Target};
 
 /// The programs' maps, with how many entries they need for these probes and so many CPUs.
 pub(crate) fn maps(probes: &[Probe], cpus: u32) -> [(&'static str, u32); 2] {
@@ -26,7 +26,7 @@ pub(crate) fn maps(probes: &[Probe], cpus: u32) -> [(&'static str, u32); 2] {
 /// `PROBE_SCRATCHES` of `src/bpf/probes.h`.
 const SCRATCHES: u32 = 4;
 /// Words of `struct probe_site`.
-const SITE_WORDS: usize = 2 + 2 * MOST_ARGUMENTS;
+const SITE_WORDS: usize = 2 + 2 * MAX_ARGUMENTS;
 
 /// Probes that are in their places, until this is dropped.
 #[derive(Debug, Default)]
@@ -73,8 +73,8 @@ pub(crate) fn attach(ebpf: &mut Ebpf, probes: &[Probe]) -> Result<Attached, Stri
 }
 
 impl Probe {
-    /// Puts a program of somebody's own into all places of this probe, with a cookie that it gets to know, until what is returned
-    /// is closed.
+    /// Puts a program of somebody's own into all places of this probe, with a cookie that it gets
+    /// to know, until what is returned is closed.
     ///
     /// # Errors
     /// A line that says why it can't be put there.
@@ -122,7 +122,7 @@ fn words(probe: &Probe, event: u32, site: &Site) -> [u64; SITE_WORDS] {
     let mut words = [0; SITE_WORDS];
     let in_kernel = u64::from(matches!(probe.target, Target::Kernel(_)));
     words[0] = u64::from(event) | (site.values.len() as u64) << 32;
-    // What the kernel does, it may do for nobody that is followed.
+    // Work of the kernel itself may belong to no followed process.
     words[1] = in_kernel | in_kernel << 32;
     let places = words[2..].chunks_exact_mut(2);
     for ((words, value), ty) in places.zip(&site.values).zip(&probe.arguments) {

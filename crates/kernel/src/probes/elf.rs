@@ -1,4 +1,4 @@
-//! Finding places in files and in the kernel.
+//! Lookup of probes' places in files and in the kernel.
 
 use std::{collections::BTreeMap, fs, io::Read as _, path::Path};
 
@@ -6,12 +6,12 @@ use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use tompion_protocol::glob;
 
 use super::{
-    ArgumentType, MOST_ARGUMENTS, MOST_SITES, Probe, Site, Target, event,
+    ArgumentType, MAX_ARGUMENTS, MAX_SITES, Probe, Site, Target, event,
     go::{self, GoFunction},
     nop,
     note::{self, Note},
+    spec::{Binary, Code, Place, ProbeSpec, ProbeSpecError},
     value::Value,
-    wish::{Binary, Code, Place, Wish, WishError},
 };
 
 /// Maximum size of a file that is read, in bytes: its owner may have made it as large as it wants.
@@ -22,7 +22,7 @@ const CHOSEN_AT_START: u8 = 10;
 /// A mark of a program, as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
-    /// Who put it there.
+    /// Provider that put it there.
     pub provider: String,
     /// Its name.
     pub name: String,
@@ -36,7 +36,7 @@ pub struct Mark {
 ///
 /// # Errors
 /// If it can't be read, or is no program of this machine.
-pub fn marks(file: &Path) -> Result<Vec<Mark>, WishError> {
+pub fn marks(file: &Path) -> Result<Vec<Mark>, ProbeSpecError> {
     let bytes = read(file)?;
     let groups = group(Elf::parse(file, &bytes)?.notes());
     let mark = |((provider, name), notes): ((String, String), Vec<Note>)| {
@@ -47,31 +47,32 @@ pub fn marks(file: &Path) -> Result<Vec<Mark>, WishError> {
     Ok(groups.into_iter().map(mark).collect())
 }
 
-/// What there is of a wish.
-pub(super) fn find(wish: &Wish) -> Result<Vec<Probe>, WishError> {
-    let probes = match &wish.place {
-        Place::Kernel(function, offset) => vec![kernel_function(wish, function, *offset)?],
+/// Finds the probes of a spec.
+pub(super) fn find(spec: &ProbeSpec) -> Result<Vec<Probe>, ProbeSpecError> {
+    let probes = match &spec.place {
+        Place::Kernel(function, offset) => vec![kernel_function(spec, function, *offset)?],
         Place::File(binary, code) => {
             let bytes = read(&binary.file)?;
-            vec![function(wish, binary, code, &Elf::parse(&binary.file, &bytes)?)?]
+            vec![function(spec, binary, code, &Elf::parse(&binary.file, &bytes)?)?]
         }
         Place::Marks(file, provider, name) => {
             let bytes = read(file)?;
-            find_marks(wish, file, (provider, name), &Elf::parse(file, &bytes)?)?
+            find_marks(spec, file, (provider, name), &Elf::parse(file, &bytes)?)?
         }
     };
     let sites: usize = probes.iter().map(|probe| probe.sites.len()).sum();
-    if sites > MOST_SITES {
-        return Err(WishError::new(format!("{sites} places; there can be {MOST_SITES} at once")));
+    if sites > MAX_SITES {
+        return Err(ProbeSpecError::new(format!("{sites} places; there can be {MAX_SITES} at once")));
     }
     Ok(probes)
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, WishError> {
-    let problem = |error: std::io::Error| WishError::new(format!("can't read {}: {error}", file.display()));
+fn read(file: &Path) -> Result<Vec<u8>, ProbeSpecError> {
+    let problem =
+        |error: std::io::Error| ProbeSpecError::new(format!("can't read {}: {error}", file.display()));
     let file_of_program = tompion_os::open_regular(file).map_err(problem)?;
     if file_of_program.metadata().map_err(problem)?.len() > MAX_FILE_SIZE {
-        return Err(WishError::new(format!("{} is too large to be a program", file.display())));
+        return Err(ProbeSpecError::new(format!("{} is too large to be a program", file.display())));
     }
     let mut bytes = Vec::new();
     file_of_program.take(MAX_FILE_SIZE).read_to_end(&mut bytes).map_err(problem)?;
@@ -86,19 +87,19 @@ struct Elf<'data> {
 }
 
 impl<'data> Elf<'data> {
-    fn parse(path: &'data Path, bytes: &'data [u8]) -> Result<Self, WishError> {
+    fn parse(path: &'data Path, bytes: &'data [u8]) -> Result<Self, ProbeSpecError> {
         let file = object::File::parse(bytes);
         let file =
-            file.map_err(|error| WishError::new(format!("{}: no ELF file: {error}", path.display())))?;
+            file.map_err(|error| ProbeSpecError::new(format!("{}: no ELF file: {error}", path.display())))?;
         if !file.is_64() || !file.is_little_endian() {
             let problem =
                 format!("{}: probes are put into 64-bit programs of this machine alone", path.display());
-            return Err(WishError::new(problem));
+            return Err(ProbeSpecError::new(problem));
         }
         Ok(Self { path, bytes, file })
     }
 
-    /// Where in the file an address of its memory stands.
+    /// Offset in the file of an address of its memory.
     fn offset(&self, address: u64) -> Option<u64> {
         self.file.segments().find_map(|segment| {
             let (begin, size) = segment.file_range();
@@ -107,16 +108,16 @@ impl<'data> Elf<'data> {
         })
     }
 
-    fn offset_of_code(&self, address: u64) -> Result<u64, WishError> {
+    fn offset_of_code(&self, address: u64) -> Result<u64, ProbeSpecError> {
         let path = self.path.display();
-        self.offset(address).ok_or_else(|| WishError::new(format!("{path} has no code at {address:#x}")))
+        self.offset(address).ok_or_else(|| ProbeSpecError::new(format!("{path} has no code at {address:#x}")))
     }
 
     /// Returns the file offset of a probe's code.
     ///
     /// # Errors
     /// No code is there, or this kernel would damage the program with a probe there.
-    fn probe_offset(&self, address: u64) -> Result<u64, WishError> {
+    fn probe_offset(&self, address: u64) -> Result<u64, ProbeSpecError> {
         let offset = self.offset_of_code(address)?;
         if !self.is_replaced_when_hit(offset) || self.begins_function(address) {
             return Ok(offset);
@@ -133,7 +134,7 @@ impl<'data> Elf<'data> {
             }
         };
         let path = self.path.display();
-        Err(WishError::new(format!(
+        Err(ProbeSpecError::new(format!(
             "{path} has a 5-byte nop at {address:#x}, and {problem}; probe another instruction, or the beginning of the \
              function"
         )))
@@ -145,8 +146,8 @@ impl<'data> Elf<'data> {
         cfg!(target_arch = "x86_64") && code.is_some_and(nop::is_five_byte_nop)
     }
 
-    /// Returns whether a function begins here, perhaps behind its landing pad. Its red zone is still
-    /// unused.
+    /// Returns whether a function begins here, perhaps behind its landing pad. Its red zone is
+    /// still unused.
     fn begins_function(&self, address: u64) -> bool {
         const LANDING_PAD: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
         let before = address.wrapping_sub(LANDING_PAD.len() as u64);
@@ -163,7 +164,7 @@ impl<'data> Elf<'data> {
     }
 
     /// The address of a function, by its name in the tables of symbols.
-    fn function(&self, name: &str) -> Result<u64, WishError> {
+    fn function(&self, name: &str) -> Result<u64, ProbeSpecError> {
         let symbols =
             || self.file.symbols().chain(self.file.dynamic_symbols()).filter(ObjectSymbol::is_definition);
         // Versions stand behind names: `printf@@GLIBC_2.2.5`.
@@ -171,23 +172,24 @@ impl<'data> Elf<'data> {
         let found = symbols().find(|symbol| symbol.name().is_ok_and(is_named));
         let path = self.path.display();
         match found {
-            Some(symbol) if is_chosen_at_start(&symbol) => Err(WishError::new(format!(
+            Some(symbol) if is_chosen_at_start(&symbol) => Err(ProbeSpecError::new(format!(
                 "`{name}` of {path} is chosen when the program starts; name the function that it becomes"
             ))),
             Some(symbol) if symbol.kind() == SymbolKind::Text => Ok(symbol.address()),
-            Some(_) => Err(WishError::new(format!("`{name}` of {path} is no function"))),
+            Some(_) => Err(ProbeSpecError::new(format!("`{name}` of {path} is no function"))),
             None => {
                 let names = symbols().filter(|symbol| symbol.kind() == SymbolKind::Text);
                 let names: Vec<String> =
                     names.filter_map(|symbol| Some(symbol.name().ok()?.to_owned())).collect();
                 let hint = if names.is_empty() { " (it is stripped: give an address)" } else { "" };
                 let problem = format!("{path} has no function `{name}`{hint}");
-                Err(WishError { problem, instead: Some((name.into(), names)) })
+                Err(ProbeSpecError { problem, suggestions: Some((name.into(), names)) })
             }
         }
     }
 
-    /// What is known of the Go function that has code at an address; `None` for code of another language.
+    /// Returns the facts about the Go function that has code at an address; `None` for code of
+    /// another language.
     fn go_function(&self, address: u64) -> Option<GoFunction> {
         let info = self.file.section_by_name(".go.buildinfo")?.data().ok()?;
         let symbols = self.file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text);
@@ -195,7 +197,8 @@ impl<'data> Elf<'data> {
             let distance = address.checked_sub(symbol.address());
             distance.is_some_and(|distance| distance < symbol.size().max(1))
         });
-        // Without symbols, all code is taken for Go's: at the return from a function of C nothing is lost by refusing.
+        // Without symbols, all code is taken for Go's: at the return from a function of C nothing
+        // is lost by refusing.
         let name = around.next().and_then(|symbol| symbol.name().ok().map(str::to_owned));
         GoFunction::new(info, name.as_deref())
     }
@@ -208,7 +211,7 @@ impl<'data> Elf<'data> {
         let base = section(".stapsdt.base").map(|section| section.address());
         let mut notes = note::notes(bytes);
         for note in &mut notes {
-            // Whoever moved the file's addresses since (prelink) did not see those in the notes.
+            // Tools that moved the file's addresses since (prelink) did not see those in the notes.
             let moved = base.filter(|_| note.base != 0).map_or(0, |base| base.wrapping_sub(note.base));
             note.pc = note.pc.wrapping_add(moved);
             note.semaphore = if note.semaphore == 0 { 0 } else { note.semaphore.wrapping_add(moved) };
@@ -221,7 +224,7 @@ fn is_chosen_at_start(symbol: &object::Symbol<'_, '_>) -> bool {
     matches!(symbol.flags(), object::SymbolFlags::Elf { st_info, .. } if st_info & 15 == CHOSEN_AT_START)
 }
 
-/// Where a function finds its arguments.
+/// Calling convention, which says where a function finds its arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Convention {
     /// C's of this machine.
@@ -231,20 +234,20 @@ enum Convention {
 }
 
 /// Names and types of a function's arguments, or of what it returns.
-fn call_arguments(wish: &Wish) -> Vec<(String, ArgumentType)> {
+fn call_arguments(spec: &ProbeSpec) -> Vec<(String, ArgumentType)> {
     let returned = || vec![("ret".to_owned(), ArgumentType::integer(8, true))];
-    let default = || if wish.at_return { returned() } else { Vec::new() };
-    wish.arguments.clone().unwrap_or_else(default)
+    let default = || if spec.at_return { returned() } else { Vec::new() };
+    spec.arguments.clone().unwrap_or_else(default)
 }
 
-/// Where these arguments are.
+/// Places of these arguments.
 fn call_values(
-    wish: &Wish,
+    spec: &ProbeSpec,
     arguments: &[(String, ArgumentType)],
     convention: Convention,
-) -> Result<Vec<Value>, WishError> {
+) -> Result<Vec<Value>, ProbeSpecError> {
     let place = |(number, (name, ty)): (usize, &(String, ArgumentType))| match convention {
-        Convention::C if wish.at_return => Ok(Value::of_return(*ty)),
+        Convention::C if spec.at_return => Ok(Value::of_return(*ty)),
         Convention::C => Ok(Value::of_call(number, *ty)),
         Convention::Go => go::argument(number, name, *ty),
     };
@@ -252,24 +255,24 @@ fn call_values(
 }
 
 fn one_place(
-    wish: &Wish,
+    spec: &ProbeSpec,
     name: (&str, &str),
     (target, offset): (Target, u64),
     convention: Convention,
-) -> Result<Probe, WishError> {
-    let arguments = call_arguments(wish);
-    let values = call_values(wish, &arguments, convention)?;
-    let suffix = if wish.at_return { "_return" } else { "" };
+) -> Result<Probe, ProbeSpecError> {
+    let arguments = call_arguments(spec);
+    let values = call_values(spec, &arguments, convention)?;
+    let suffix = if spec.at_return { "_return" } else { "" };
     Ok(Probe {
         event: event(name.0, &format!("{}{suffix}", name.1), &arguments),
         arguments: arguments.into_iter().map(|(_, ty)| ty).collect(),
         target,
-        at_return: wish.at_return,
+        at_return: spec.at_return,
         sites: vec![Site { offset, semaphore: 0, values }],
     })
 }
 
-fn function(wish: &Wish, binary: &Binary, code: &Code, elf: &Elf<'_>) -> Result<Probe, WishError> {
+fn function(spec: &ProbeSpec, binary: &Binary, code: &Code, elf: &Elf<'_>) -> Result<Probe, ProbeSpecError> {
     let (address, name) = match code {
         Code::Address(address) => (*address, format!("{address:#x}")),
         Code::Function(name, 0) => (elf.function(name)?, name.clone()),
@@ -280,20 +283,20 @@ fn function(wish: &Wish, binary: &Binary, code: &Code, elf: &Elf<'_>) -> Result<
     let offset = elf.probe_offset(address)?;
     let convention = match elf.go_function(address) {
         None => Convention::C,
-        Some(_) if wish.at_return => return Err(go::no_return(elf.path, &name)),
+        Some(_) if spec.at_return => return Err(go::no_return(elf.path, &name)),
         Some(found) => {
-            let needs_places = wish.arguments.as_ref().is_some_and(|list| !list.is_empty());
+            let needs_places = spec.arguments.as_ref().is_some_and(|list| !list.is_empty());
             found.check(elf.path, needs_places)?;
             Convention::Go
         }
     };
-    one_place(wish, (&binary.provider, &name), (Target::File(binary.file.clone()), offset), convention)
+    one_place(spec, (&binary.provider, &name), (Target::File(binary.file.clone()), offset), convention)
 }
 
-/// A function of the running kernel, whose table of symbols anybody may read.
-fn kernel_function(wish: &Wish, name: &str, offset: u64) -> Result<Probe, WishError> {
+/// A function of the running kernel, whose table of symbols all users may read.
+fn kernel_function(spec: &ProbeSpec, name: &str, offset: u64) -> Result<Probe, ProbeSpecError> {
     if !super::attach::has_kprobes() {
-        return Err(WishError::new(
+        return Err(ProbeSpecError::new(
             "this kernel has no kprobes (CONFIG_KPROBES, /sys/bus/event_source/devices/kprobe); programs can be \
              probed, with uprobe: and usdt:",
         ));
@@ -307,10 +310,10 @@ fn kernel_function(wish: &Wish, name: &str, offset: u64) -> Result<Probe, WishEr
     if !names.is_empty() && !names.contains(&name) {
         let problem = format!("the kernel has no function `{name}`");
         let names = names.into_iter().map(str::to_owned).collect();
-        return Err(WishError { problem, instead: Some((name.into(), names)) });
+        return Err(ProbeSpecError { problem, suggestions: Some((name.into(), names)) });
     }
     let shown = if offset == 0 { name.to_owned() } else { format!("{name}+{offset:#x}") };
-    one_place(wish, ("", &shown), (Target::Kernel(name.into()), offset), Convention::C)
+    one_place(spec, ("", &shown), (Target::Kernel(name.into()), offset), Convention::C)
 }
 
 /// Notes by the mark that they are of.
@@ -322,8 +325,8 @@ fn group(notes: Vec<Note>) -> BTreeMap<(String, String), Vec<Note>> {
     groups
 }
 
-/// The arguments of a mark that can be read in all its places, each as wide as the widest. Called as other tools
-/// call them.
+/// The arguments of a mark that can be read in all its places, each as wide as the widest. Called
+/// as other tools call them.
 fn types(notes: &[Note]) -> Vec<(String, ArgumentType)> {
     readable(notes)
         .map(|(number, size, signed)| (format!("arg{number}"), ArgumentType::integer(size, signed)))
@@ -332,7 +335,7 @@ fn types(notes: &[Note]) -> Vec<(String, ArgumentType)> {
 
 /// Number, size and sign of the arguments that can be read.
 fn readable(notes: &[Note]) -> impl Iterator<Item = (usize, u8, bool)> + '_ {
-    let count = notes.iter().map(|note| note.values.len()).min().unwrap_or(0).min(MOST_ARGUMENTS);
+    let count = notes.iter().map(|note| note.values.len()).min().unwrap_or(0).min(MAX_ARGUMENTS);
     (0..count).filter_map(|number| {
         let values = notes.iter().map(|note| note.values[number]);
         values.map(|value| value.map(|value| (number, value.size, value.signed))).reduce(|a, b| {
@@ -343,30 +346,30 @@ fn readable(notes: &[Note]) -> impl Iterator<Item = (usize, u8, bool)> + '_ {
 }
 
 fn find_marks(
-    wish: &Wish,
+    spec: &ProbeSpec,
     file: &Path,
     (provider, name): (&str, &str),
     elf: &Elf<'_>,
-) -> Result<Vec<Probe>, WishError> {
+) -> Result<Vec<Probe>, ProbeSpecError> {
     let mut groups = group(elf.notes());
     let all: Vec<String> = groups.keys().map(|(provider, name)| format!("{provider}:{name}")).collect();
     groups.retain(|key, _| glob::matches(provider, &key.0) && glob::matches(name, &key.1));
     if groups.is_empty() {
         let hint = if all.is_empty() { "; it has none at all" } else { "" };
         let problem = format!("{} has no USDT probe {provider}:{name}{hint}", file.display());
-        return Err(WishError { problem, instead: Some((format!("{provider}:{name}"), all)) });
+        return Err(ProbeSpecError { problem, suggestions: Some((format!("{provider}:{name}"), all)) });
     }
-    groups.into_iter().map(|(key, notes)| mark(wish, file, (key, &notes), elf)).collect()
+    groups.into_iter().map(|(key, notes)| mark(spec, file, (key, &notes), elf)).collect()
 }
 
 fn mark(
-    wish: &Wish,
+    spec: &ProbeSpec,
     file: &Path,
     ((provider, name), notes): ((String, String), &[Note]),
     elf: &Elf<'_>,
-) -> Result<Probe, WishError> {
+) -> Result<Probe, ProbeSpecError> {
     let numbers: Vec<usize> = readable(notes).map(|(number, ..)| number).collect();
-    let (arguments, numbers) = match &wish.arguments {
+    let (arguments, numbers) = match &spec.arguments {
         None => (types(notes), numbers),
         // By their order, as the file has them.
         Some(arguments) => match (0..arguments.len()).find(|number| !numbers.contains(number)) {
@@ -376,14 +379,15 @@ fn mark(
                     "{provider}:{name} of {} has no argument {missing} that can be read",
                     file.display()
                 );
-                return Err(WishError::new(problem));
+                return Err(ProbeSpecError::new(problem));
             }
         },
     };
     let site = |note: &Note| {
         let semaphore = if note.semaphore == 0 { Some(0) } else { elf.offset(note.semaphore) };
-        let problem =
-            || WishError::new(format!("{}: {provider}:{name} counts outside of the file", file.display()));
+        let problem = || {
+            ProbeSpecError::new(format!("{}: {provider}:{name} counts outside of the file", file.display()))
+        };
         Ok(Site {
             offset: elf.probe_offset(note.pc)?,
             semaphore: semaphore.filter(|at| u32::try_from(*at).is_ok()).ok_or_else(problem)?,
@@ -395,6 +399,6 @@ fn mark(
         arguments: arguments.iter().map(|(_, ty)| *ty).collect(),
         target: Target::File(file.to_owned()),
         at_return: false,
-        sites: notes.iter().map(site).collect::<Result<_, WishError>>()?,
+        sites: notes.iter().map(site).collect::<Result<_, ProbeSpecError>>()?,
     })
 }

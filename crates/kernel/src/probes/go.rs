@@ -1,12 +1,13 @@
-//! Functions of Go: where their arguments are, and why their returns are not probed.
+//! Calling convention of Go's functions: where their arguments are, and why their returns are not
+//! probed.
 //!
-//! Go moves the stacks of its goroutines. A return probe puts an address of the kernel's on the stack in the place of
-//! the one to return to; the runtime finds it when it moves or walks the stack, and ends the program. So does a probe
-//! at a return of any other tracer.
+//! Go moves the stacks of its goroutines. A return probe puts an address of the kernel's on the
+//! stack in the place of the one to return to; the runtime finds it when it moves or walks the
+//! stack, and ends the program. So does a probe at a return of any other tracer.
 
 use std::path::Path;
 
-use super::{ArgumentType, WishError, value::Value};
+use super::{ArgumentType, ProbeSpecError, value::Value};
 
 /// First bytes of the section `.go.buildinfo` (`src/debug/buildinfo/buildinfo.go` of Go).
 const MAGIC: &[u8] = b"\xff Go buildinf:";
@@ -27,7 +28,8 @@ pub(super) struct GoFunction {
 }
 
 impl GoFunction {
-    /// Recognises a function by the section `.go.buildinfo` of its file and its name; `None` if it is one of C.
+    /// Recognises a function by the section `.go.buildinfo` of its file and its name; `None` if it
+    /// is one of C.
     pub fn new(info: &[u8], name: Option<&str>) -> Option<Self> {
         if !info.starts_with(MAGIC) || name.is_some_and(is_of_c) {
             return None;
@@ -38,11 +40,11 @@ impl GoFunction {
     }
 
     /// Fails if arguments are wanted and where they are is unknown.
-    pub fn check(self, file: &Path, wants_arguments: bool) -> Result<(), WishError> {
+    pub fn check(self, file: &Path, wants_arguments: bool) -> Result<(), ProbeSpecError> {
         if self.has_registers || !wants_arguments {
             return Ok(());
         }
-        Err(WishError::new(format!(
+        Err(ProbeSpecError::new(format!(
             "{}: where this Go function finds its arguments is unknown (Go before 1.18, or assembly): probe it \
              without arguments",
             file.display()
@@ -55,24 +57,24 @@ fn is_of_c(name: &str) -> bool {
     !name.contains('.') || PARTS_OF_C.iter().any(|part| name.contains(part))
 }
 
-/// Where an argument word is.
-pub(super) fn argument(number: usize, name: &str, ty: ArgumentType) -> Result<Value, WishError> {
+/// Place of an argument word.
+pub(super) fn argument(number: usize, name: &str, ty: ArgumentType) -> Result<Value, ProbeSpecError> {
     if ty.is_text() {
-        return Err(WishError::new(format!(
+        return Err(ProbeSpecError::new(format!(
             "`{name}`: texts of Go don't end with NUL; a Go string is two words, as in `{name}: x64, {name}_len: i64`"
         )));
     }
     Value::of_go_call(number, ty).ok_or_else(|| {
-        WishError::new(format!(
+        ProbeSpecError::new(format!(
             "`{name}`: word {} of a Go function's arguments is in no register",
             number + 1
         ))
     })
 }
 
-/// Why a return is not probed.
-pub(super) fn no_return(file: &Path, function: &str) -> WishError {
-    WishError::new(format!(
+/// Error that says why a return is not probed.
+pub(super) fn no_return(file: &Path, function: &str) -> ProbeSpecError {
+    ProbeSpecError::new(format!(
         "{}: a return probe at `{function}` would kill the program: Go moves its stacks; probe the function's beginning, \
          or an instruction after the call",
         file.display()
@@ -87,7 +89,7 @@ mod tests {
     const OLD: &[u8] = b"\xff Go buildinf:\x08\x00";
 
     #[test]
-    fn functions_of_go_are_told_from_those_of_c() {
+    fn functions_of_go_are_distinguished_from_those_of_c() {
         let registers = |info, name| GoFunction::new(info, name).map(|function| function.has_registers);
         for name in ["main.compute", "net/http.(*conn).serve", "main.F[go.shape.int]"] {
             assert_eq!(registers(RECENT, Some(name)), Some(true), "{name}");

@@ -1,7 +1,8 @@
-//! Probes that users ask for: at functions, addresses and marks (USDT) of programs, and at functions of the kernel.
+//! Probes that users ask for: at functions, addresses and marks (USDT) of programs, and at
+//! functions of the kernel.
 //!
 //! ```text
-//! uprobe:/usr/bin/bash:readline(prompt: str)     [`wish`]   what was asked for
+//! uprobe:/usr/bin/bash:readline(prompt: str)     [`spec`]   what was asked for
 //!      │  the file's functions, notes, segments   [`elf`], [`note`]
 //!      ▼
 //! Probe { event, sites: [place in the file, where each argument is] }
@@ -17,8 +18,8 @@ mod elf;
 mod go;
 mod nop;
 mod note;
+mod spec;
 mod value;
-mod wish;
 
 use std::path::PathBuf;
 
@@ -28,16 +29,16 @@ use crate::{decode::Misfit, events::description};
 
 pub(crate) use attach::{Attached, attach, maps};
 pub use elf::{Mark, marks};
+pub use spec::{ProbeSpec, ProbeSpecError};
 pub use value::ArgumentType;
 use value::Value;
-pub use wish::{Wish, WishError};
 
 /// Number of all these events in rings (`src/bpf/probes.h`).
 pub const PROBE: u16 = 65;
 /// Most arguments of a probe.
-pub const MOST_ARGUMENTS: usize = 12;
+pub const MAX_ARGUMENTS: usize = 12;
 /// Most places in which probes may be put at once.
-pub const MOST_SITES: usize = 1024;
+pub const MAX_SITES: usize = 1024;
 /// In the place of a text's length (`src/bpf/probes.h`).
 const LEFT_OUT: u32 = u32::MAX - 2;
 const UNREADABLE: u32 = u32::MAX - 1;
@@ -46,7 +47,7 @@ const NULL: u32 = u32::MAX;
 /// A probe that can be attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// What is recorded.
+    /// Event that is recorded.
     event: Event,
     /// Types of its arguments.
     arguments: Vec<ArgumentType>,
@@ -58,7 +59,7 @@ pub struct Probe {
     sites: Vec<Site>,
 }
 
-/// What a probe is put into.
+/// Code that a probe is put into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
     /// A file.
@@ -72,9 +73,9 @@ enum Target {
 struct Site {
     /// Bytes from the beginning of the file, or of the kernel's function.
     offset: u64,
-    /// Where in the file the counter stands that says whether anybody listens; 0 if there is none.
+    /// Offset in the file of the counter that says whether a tracer listens; 0 if there is none.
     semaphore: u64,
-    /// Where the arguments are.
+    /// Places of the arguments.
     values: Vec<Value>,
 }
 
@@ -163,7 +164,7 @@ mod tests {
     fn programs_and_their_reader_agree() {
         let header = include_str!("../bpf/probes.h");
         assert!(header.contains(&format!("#define PROBE {PROBE}\n")));
-        assert!(header.contains(&format!("#define MOST_PROBE_ARGUMENTS {MOST_ARGUMENTS}\n")));
+        assert!(header.contains(&format!("#define MAX_PROBE_ARGUMENTS {MAX_ARGUMENTS}\n")));
         assert!(header.contains(&format!("#define LEFT_OUT {LEFT_OUT:#x}u\n")));
     }
 }

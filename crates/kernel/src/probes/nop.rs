@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn five_bytes_of_nothing_are_told_from_others() {
+    fn five_byte_nops_are_recognized() {
         let nops: [&[u8]; 9] = [
             &[0x0f, 0x1f, 0x44, 0x00, 0x00],
             &[0x66, 0x0f, 0x1f, 0x40, 0x00],

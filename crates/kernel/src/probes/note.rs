@@ -1,4 +1,5 @@
-//! Marks of programs (USDT): the notes that `sys/sdt.h` leaves in a file, and its little language for arguments.
+//! Marks of programs (USDT): the notes that `sys/sdt.h` leaves in a file, and its little language
+//! for arguments.
 //!
 //! Source: "User Space Probe Implementation" of SystemTap's wiki.
 
@@ -9,7 +10,7 @@ use super::value::{Place, Value, register};
 pub(super) struct Note {
     /// Address of the instruction.
     pub pc: u64,
-    /// What the address of `.stapsdt.base` was when the note was written.
+    /// Address of `.stapsdt.base` when the note was written.
     pub base: u64,
     /// Address of the counter; 0 if there is none.
     pub semaphore: u64,
@@ -24,7 +25,8 @@ const STAPSDT: u32 = 3;
 /// Their owner, with its NUL.
 const OWNER: &[u8] = b"stapsdt\0";
 
-/// All marks in the bytes of a section of notes, of a 64-bit little-endian file. What is no note ends it.
+/// All marks in the bytes of a section of notes, of a 64-bit little-endian file. What is no note
+/// ends it.
 pub(super) fn notes(mut bytes: &[u8]) -> Vec<Note> {
     let mut found = Vec::new();
     while let Some((note, rest)) = next(bytes) {
@@ -83,7 +85,8 @@ fn number(text: &str) -> Option<u64> {
     Some(if negative { value.wrapping_neg() } else { value })
 }
 
-/// In the words of the GNU assembler: `$-5`, `%rax`, `-24(%rbp)`, `8(%rax,%rbx,4)`. Not the places of variables.
+/// In the words of the GNU assembler: `$-5`, `%rax`, `-24(%rbp)`, `8(%rax,%rbx,4)`. Not the places
+/// of variables.
 #[cfg(target_arch = "x86_64")]
 fn place(text: &str) -> Option<Place> {
     let named = |text: &str| register(text.trim().strip_prefix('%')?);

@@ -1,9 +1,9 @@
-//! Where a probe finds an argument, and what type it has.
+//! Arguments of probes: their places and types.
 
 use tompion_schema::{Integer, Type};
 
-/// Names of the saved registers, by their places (in words) in the kernel's `pt_regs`. Of each, the names that
-/// assemblers give to its parts.
+/// Names of the saved registers, by their places (in words) in the kernel's `pt_regs`. Of each, the
+/// names that assemblers give to its parts.
 #[cfg(target_arch = "x86_64")]
 const REGISTERS: [(&[&str], u16); 17] = [
     (&["r15", "r15d", "r15w", "r15b"], 0),
@@ -29,7 +29,8 @@ const REGISTERS: [(&[&str], u16); 17] = [
 const ARGUMENTS: &[&str] = &["rdi", "rsi", "rdx", "rcx", "r8", "r9"];
 #[cfg(target_arch = "x86_64")]
 const RESULT: &str = "rax";
-/// Where the other arguments begin, at a function's first instruction: behind the address to return to.
+/// Place of the other arguments, at a function's first instruction: behind the address to return
+/// to.
 #[cfg(target_arch = "x86_64")]
 const STACK: (&str, u64) = ("rsp", 8);
 
@@ -67,7 +68,7 @@ pub(super) fn register(name: &str) -> Option<u16> {
 /// No register (`NO_REGISTER` in `src/bpf/probes.h`).
 const NONE: u16 = 0xffff;
 
-/// Where an argument is.
+/// Place of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Value {
     pub place: Place,
@@ -100,14 +101,15 @@ impl Value {
         Self { place, size: ty.size() as u8, signed: ty.is_signed() }
     }
 
-    /// A Go function's argument word with this number, from 0, at the function's first instruction. `None` if the
-    /// registers don't suffice: where it is then depends on the types of all arguments.
+    /// A Go function's argument word with this number, from 0, at the function's first instruction.
+    /// `None` if the registers don't suffice: where it is then depends on the types of all
+    /// arguments.
     pub(super) fn of_go_call(number: usize, ty: ArgumentType) -> Option<Self> {
         let place = Place::Register(register(GO_ARGUMENTS.get(number)?)?);
         Some(Self { place, size: ty.size() as u8, signed: ty.is_signed() })
     }
 
-    /// What a function returns.
+    /// Return value of a function.
     pub(super) fn of_return(ty: ArgumentType) -> Self {
         let place = Place::Register(register(RESULT).unwrap_or(NONE));
         Self { place, size: ty.size() as u8, signed: ty.is_signed() }

@@ -1,9 +1,9 @@
-//! What traces tell of stacks, once each: the addresses, the names that the kernel's have, and which files programs
-//! have at which addresses, so that others can name theirs.
+//! Stacks in traces, each described once: the addresses, the names that the kernel's have, and
+//! which files programs have at which addresses, so that readers can name theirs.
 //!
-//! Names of the kernel's functions are looked up while it runs: elsewhere, or later, an address means nothing. Those
-//! of programs can be looked up wherever the same build of the file is. Where this is written is somebody else's
-//! business.
+//! Names of the kernel's functions are looked up while it runs: elsewhere, or later, an address
+//! means nothing. Those of programs can be looked up wherever the same build of the file is. Where
+//! this is written is left to others.
 
 mod objects;
 mod symbols;
@@ -19,9 +19,9 @@ use crate::{
 pub use objects::{Files, Object};
 pub use symbols::KernelSymbols;
 
-/// What an event tells.
+/// Event that describes a stack or an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Told {
+pub enum StackEvent {
     /// A stack of the kernel.
     KernelStack,
     /// A stack of a program.
@@ -31,16 +31,16 @@ pub enum Told {
 }
 
 /// The description of such an event.
-pub fn event(told: Told) -> Event {
+pub fn event(kind: StackEvent) -> Event {
     let id = || ("id", Type::Integer(Integer::unsigned(32)));
     let word = || Type::Integer(Integer::hex(64));
     let addresses = |name| (name, Type::Sequence(Integer::hex(64)));
-    let (name, fields) = match told {
-        Told::KernelStack => {
+    let (name, fields) = match kind {
+        StackEvent::KernelStack => {
             ("tompion_stack_kernel", vec![id(), addresses("callstack_kernel"), ("functions", Type::String)])
         }
-        Told::UserStack => ("tompion_stack_user", vec![id(), addresses("callstack_user")]),
-        Told::Object => (
+        StackEvent::UserStack => ("tompion_stack_user", vec![id(), addresses("callstack_user")]),
+        StackEvent::Object => (
             "tompion_object",
             vec![
                 ("pid", Type::Integer(Integer::signed(32))),
@@ -54,13 +54,13 @@ pub fn event(told: Told) -> Event {
     description(name, fields.into_iter().map(|(name, ty)| Field::new(name, ty)).collect())
 }
 
-/// Adds the events without which nobody knows whose addresses are whose: a process that another one began as, and
+/// Adds the events that tell whose addresses are whose: a process that another one began as, and
 /// programs that take others' places.
 pub fn add_lives(selection: &mut Selection) {
     selection.add(|known| matches!(known.name, "sched_process_fork" | "sched_process_exec"));
 }
 
-/// Where an event that [`add_lives`] adds says what a process has become.
+/// Change in a process's life that an event of [`add_lives`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// It has a child, with memory of its own that is like its.
@@ -69,7 +69,7 @@ pub enum Life {
     Program,
 }
 
-/// What an event says of that. The payload is the event's as it stands in rings.
+/// Returns the change that an event reports. The payload is the event's as it stands in rings.
 pub fn life(class: Class, payload: &[u8]) -> Option<Life> {
     let Class::Known(place) = class else { return None };
     let word = |place: usize| {
@@ -91,7 +91,7 @@ pub fn user_stack(id: u32, frames: &[u64]) -> Vec<u8> {
     payload
 }
 
-/// What stands above a tracepoint: how the kernel got from there to the recorder's own programs.
+/// Functions above a tracepoint: how the kernel got from there to the recorder's own programs.
 const RECORDER: [&str; 5] = ["bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "__bpf_prog_"];
 
 /// A stack of the kernel without the recorder's own frames.
@@ -103,8 +103,8 @@ pub fn without_recorder<'a>(frames: &'a [u64], symbols: &KernelSymbols) -> &'a [
     &frames[frames.iter().take_while(is_own).count()..]
 }
 
-/// The payload of a stack of the kernel, with the names of its functions, separated by semicolons. What has no name
-/// is told by its address.
+/// The payload of a stack of the kernel, with the names of its functions, separated by semicolons.
+/// What has no name is told by its address.
 pub fn kernel_stack(id: u32, frames: &[u64], symbols: &KernelSymbols) -> Vec<u8> {
     let name = |(place, frame): (usize, &u64)| {
         symbols.name(*frame, place > 0).unwrap_or_else(|| format!("{frame:#x}"))
@@ -139,8 +139,8 @@ mod tests {
     fn lives_are_those_of_processes() {
         let class = |name| Class::Known(KNOWN.iter().position(|known| known.name == name).unwrap());
         let fork = |numbers: [u32; 4]| numbers.map(u32::to_le_bytes).concat();
-        let told = |numbers| life(class("sched_process_fork"), &fork(numbers));
-        assert_eq!((told([5, 4, 9, 9]), told([5, 4, 9, 4])), (Some(Life::Child(9)), None));
+        let read = |numbers| life(class("sched_process_fork"), &fork(numbers));
+        assert_eq!((read([5, 4, 9, 9]), read([5, 4, 9, 4])), (Some(Life::Child(9)), None));
         assert_eq!(life(class("sched_process_exec"), &[]), Some(Life::Program));
         assert_eq!(
             (life(class("sched_switch"), &fork([0; 4])), life(class("sched_process_fork"), &[])),
@@ -159,11 +159,11 @@ mod tests {
         assert_eq!(without_recorder(&frames, &own), &frames[1..]);
         assert_eq!(without_recorder(&frames, &symbols), frames);
         let kernel = kernel_stack(7, &[0xffff_ffff_8100_0010, 5], &symbols);
-        assert_eq!(event(Told::KernelStack).fixed_size(), 12);
+        assert_eq!(event(StackEvent::KernelStack).fixed_size(), 12);
         assert_eq!(&kernel[28..], b"one+0x10;0x5\0");
-        assert_eq!((event(Told::UserStack).fixed_size(), user_stack(7, &[1]).len()), (8, 16));
+        assert_eq!((event(StackEvent::UserStack).fixed_size(), user_stack(7, &[1]).len()), (8, 16));
         let some = Object { base: 4096, size: 8, path: b"/x".to_vec(), build_id: vec![1, 2] };
-        assert_eq!(event(Told::Object).fixed_size(), 28);
+        assert_eq!(event(StackEvent::Object).fixed_size(), 28);
         assert_eq!(&object(3, &some)[28..], b"/x\0\x01\x02");
     }
 }

@@ -1,4 +1,4 @@
-//! Which files a process has in its memory, and which builds of them they are.
+//! Files that a process has in its memory, and their builds.
 
 use std::{
     collections::HashMap,
@@ -34,7 +34,7 @@ impl Object {
 }
 
 /// Most files whose build ids are remembered.
-const MOST_KNOWN: usize = 1 << 14;
+const MAX_KNOWN: usize = 1 << 14;
 /// Maximum number of bytes that are read of a file. Its first headers and notes stand near its
 /// beginning.
 const MAX_READ: u64 = 64 << 20;
@@ -43,13 +43,14 @@ const PAGE: u64 = 4096;
 /// Said by the kernel of files that have no name any more.
 const DELETED: &[u8] = b" (deleted)";
 
-/// What is known of files, by device and inode.
+/// Facts about files, by device and inode.
 #[derive(Debug, Default)]
 pub struct Files {
     builds: HashMap<Vec<u8>, Option<Build>>,
 }
 
-/// What a file says of itself: its build id, empty if it has none, and how many bytes it takes in memory.
+/// Identity of a file's build: its build id, empty if it has none, and how many bytes it takes in
+/// memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Build {
     id: Vec<u8>,
@@ -70,7 +71,7 @@ impl Files {
         if !object.path.starts_with(b"/") {
             return object;
         }
-        if self.builds.len() >= MOST_KNOWN {
+        if self.builds.len() >= MAX_KNOWN {
             self.builds.clear();
         }
         let read = || {
@@ -119,7 +120,8 @@ fn build_in<Header: FileHeader<Endian = Endianness>>(cache: &ReadCache<BoundedFi
     Some(Build { id: Vec::new(), size })
 }
 
-/// An object, by which its file is told from others, and the range of its first part as `map_files` has it.
+/// An object, by which its file is told from others, and the range of its first part as `map_files`
+/// has it.
 struct Mapped {
     object: Object,
     file: Vec<u8>,
@@ -212,9 +214,9 @@ mod tests {
             7f0000006000-7f0000007000 r-xp 00000000 00:00 0 \n\
             nonsense\n";
         let found: Vec<_> = parse(maps).into_iter().map(|mapped| mapped.object).collect();
-        let told = found.iter().map(|object| (object.base, object.size, &object.path[..]));
+        let described = found.iter().map(|object| (object.base, object.size, &object.path[..]));
         assert_eq!(
-            told.collect::<Vec<_>>(),
+            described.collect::<Vec<_>>(),
             [
                 (0x55d0_0000_0000, 0x5000, &b"/usr/bin/with space"[..]),
                 (0x7f00_0000_2000, 0x1000, b"/tmp/gone"),
@@ -243,7 +245,8 @@ mod tests {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// Writes a file that claims tables of 4 GiB, and has that size without taking room on the disk.
+    /// Writes a file that claims tables of 4 GiB, and has that size without taking room on the
+    /// disk.
     fn write_large(path: &Path, sections: u64, notes: u16) {
         let mut bytes = vec![0; 64 + 56 * (usize::from(notes) + 1) + 64];
         bytes[..20].copy_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0");

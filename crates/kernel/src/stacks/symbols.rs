@@ -1,4 +1,4 @@
-//! The kernel's functions by their addresses.
+//! Functions of the kernel by their addresses.
 
 use std::{
     fs::File,
@@ -7,10 +7,12 @@ use std::{
 
 /// Source: `proc(5)`. To those who may not see addresses, all are 0.
 const SYMBOLS: &str = "/proc/kallsyms";
-/// The list tells no sizes. What lies farther behind a function's beginning belongs to nobody that is listed.
-const LONGEST_FUNCTION: u64 = 1 << 20;
+/// The list tells no sizes. An address farther behind a function's beginning belongs to no listed
+/// function.
+const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 
-/// The functions of the kernel, of its modules and of BPF programs, as they were when they were read.
+/// The functions of the kernel, of its modules and of BPF programs, as they were when they were
+/// read.
 #[derive(Clone, Debug, Default)]
 pub struct KernelSymbols {
     /// Addresses, in their order, and where the names stand.
@@ -25,8 +27,8 @@ impl KernelSymbols {
         Self::of_lines(lines())
     }
 
-    /// Those of the running kernel that have one of these addresses, for [`KernelSymbols::name`]. All together take some 10 MB, these
-    /// next to nothing.
+    /// Those of the running kernel that have one of these addresses, for [`KernelSymbols::name`].
+    /// All together take some 10 MB, these next to nothing.
     pub fn around(addresses: &[u64]) -> Self {
         Self::of_lines_around(lines(), addresses)
     }
@@ -82,7 +84,7 @@ impl KernelSymbols {
         symbols
     }
 
-    /// Where the first function of a name begins.
+    /// Address of the first function of a name.
     pub fn address(&self, name: &str) -> Option<u64> {
         let has_name = |(_, at, length): &&(u64, u32, u32)| {
             self.names.get(*at as usize..(at + length) as usize) == Some(name)
@@ -90,13 +92,14 @@ impl KernelSymbols {
         self.functions.iter().find(has_name).map(|function| function.0)
     }
 
-    /// The function that has an address: `schedule+0x2c`, `ext4_map_blocks+0x1f0 [ext4]`. An address to which a function
-    /// returns belongs to the call before it, which may be the last instruction of the function.
+    /// The function that has an address: `schedule+0x2c`, `ext4_map_blocks+0x1f0 [ext4]`. An
+    /// address to which a function returns belongs to the call before it, which may be the last
+    /// instruction of the function.
     pub fn name(&self, address: u64, is_return: bool) -> Option<String> {
         let inside = address.checked_sub(u64::from(is_return))?;
         let behind = self.functions.partition_point(|function| function.0 <= inside);
         let (begin, at, length) = *self.functions.get(behind.checked_sub(1)?)?;
-        if inside - begin >= LONGEST_FUNCTION {
+        if inside - begin >= MAX_FUNCTION_BYTES {
             return None;
         }
         let name = self.names.get(at as usize..(at + length) as usize)?;

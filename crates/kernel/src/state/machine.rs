@@ -1,4 +1,4 @@
-//! Processors, interrupts and disks.
+//! Initial state of processors, interrupts and disks.
 
 use std::{collections::HashMap, fs, path::Path};
 
@@ -7,7 +7,8 @@ use super::{Kind, record::Recording};
 /// Bits of a device's minor number in the kernel (`MINORBITS`).
 const MINOR_BITS: u32 = 20;
 
-/// Which processors there are. Only for x86, as with LTTng: other architectures describe theirs differently.
+/// Records the processors. Only for x86, as with LTTng: other architectures describe theirs
+/// differently.
 pub(super) fn processors(recording: &mut Recording<'_>) {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     for block in text.split("\n\n") {
@@ -30,9 +31,10 @@ pub(super) fn processors(recording: &mut Recording<'_>) {
     }
 }
 
-/// What the interrupts' numbers mean.
+/// Records the meaning of interrupt numbers.
 ///
-/// Source: the kernel's `Documentation/ABI/stable/sysfs-kernel-irq`, if there is such; `/sys/kernel/irq`, Linux 4.9.
+/// Source: the kernel's `Documentation/ABI/stable/sysfs-kernel-irq`, if there is such;
+/// `/sys/kernel/irq`, Linux 4.9.
 pub(super) fn interrupts(recording: &mut Recording<'_>) {
     for (folder, name) in entries(Path::new("/sys/kernel/irq")) {
         let Ok(irq) = name.parse::<u32>() else { continue };
@@ -48,7 +50,7 @@ pub(super) fn interrupts(recording: &mut Recording<'_>) {
     }
 }
 
-/// Which numbers the disks and their partitions have in the events of block devices.
+/// Records the numbers that disks and their partitions have in the events of block devices.
 pub(super) fn block_devices(recording: &mut Recording<'_>) {
     for (folder, name) in entries(Path::new("/sys/class/block")) {
         let text = fs::read_to_string(Path::new(&folder).join("dev")).unwrap_or_default();

@@ -1,8 +1,10 @@
-//! The state of the machine when recording begins, as events: what an analysis must know of what went before.
+//! Initial state of the machine when recording begins, as events: what an analysis must know of the
+//! time before.
 //!
-//! Names and fields are those of LTTng's state dump, whose readers then know who ran, who had which files open, and
-//! what an interrupt's number means. All is read from `/proc` and `/sys` by a thread of the recorder, after the
-//! programs were attached, so that whatever changes meanwhile is in the trace, too. On no event's path.
+//! Names and fields are those of LTTng's state dump, whose readers then know which threads ran,
+//! which files they had open, and what an interrupt's number means. All is read from `/proc` and
+//! `/sys` by a thread of the recorder, after the programs were attached, so that later changes are
+//! in the trace, too. On no event's path.
 //!
 //! It leaves to others where the events are written.
 
@@ -17,7 +19,7 @@ use crate::events::description;
 use record::Recording;
 pub use record::State;
 
-/// What kind of event it is; the number is its place in [`NAMES`].
+/// Kind of an event; the number is its place in [`NAMES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Start,

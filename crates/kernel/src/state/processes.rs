@@ -1,4 +1,4 @@
-//! Processes, their threads, and the files that they have open.
+//! Initial state of processes, their threads, and the files that they have open.
 
 use std::{
     fs,
@@ -20,7 +20,8 @@ const WAIT: u32 = 5;
 const DEAD: u32 = 7;
 /// Bit of a thread's flags in `stat` (`PF_KTHREAD` in the kernel's `sched.h`).
 const IS_KERNEL_THREAD: u64 = 0x0020_0000;
-/// Bits of a file's flags that say how it may be used (`fcntl.h`), and what one must add to get the kernel's mode.
+/// Bits of a file's flags that say how it may be used (`fcntl.h`), and what one must add to get the
+/// kernel's mode.
 const ACCESS: u32 = 3;
 
 /// All processes that can be seen.
@@ -41,14 +42,14 @@ pub(super) fn all(recording: &mut Recording<'_>) {
     }
 }
 
-/// What is known of a thread.
+/// Facts about a thread.
 #[derive(Debug, PartialEq, Eq)]
 struct Thread {
     /// Ids as this process sees them: of the thread, its process, and the process's parent.
     ids: [u32; 3],
     /// The same as the thread sees them.
     inner: [u32; 3],
-    /// How many namespaces of process ids are around it.
+    /// Number of namespaces of process ids around it.
     level: u32,
     name: Vec<u8>,
     state: u8,
@@ -87,7 +88,8 @@ impl Thread {
         })
     }
 
-    /// Takes its own view of its ids from its `status`: each line has one for each namespace, the innermost last.
+    /// Takes its own view of its ids from its `status`: each line has one for each namespace, the
+    /// innermost last.
     fn look_inside(&mut self, status: &str) {
         let last = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -95,13 +97,13 @@ impl Thread {
             Some((*ids.last()?, ids.len() as u32 - 1))
         };
         if let (Some((tid, level)), Some((pid, _))) = (last("NSpid:"), last("NStgid:")) {
-            // The parent's id in there is told by nobody; outside of it, it is 0.
+            // The parent's id in there is unknown; outside of it, it is 0.
             let parent = if level == 0 { self.ids[2] } else { 0 };
             (self.inner, self.level) = ([tid, pid, parent], level);
         }
     }
 
-    /// All that could run wait for a CPU: the next switch tells who had it.
+    /// All that could run wait for a CPU: the next switch tells which one had it.
     fn status(&self) -> u32 {
         match self.state {
             b'R' => WAIT_CPU,

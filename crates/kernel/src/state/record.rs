@@ -1,8 +1,8 @@
-//! Events of the state in the making.
+//! Events of the initial state under construction.
 
 use super::Kind;
 
-/// How many are given away at once.
+/// Number of events that are handed over at once.
 const PORTION: usize = 256;
 
 /// One event.
@@ -10,7 +10,7 @@ const PORTION: usize = 256;
 pub struct State {
     /// Its place in [`super::NAMES`].
     pub place: usize,
-    /// When it was read, in nanoseconds of CLOCK_MONOTONIC.
+    /// Time at which it was read, in nanoseconds of CLOCK_MONOTONIC.
     pub time: u64,
     /// The thread that read it.
     pub tid: u32,
@@ -60,7 +60,7 @@ impl Payload {
     }
 }
 
-/// Where events go.
+/// Destination of events.
 pub(super) struct Recording<'a> {
     give: &'a mut dyn FnMut(Vec<State>),
     portion: Vec<State>,

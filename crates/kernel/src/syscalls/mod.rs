@@ -1,7 +1,7 @@
-//! System calls: their numbers, names, and what their arguments are.
+//! System calls: their numbers, names and arguments.
 //!
-//! Numbers are a table of ours for each architecture. Arguments are what the running kernel says in tracefs
-//! (`events/syscalls/sys_enter_*/format`); where it doesn't, they are six numbers.
+//! Numbers are a table of ours for each architecture. Arguments are what the running kernel says in
+//! tracefs (`events/syscalls/sys_enter_*/format`); where it doesn't, they are six numbers.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -21,13 +21,13 @@ use x86_64::NAMES;
 use crate::tracepoints::events_folder;
 
 /// Most arguments of a call.
-pub const MOST_ARGUMENTS: usize = 6;
+pub const MAX_ARGUMENTS: usize = 6;
 /// Most arguments of a call that are recorded as text.
-pub const MOST_PATHS: usize = 2;
-/// What calls are named whose number nobody knows.
+pub const MAX_PATHS: usize = 2;
+/// Name of calls whose number is unknown.
 pub const UNKNOWN: &str = "unknown";
 
-/// What the programs know of a call, in one word (`src/bpf/syscalls.h`).
+/// Facts that the programs have about a call, in one word (`src/bpf/syscalls.h`).
 const REPLACES_MEMORY: u32 = 1 << 8;
 const WANT_ENTRY: u32 = 1 << 9;
 const WANT_EXIT: u32 = 1 << 10;
@@ -39,7 +39,7 @@ pub const TABLE: u32 = 1024;
 pub struct Argument {
     /// Its name in the kernel.
     pub name: String,
-    /// What it is.
+    /// Type of the argument.
     pub ty: Type,
 }
 
@@ -61,7 +61,7 @@ struct Call {
 #[derive(Clone, Debug)]
 pub struct Calls {
     known: BTreeMap<u32, Call>,
-    /// The arguments of calls that nobody describes.
+    /// Arguments of calls without a description.
     raw: Vec<Argument>,
 }
 
@@ -79,7 +79,7 @@ impl Calls {
     }
 
     fn new(format: impl Fn(&str) -> Option<String>) -> Self {
-        let raw: Vec<Argument> = (0..MOST_ARGUMENTS)
+        let raw: Vec<Argument> = (0..MAX_ARGUMENTS)
             .map(|index| Argument { name: format!("arg{index}"), ty: Type::Integer(Integer::hex(64)) })
             .collect();
         let call = |name| {
@@ -115,7 +115,7 @@ impl Calls {
         self.known.get(&number).map_or(&self.raw, |call| &call.arguments)
     }
 
-    /// What the programs are to know of the call.
+    /// Facts about the call for the programs.
     pub fn word(&self, number: u32, entry: bool, exit: bool) -> u32 {
         let mut paths = self.arguments(number).iter().zip(1u32..).filter(|(argument, _)| argument.is_path());
         let mut place = || paths.next().map_or(0, |(_, place)| place);
@@ -127,14 +127,15 @@ impl Calls {
     }
 }
 
-/// Reads the lines behind the call's number: `field:const char * filename; offset:24; size:8; signed:0;`, with tabs.
+/// Reads the lines behind the call's number: `field:const char * filename; offset:24; size:8;
+/// signed:0;`, with tabs.
 fn arguments(call: &str, format: &str) -> Vec<Argument> {
     let declarations = format
         .lines()
         .filter_map(|line| line.trim().strip_prefix("field:")?.split(';').next())
         .skip_while(|declaration| !declaration.ends_with("__syscall_nr"))
         .skip(1)
-        .take(MOST_ARGUMENTS);
+        .take(MAX_ARGUMENTS);
     let mut paths = 0;
     let mut list = Vec::new();
     for declaration in declarations {
@@ -147,7 +148,7 @@ fn arguments(call: &str, format: &str) -> Vec<Argument> {
 
 /// The type of an argument from its declaration in C.
 fn type_of(call: &str, ty: &str, name: &str, place: usize, paths: &mut usize) -> Type {
-    if is_path(call, ty, name) && *paths < MOST_PATHS && place < MOST_ARGUMENTS - 1 {
+    if is_path(call, ty, name) && *paths < MAX_PATHS && place < MAX_ARGUMENTS - 1 {
         *paths += 1;
         return Type::String;
     }

@@ -1,4 +1,4 @@
-//! Attaching the one program to many tracepoints, each with a cookie that says which it is.
+//! Attachment of the one program to many tracepoints, each with a cookie that says which it is.
 
 use std::{
     io,
@@ -9,11 +9,12 @@ use super::Tracepoint;
 
 /// Tracepoints with the program at them.
 ///
-/// A tracepoint is opened as an event of perf, and the program attached to that. Closing the link ends the program's
-/// runs at once, and then waits some 30 ms until no CPU is in it; all who wait at the same time wait for the same. Closing
-/// the event, which without a link only counts, waits as long until no CPU is in the tracepoint, and holds a lock
-/// meanwhile by which all others wait: a minute for all tracepoints that there are. So that is left to a process of its
-/// own, which nobody waits for.
+/// A tracepoint is opened as an event of perf, and the program attached to that. Closing the link
+/// ends the program's runs at once, and then waits some 30 ms until no CPU is in it; all that wait
+/// at the same time wait for the same. Closing the event, which without a link only counts, waits
+/// as long until no CPU is in the tracepoint, and holds a lock meanwhile by which all others wait:
+/// a minute for all tracepoints that there are. So that is left to a process of its own, for which
+/// no process waits.
 #[derive(Default)]
 pub(crate) struct Attachments {
     links: Vec<OwnedFd>,
@@ -63,7 +64,7 @@ impl Drop for Attachments {
     }
 }
 
-/// What the program is told of a tracepoint (`src/bpf/generic.h`).
+/// Facts about a tracepoint for the program (`src/bpf/generic.h`).
 fn cookie(tracepoint: &Tracepoint, place: usize) -> u64 {
     let (end, last) = tracepoint.format.extent();
     let (word, relative) = last.unwrap_or_default();

@@ -1,9 +1,10 @@
-//! Constant expressions in C, as far as tracefs has them beside the labels of values: `(1UL << 3) | 0x10`.
+//! Constant expressions in C, as far as tracefs has them beside the labels of values: `(1UL << 3) |
+//! 0x10`.
 //!
-//! A name that isn't a type has no value here. What has none is left out by who asks.
+//! A name that isn't a type has no value here. The caller leaves out labels without a value.
 
 /// Deepest nesting that is followed.
-const MOST_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Binary operators, the loosest first. Of those that begin alike the longer comes first.
 const OPERATORS: [&[&str]; 10] = [
@@ -68,7 +69,7 @@ impl<'a> Expression<'a> {
 
     fn unary(&mut self) -> Option<i128> {
         self.depth += 1;
-        if self.depth > MOST_DEPTH {
+        if self.depth > MAX_DEPTH {
             return None;
         }
         let value = if self.take("-") {

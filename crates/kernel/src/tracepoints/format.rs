@@ -1,7 +1,8 @@
-//! A tracepoint's `format` in tracefs: where the fields of its records stand, and what they are.
+//! Parser of a tracepoint's `format` in tracefs: where the fields of its records stand, and what
+//! they are.
 //!
 //! ```text
-//! record   8 bytes that every record has │ fixed part: numbers, arrays, words that tell of a variable field
+//! record   8 bytes that every record has │ fixed part: numbers, arrays, words of variable fields
 //!          │ variable fields, in the order of their words
 //! word     __data_loc: offset from the record's beginning (16 bits) │ length in bytes (16 bits)
 //!          __rel_loc: the same, the offset from behind the word
@@ -12,12 +13,13 @@ use tompion_schema::{Enumeration, Event, Field, Integer, Label, Type};
 use super::print::{self, Look};
 use crate::events::description;
 
-/// Bytes at a record's beginning that programs get something else in the place of, and that are not recorded.
+/// Bytes at a record's beginning that programs get something else in the place of, and that are not
+/// recorded.
 pub const COMMON: usize = 8;
 /// Size of a word that tells of a variable field.
 pub const WORD: usize = 4;
 
-/// What can't be read of a format.
+/// Reason why a format can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// No line begins so.
@@ -31,17 +33,17 @@ pub enum FormatError {
     Place(String, usize, usize),
 }
 
-/// Where a field stands in records.
+/// Place of a field in records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// These bytes.
     Fixed {
         /// Offset of the first.
         offset: usize,
-        /// How many.
+        /// Number of bytes.
         size: usize,
     },
-    /// Where a word says.
+    /// At the place that a word gives.
     Variable {
         /// Offset of the word.
         word: usize,
@@ -57,12 +59,13 @@ pub struct Format {
     pub id: u32,
     /// The event's description; its fields are those of `places`, in the same order.
     pub event: Event,
-    /// Where the fields stand.
+    /// Places of the fields.
     pub places: Vec<Place>,
 }
 
 impl Format {
-    /// Reads a `format` file. `name` is the event's in traces; `rename` gives fields their names there.
+    /// Reads a `format` file. `name` is the event's in traces; `rename` gives fields their names
+    /// there.
     pub fn parse(text: &str, name: &str, rename: impl Fn(&str) -> String) -> Result<Self, FormatError> {
         let after = |key: &'static str| {
             text.lines().find_map(|line| line.strip_prefix(key)).ok_or(FormatError::Missing(key))
@@ -83,8 +86,8 @@ impl Format {
         Ok(Self { id, event: description(name, fields), places })
     }
 
-    /// What a program must know to copy a record: the end of the fixed part, and the last word, whose field ends
-    /// the record.
+    /// Returns what a program must know to copy a record: the end of the fixed part, and the last
+    /// word, whose field ends the record.
     pub fn extent(&self) -> (usize, Option<(usize, bool)>) {
         let end = |place: &Place| match *place {
             Place::Fixed { offset, size } => offset + size,
@@ -106,7 +109,7 @@ struct Declared<'a> {
     name: &'a str,
     /// The variable kind.
     variable: Option<bool>,
-    /// What stands in brackets behind the name.
+    /// Text in brackets behind the name.
     count: Option<&'a str>,
     offset: usize,
     size: usize,

@@ -1,12 +1,13 @@
-//! Static tracepoints of the running kernel that have no program of their own: one program serves all of them.
+//! Static tracepoints of the running kernel that have no program of their own: one program serves
+//! all of them.
 //!
 //! ```text
-//! tracefs: events/SYSTEM/NAME/format ──► Format ──► cookie ──► program (src/bpf/generic.h) ──► record
-//!                                          └────────────────────────────────────────────────► payload
+//! tracefs: events/SYSTEM/NAME/format ─► Format ─► cookie ─► program (src/bpf/generic.h) ─► record
+//!                                         └──────────────────────────────────────────────► payload
 //! ```
 //!
-//! [`Catalog`] says which there are, [`Format`] what their records are, [`Tracepoint::payload`] turns a record into
-//! what descriptions say. Attaching is `attach.rs`.
+//! [`Catalog`] says which there are, [`Format`] what their records are, [`Tracepoint::payload`]
+//! turns a record into what descriptions say. Attaching is `attach.rs`.
 
 pub(crate) mod attach;
 mod constant;
@@ -30,7 +31,7 @@ pub use format::{Format, FormatError, Place};
 
 use crate::events::KNOWN;
 
-/// Where tracefs may be.
+/// Folders where tracefs may be.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// Folders of tracefs whose events are no tracepoints, or are recorded otherwise.
@@ -62,7 +63,8 @@ pub struct Catalog {
 ///
 /// They are root's to read, also under sudo, where other files are opened with the user's rights.
 ///
-/// Where nobody has mounted tracefs, as in small systems and containers, it is mounted for this process alone.
+/// Where tracefs isn't mounted, as in small systems and containers, it is mounted for this process
+/// alone.
 pub(crate) fn events_folder() -> Option<&'static Path> {
     static FOLDER: OnceLock<(Option<PathBuf>, Option<OwnedFd>)> = OnceLock::new();
     let (folder, _mount) = FOLDER.get_or_init(|| {
@@ -83,7 +85,7 @@ fn described_in(root: &str) -> Option<PathBuf> {
 }
 
 impl Catalog {
-    /// What there is; nothing where tracefs can't be read.
+    /// Tracepoints of this kernel; none where tracefs can't be read.
     pub fn of_this_kernel() -> Self {
         events_folder().map_or_else(Self::default, Self::of)
     }
@@ -201,7 +203,7 @@ fn bytes_of(record: &[u8], place: Place) -> Option<&[u8]> {
             let bits = u32::from_le_bytes(*from(word)?.first_chunk()?);
             let (offset, length) = (bits as usize & 0xffff, bits as usize >> 16);
             let base = if relative { word + format::WORD } else { 0 };
-            // What nobody assigned has neither place nor length.
+            // An unassigned field has neither place nor length.
             if length == 0 { Some(&[]) } else { from(base + offset)?.get(..length) }
         }
     }

@@ -1,4 +1,4 @@
-//! What LTTng's kernel tracer calls tracepoints and fields, where tracefs has other names.
+//! Names that LTTng's kernel tracer gives tracepoints and fields, where tracefs has other names.
 
 /// The name in traces of a tracepoint.
 pub fn event_name(system: &str, name: &str) -> String {

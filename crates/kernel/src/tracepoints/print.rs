@@ -1,11 +1,13 @@
-//! What a tracepoint's `print fmt` tells of its fields: which are shown in hexadecimal, and what values are called.
+//! Parser of a tracepoint's `print fmt`: which fields are shown in hexadecimal, and what values are
+//! called.
 //!
 //! ```text
-//! "dev %d flags %s ip %pS", REC->dev, __print_flags(REC->flags, "|", { 1, "A" }, { 2, "B" }), (void *)REC->ip
+//! "dev %d flags %s ip %pS", REC->dev, __print_flags(REC->flags, "|", { 1, "A" }),
+//!     (void *)REC->ip
 //! ```
 //!
-//! The expressions are C. Only a field by itself is looked at, with casts and parentheses around it; whatever is
-//! computed of fields says nothing of how they are to be shown.
+//! The expressions are C. Only a field by itself is looked at, with casts and parentheses around
+//! it; whatever is computed of fields says nothing of how they are to be shown.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +18,16 @@ use tompion_schema::{
 
 use super::constant;
 
-/// What is known of a field.
+/// Display of a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     /// It is shown in hexadecimal, or as an address.
     pub hex: bool,
-    /// What its values, or its bits, are called.
+    /// Names of its values, or of its bits.
     pub labels: Vec<(i128, String)>,
 }
 
-/// What the text behind `print fmt:` tells, by field.
+/// Returns the display of each field from the text behind `print fmt:`.
 pub fn looks(text: &str) -> BTreeMap<String, Look> {
     let mut looks: BTreeMap<String, Look> = BTreeMap::new();
     let parts = split(text);
@@ -60,7 +62,8 @@ fn calls<'a>(text: &'a str, name: &str) -> Vec<Vec<&'a str>> {
     opened.map(split).collect()
 }
 
-/// Splits at commas that stand in no brackets, up to the bracket that closes what was opened before the text.
+/// Splits at commas that stand in no brackets, up to the bracket that closes what was opened before
+/// the text.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut begin, mut depth, mut in_quotes, mut escaped) = (Vec::new(), 0, 0usize, false, false);
     for (at, byte) in text.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! What tests in the running kernel share.
+//! Support of tests in the running kernel.
 
 use tompion_kernel::obstacles;
 

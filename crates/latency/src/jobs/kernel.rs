@@ -10,7 +10,7 @@ use aya::{
     maps::{Map, MapData, RingBuf},
     programs::{ProgramError, UProbe, tp_btf::BtfTracePointLink},
 };
-use tompion_kernel::{Error as KernelError, chain, misses_of, probes::Wish, refused};
+use tompion_kernel::{Error as KernelError, chain, misses_of, probes::ProbeSpec, refused};
 use tompion_os::{FileRights, SharedMap};
 
 use super::joiner::Wake;
@@ -80,7 +80,7 @@ impl Kernel {
     }
 
     /// Puts probes at a job's begin and end, wherever these are.
-    pub fn put_probes(&mut self, job: u32, begin: &Wish, end: &Wish) -> Result<(), Error> {
+    pub fn put_probes(&mut self, job: u32, begin: &ProbeSpec, end: &ProbeSpec) -> Result<(), Error> {
         // The end first: what began is seen to end.
         for (name, wish) in [("job_ends", end), ("job_begins", begin)] {
             let problem = |problem: String| Error::Obstacle { found: problem, mend: "name another place" };

@@ -25,9 +25,9 @@ pub enum Which {
         /// Its name here.
         name: String,
         /// Where it begins.
-        begin: Box<probes::Wish>,
+        begin: Box<probes::ProbeSpec>,
         /// Where it ends.
-        end: Box<probes::Wish>,
+        end: Box<probes::ProbeSpec>,
     },
 }
 
@@ -70,8 +70,8 @@ fn probed(name: &str, begin: &str, end: Option<&str>) -> Result<Which, String> {
         return Err(format!("expected a job's name before `=`, found `{name}`"));
     }
     let full =
-        |text: &str| if probes::Wish::is_one(text) { text.to_owned() } else { format!("uprobe:{text}") };
-    let parse = |text: &str| probes::Wish::parse(text).map_err(|error| error.to_string());
+        |text: &str| if probes::ProbeSpec::is_one(text) { text.to_owned() } else { format!("uprobe:{text}") };
+    let parse = |text: &str| probes::ProbeSpec::parse(text).map_err(|error| error.to_string());
     let begin = full(begin);
     let end = match (end, begin.strip_prefix("uprobe:")) {
         (Some(end), _) => full(end),
@@ -105,7 +105,7 @@ mod tests {
             told,
             Wish { which: Which::Told("motor:*".into()), deadline: Some(500_000), period: Some(1_000_000) }
         );
-        let probe = |text: &str| Box::new(probes::Wish::parse(text).unwrap());
+        let probe = |text: &str| Box::new(probes::ProbeSpec::parse(text).unwrap());
         let probed = |begin: &str, end: &str| Which::Probed {
             name: "control".into(),
             begin: probe(begin),

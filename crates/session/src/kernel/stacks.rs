@@ -19,7 +19,7 @@ use tompion_kernel::{
     context::{self, Contexts, NO_STACK, OF_PROGRAM, STACKS_FORGOTTEN, Values},
     decode::Class,
     records::UntrustedRecord,
-    stacks::{self, Files, KernelSymbols, Life, Object, Told},
+    stacks::{self, Files, KernelSymbols, Life, Object, StackEvent},
 };
 
 use crate::target::all_processes;
@@ -135,9 +135,9 @@ impl Stacks {
         self.last += 1;
         self.numbers.insert((record.extra, frames.clone()), self.last);
         let (told, payload) = if record.extra == OF_PROGRAM {
-            (Told::UserStack, stacks::user_stack(self.last, frames))
+            (StackEvent::UserStack, stacks::user_stack(self.last, frames))
         } else {
-            (Told::KernelStack, stacks::kernel_stack(self.last, frames, &self.symbols))
+            (StackEvent::KernelStack, stacks::kernel_stack(self.last, frames, &self.symbols))
         };
         self.definitions.push(Definition { time: record.time, class: Class::Stacks(told), payload });
         self.last
@@ -277,7 +277,7 @@ impl Process {
     fn tell(&mut self, (pid, time): (u32, u64), definitions: &mut Vec<Definition>) {
         for object in self.objects.iter().skip(self.told) {
             let payload = stacks::object(pid, object);
-            definitions.push(Definition { time, class: Class::Stacks(Told::Object), payload });
+            definitions.push(Definition { time, class: Class::Stacks(StackEvent::Object), payload });
         }
         self.told = self.objects.len();
     }

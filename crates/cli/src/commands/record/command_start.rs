@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, Command};
-use tompion_kernel::{Offer, Selection};
+use tompion_kernel::{AvailableEvents, Selection};
 
 /// Long name of the option whose value is optional.
 const KERNEL: &str = "kernel";
@@ -99,7 +99,7 @@ fn value_of(word: &str, record: &Command) -> Value {
 /// Says whether a word names a program and can't name events of the kernel.
 fn is_command(word: &str) -> bool {
     let is_pattern = word.contains(['*', '?', '[', ',', ':']);
-    let is_event = || Selection::matching(&Offer::of_this_kernel(), &[word.to_owned()]).is_ok();
+    let is_event = || Selection::matching(&AvailableEvents::of_this_kernel(), &[word.to_owned()]).is_ok();
     !is_pattern && find_program(OsStr::new(word)).is_some() && !is_event()
 }
 

@@ -1,12 +1,13 @@
 //! Switches that no program saw, though the kernel lost none: found in those that were seen.
 //!
-//! Whoever a CPU switches to is the one from whom it switches next. Where that isn't so, the kernel has switched
-//! without starting our program. Ordinary kernels never do; but there are some that start no programs at all while
-//! certain processes run, and count nothing. Then everything that happens meanwhile is missing in the trace, and
-//! this is how it can be told.
+//! The task that a CPU switches to is the one from which it switches next. Where that isn't so, the
+//! kernel has switched without starting our program. Ordinary kernels never do. But some start no
+//! programs at all while certain processes run, and count nothing. Then everything that happens
+//! meanwhile is missing in the trace, and this detector reports it.
 //!
-//! Where such a kernel hides a thread wholly, and nobody asked for its process, nothing is missing that was to be
-//! recorded and nothing can be done about it. That is a remark. Everything else is a problem.
+//! Where such a kernel hides a thread wholly, and its process is not a target, nothing is missing
+//! that was to be recorded and nothing can be done about it. That is a remark. Everything else is a
+//! problem.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +16,12 @@ use crate::{
     records::UntrustedRecord,
 };
 
-/// Where a switch's record has what is looked at (`struct sched_switch` in `src/bpf/scheduler.h`).
+/// Offsets of the fields in a switch's record (`struct sched_switch` in `src/bpf/scheduler.h`).
 const PREV_TID: usize = 0;
 const NEXT_TID: usize = 16;
 const NEXT_COMM: usize = 40;
 /// Names that are told.
-const MOST_NAMES: usize = 3;
+const MAX_NAMES: usize = 3;
 /// Thread ids that a kernel can give (PID_MAX_LIMIT).
 const MAX_TID: u32 = 4 << 20;
 
@@ -38,12 +39,12 @@ struct Hidden {
     switches: u64,
 }
 
-/// What users should know of switches that no program saw.
+/// Findings for users about switches that no program saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// The line about threads that were to be recorded, or that the kernel shows at other times.
     pub problem: Option<String>,
-    /// The line about threads that this kernel never shows, and nobody asked for.
+    /// The line about threads that this kernel never shows, and that are no target.
     pub remark: Option<String>,
 }
 
@@ -69,16 +70,16 @@ impl Tids {
 
 /// Follows the switches of all CPUs.
 #[derive(Debug)]
-pub struct Unseen {
+pub struct SwitchGapDetector {
     number: u16,
-    /// Who runs on each CPU, as far as it is known.
+    /// Task that runs on each CPU, as far as it is known.
     running: Vec<Option<Task>>,
     /// Threads that events came from.
     shown: Tids,
     hidden: BTreeMap<u32, Hidden>,
 }
 
-impl Unseen {
+impl SwitchGapDetector {
     /// Nothing is known of these CPUs yet.
     pub fn new(cpus: usize) -> Self {
         let place = KNOWN.iter().position(|known| known.name == "sched_switch").unwrap_or_default();
@@ -112,8 +113,8 @@ impl Unseen {
         self.running[cpu] = Some(Task { tid: next, name: String::from_utf8_lossy(&name).into_owned() });
     }
 
-    /// Sums up, when so many events were lost that the rings or the kernel counted. `is_wanted` says whether a
-    /// thread's process was to be recorded.
+    /// Sums up, when so many events were lost that the rings or the kernel counted. `is_wanted`
+    /// says whether a thread's process was to be recorded.
     pub fn findings(&self, lost: u64, is_wanted: impl Fn(u32) -> bool) -> Findings {
         let (missed, never): (Vec<_>, Vec<_>) =
             self.hidden.iter().partition(|(tid, _)| self.shown.contains(**tid) || is_wanted(**tid));
@@ -142,8 +143,8 @@ fn sum(hidden: &[(&u32, &Hidden)]) -> u64 {
 
 fn names(hidden: &[(&u32, &Hidden)]) -> String {
     let names: Vec<String> =
-        hidden.iter().take(MOST_NAMES).map(|(tid, hidden)| format!("{} ({tid})", hidden.name)).collect();
-    let more = if hidden.len() > MOST_NAMES { ", …" } else { "" };
+        hidden.iter().take(MAX_NAMES).map(|(tid, hidden)| format!("{} ({tid})", hidden.name)).collect();
+    let more = if hidden.len() > MAX_NAMES { ", …" } else { "" };
     format!("{}{more}", names.join(", "))
 }
 
@@ -151,12 +152,12 @@ fn names(hidden: &[(&u32, &Hidden)]) -> String {
 mod tests {
     use super::*;
 
-    fn switch(unseen: &mut Unseen, prev: u32, next: u32) {
+    fn switch(switch_gaps: &mut SwitchGapDetector, prev: u32, next: u32) {
         let mut payload = vec![0; 64];
         payload[PREV_TID..PREV_TID + 4].copy_from_slice(&prev.to_le_bytes());
         payload[NEXT_TID..NEXT_TID + 4].copy_from_slice(&next.to_le_bytes());
         payload[NEXT_COMM..NEXT_COMM + 3].copy_from_slice(b"one");
-        let number = unseen.number;
+        let number = switch_gaps.number;
         let record = UntrustedRecord {
             number,
             tid: prev,
@@ -166,33 +167,33 @@ mod tests {
             payload: &payload,
             context: &[],
         };
-        unseen.note(0, &record);
+        switch_gaps.note(0, &record);
     }
 
     #[test]
     fn a_switch_that_is_missing_is_found() {
-        let mut unseen = Unseen::new(1);
-        switch(&mut unseen, 1, 2);
-        switch(&mut unseen, 2, 75);
-        assert_eq!(unseen.findings(0, |_| false), Findings::default());
-        switch(&mut unseen, 0, 75);
-        switch(&mut unseen, 75, 1);
-        let problem = unseen.findings(0, |_| false).problem.expect("75 was left once without a word");
+        let mut switch_gaps = SwitchGapDetector::new(1);
+        switch(&mut switch_gaps, 1, 2);
+        switch(&mut switch_gaps, 2, 75);
+        assert_eq!(switch_gaps.findings(0, |_| false), Findings::default());
+        switch(&mut switch_gaps, 0, 75);
+        switch(&mut switch_gaps, 75, 1);
+        let problem = switch_gaps.findings(0, |_| false).problem.expect("75 was left once without a word");
         assert!(problem.contains("1 switches away from one (75), and"), "{problem}");
-        assert_eq!(unseen.findings(1, |_| false).problem, None, "a counted loss may have been it");
+        assert_eq!(switch_gaps.findings(1, |_| false).problem, None, "a counted loss may have been it");
     }
 
     #[test]
     fn a_thread_that_is_never_shown_is_a_problem_where_it_was_to_be_recorded() {
-        let mut unseen = Unseen::new(1);
+        let mut switch_gaps = SwitchGapDetector::new(1);
         for _ in 0..3 {
-            switch(&mut unseen, 1, 75);
+            switch(&mut switch_gaps, 1, 75);
         }
-        let Findings { problem, remark } = unseen.findings(0, |_| false);
+        let Findings { problem, remark } = switch_gaps.findings(0, |_| false);
         assert_eq!(problem, None);
         let remark = remark.expect("2 switches are missing");
         assert!(remark.starts_with("this kernel never shows one (75): 2 switches"), "{remark}");
-        let Findings { problem, remark } = unseen.findings(0, |tid| tid == 75);
+        let Findings { problem, remark } = switch_gaps.findings(0, |tid| tid == 75);
         assert!(problem.expect("it was wanted").contains("2 switches away from one (75)"));
         assert_eq!(remark, None);
     }
@@ -212,14 +213,14 @@ mod tests {
 
     #[test]
     fn gaps_and_garbage_say_nothing() {
-        let mut unseen = Unseen::new(1);
-        switch(&mut unseen, 1, 2);
-        unseen.interrupt(0);
-        switch(&mut unseen, 3, 4);
-        let number = unseen.number;
+        let mut switch_gaps = SwitchGapDetector::new(1);
+        switch(&mut switch_gaps, 1, 2);
+        switch_gaps.interrupt(0);
+        switch(&mut switch_gaps, 3, 4);
+        let number = switch_gaps.number;
         for length in 0..20 {
             let payload = vec![0xff; length];
-            unseen.note(
+            switch_gaps.note(
                 0,
                 &UntrustedRecord {
                     number,
@@ -232,6 +233,6 @@ mod tests {
                 },
             );
         }
-        assert_eq!(unseen.findings(0, |_| true), Findings::default());
+        assert_eq!(switch_gaps.findings(0, |_| true), Findings::default());
     }
 }

@@ -1,31 +1,31 @@
-//! What users write: `uprobe:/usr/bin/bash:readline(prompt: str)`.
+//! Probe specifications as users write them: `uprobe:/usr/bin/bash:readline(prompt: str)`.
 
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
-use super::{ArgumentType, MOST_ARGUMENTS, Probe, elf};
+use super::{ArgumentType, MAX_ARGUMENTS, Probe, elf};
 
-/// Why a probe can't be: what was expected, what was found, and where.
+/// Reason why a probe can't be: what was expected, what was found, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
-pub struct WishError {
+pub struct ProbeSpecError {
     /// In one line.
     pub problem: String,
-    /// Names that there are, for who looks for the nearest of this one.
-    pub instead: Option<(String, Vec<String>)>,
+    /// Existing names, for callers that suggest the nearest one.
+    pub suggestions: Option<(String, Vec<String>)>,
 }
 
-impl WishError {
+impl ProbeSpecError {
     pub(super) fn new(problem: impl Into<String>) -> Self {
-        Self { problem: problem.into(), instead: None }
+        Self { problem: problem.into(), suggestions: None }
     }
 }
 
 /// A probe as it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct ProbeSpec {
     pub(super) place: Place,
     /// Whether a function's return is meant.
     pub(super) at_return: bool,
@@ -33,7 +33,7 @@ pub struct Wish {
     pub(super) arguments: Option<Vec<(String, ArgumentType)>>,
 }
 
-/// Where a probe is wanted.
+/// Place where a probe is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// A function of a file and bytes behind its beginning, or an address in it.
@@ -49,7 +49,7 @@ pub(super) enum Place {
 pub(super) struct Binary {
     /// The file, without links on the way.
     pub file: PathBuf,
-    /// What its events are called after: the name of the link, if a link was named.
+    /// Provider in its events' names: the name of the link, if a link was named.
     pub provider: String,
 }
 
@@ -69,7 +69,7 @@ const KINDS: [(&str, &str); 5] = [
     ("kretprobe", "kretprobe:FUNCTION(NAME: TYPE)"),
 ];
 
-impl Wish {
+impl ProbeSpec {
     /// Whether a text asks for a probe, rather than for events by their names.
     pub fn is_one(text: &str) -> bool {
         text.split_once(':').is_some_and(|(kind, _)| KINDS.iter().any(|(name, _)| *name == kind))
@@ -79,12 +79,12 @@ impl Wish {
     ///
     /// # Errors
     /// If it isn't written as one.
-    pub fn parse(text: &str) -> Result<Self, WishError> {
+    pub fn parse(text: &str) -> Result<Self, ProbeSpecError> {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         let Some((_, form)) = KINDS.iter().find(|(name, _)| *name == kind) else {
-            return Err(WishError::new(format!("`{kind}` is no kind of probe")));
+            return Err(ProbeSpecError::new(format!("`{kind}` is no kind of probe")));
         };
-        let wrong = || WishError::new(format!("`{text}` is not of the form {form}"));
+        let wrong = || ProbeSpecError::new(format!("`{text}` is not of the form {form}"));
         let (place, arguments) = match rest.strip_suffix(')') {
             Some(rest) => {
                 let (place, list) = rest.rsplit_once('(').ok_or_else(wrong)?;
@@ -112,7 +112,7 @@ impl Wish {
             Place::File(find_binary(binary)?, code)
         };
         if at_return && arguments.as_ref().is_some_and(|list| list.len() > 1) {
-            return Err(WishError::new(format!("`{text}`: a function returns one value, (ret: TYPE)")));
+            return Err(ProbeSpecError::new(format!("`{text}`: a function returns one value, (ret: TYPE)")));
         }
         if at_return
             && matches!(
@@ -120,16 +120,16 @@ impl Wish {
                 Place::File(_, Code::Address(_) | Code::Function(_, 1..)) | Place::Kernel(_, 1..)
             )
         {
-            return Err(WishError::new(format!("`{text}`: only whole functions return")));
+            return Err(ProbeSpecError::new(format!("`{text}`: only whole functions return")));
         }
         Ok(Self { place, at_return, arguments })
     }
 
-    /// What there is of it. Several for a pattern that several marks match.
+    /// Finds its probes. Several for a pattern that several marks match.
     ///
     /// # Errors
     /// If there is none, it has other arguments, or the file can't be read.
-    pub fn find(&self) -> Result<Vec<Probe>, WishError> {
+    pub fn find(&self) -> Result<Vec<Probe>, ProbeSpecError> {
         elf::find(self)
     }
 }
@@ -145,39 +145,39 @@ fn parse_function(text: &str) -> Option<(String, u64)> {
 }
 
 /// `name: type, …`
-fn parse_arguments(list: &str) -> Result<Vec<(String, ArgumentType)>, WishError> {
+fn parse_arguments(list: &str) -> Result<Vec<(String, ArgumentType)>, ProbeSpecError> {
     let words = list.split(',').map(str::trim).filter(|_| !list.trim().is_empty());
     let arguments: Vec<_> = words.map(parse_argument).collect::<Result<_, _>>()?;
-    if arguments.len() > MOST_ARGUMENTS {
+    if arguments.len() > MAX_ARGUMENTS {
         let count = arguments.len();
-        return Err(WishError::new(format!("{count} arguments; a probe has at most {MOST_ARGUMENTS}")));
+        return Err(ProbeSpecError::new(format!("{count} arguments; a probe has at most {MAX_ARGUMENTS}")));
     }
     let mut names = BTreeSet::from(["ip"]);
     match arguments.iter().find(|(name, _)| !names.insert(name)) {
         Some((name, _)) => {
-            Err(WishError::new(format!("there are two fields `{name}` (`ip` is always there)")))
+            Err(ProbeSpecError::new(format!("there are two fields `{name}` (`ip` is always there)")))
         }
         None => Ok(arguments),
     }
 }
 
-fn parse_argument(text: &str) -> Result<(String, ArgumentType), WishError> {
+fn parse_argument(text: &str) -> Result<(String, ArgumentType), ProbeSpecError> {
     let (name, ty) = text.split_once(':').unwrap_or((text, ""));
     let (name, ty) = (name.trim(), ty.trim());
     let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !is_name || name.bytes().next().is_none_or(|byte| byte.is_ascii_digit()) {
-        return Err(WishError::new(format!(
+        return Err(ProbeSpecError::new(format!(
             "`{text}` is no argument; expected NAME: TYPE, as in `size: u64`"
         )));
     }
     let found = ArgumentType::parse(ty);
     let problem =
-        || WishError::new(format!("`{ty}` is no type of `{name}`; there are {}", ArgumentType::NAMES));
+        || ProbeSpecError::new(format!("`{ty}` is no type of `{name}`; there are {}", ArgumentType::NAMES));
     Ok((name.to_owned(), found.ok_or_else(problem)?))
 }
 
 /// The file of a name, along `PATH` if it has no slash.
-fn find_binary(name: &str) -> Result<Binary, WishError> {
+fn find_binary(name: &str) -> Result<Binary, ProbeSpecError> {
     let on_path = || tompion_os::find_on_path(name.as_ref(), Path::is_file);
     let along_path = || (!name.contains('/')).then(on_path).flatten();
     let here = Some(PathBuf::from(name)).filter(|file| !name.is_empty() && file.is_file());
@@ -187,10 +187,10 @@ fn find_binary(name: &str) -> Result<Binary, WishError> {
         let provider = if named.starts_with("/proc") { provider_of(&file) } else { provider_of(&named) };
         Some(Binary { file, provider })
     });
-    binary.ok_or_else(|| WishError::new(format!("there is no program or library `{name}`")))
+    binary.ok_or_else(|| ProbeSpecError::new(format!("there is no program or library `{name}`")))
 }
 
-/// What events of a file are called after.
+/// Provider in the names of a file's events.
 fn provider_of(file: &Path) -> String {
     let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     name.replace(':', "_")
@@ -201,36 +201,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probes_are_told_from_patterns() {
+    fn probes_are_distinguished_from_patterns() {
         for probe in ["uprobe:sh:main", "kprobe:x", "usdt:", "kretprobe:y"] {
-            assert!(Wish::is_one(probe), "{probe}");
+            assert!(ProbeSpec::is_one(probe), "{probe}");
         }
         for pattern in ["sched_*", "kernel:sched_switch", "uprobe", "*"] {
-            assert!(!Wish::is_one(pattern), "{pattern}");
+            assert!(!ProbeSpec::is_one(pattern), "{pattern}");
         }
     }
 
     #[test]
     fn what_is_written_is_read() {
-        let wish = Wish::parse("uprobe:/bin/sh:main+0x10(argc: i32, argv: x64)").unwrap();
-        let Place::File(binary, code) = &wish.place else { panic!("{wish:?}") };
+        let spec = ProbeSpec::parse("uprobe:/bin/sh:main+0x10(argc: i32, argv: x64)").unwrap();
+        let Place::File(binary, code) = &spec.place else { panic!("{spec:?}") };
         assert!(binary.file.is_absolute());
         // On most systems it is a link to another shell.
         assert_eq!(binary.provider, "sh");
         assert_eq!(*code, Code::Function("main".into(), 16));
-        let names: Vec<_> = wish.arguments.unwrap().into_iter().map(|(name, _)| name).collect();
+        let names: Vec<_> = spec.arguments.unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["argc", "argv"]);
-        let address = Wish::parse("uprobe:sh:0x1a2b").unwrap();
+        let address = ProbeSpec::parse("uprobe:sh:0x1a2b").unwrap();
         assert!(matches!(address.place, Place::File(_, Code::Address(0x1a2b))), "{address:?}");
-        let mark = Wish::parse("usdt:sh:shop:sale").unwrap();
+        let mark = ProbeSpec::parse("usdt:sh:shop:sale").unwrap();
         assert!(
             matches!(mark.place, Place::Marks(_, provider, name) if provider == "shop" && name == "sale")
         );
-        assert_eq!(Wish::parse("kprobe:vfs_read()").unwrap().arguments, Some(Vec::new()));
+        assert_eq!(ProbeSpec::parse("kprobe:vfs_read()").unwrap().arguments, Some(Vec::new()));
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn malformed_specs_are_reported() {
         let cases = [
             ("uprobe:main", "`uprobe:main` is not of the form uprobe:BINARY:FUNCTION(NAME: TYPE, …)"),
             ("usdt:/bin/sh:x", "`usdt:/bin/sh:x` is not of the form usdt:BINARY:PROVIDER:NAME"),
@@ -245,11 +245,11 @@ mod tests {
             ("uprobe:/nowhere:f", "there is no program or library `/nowhere`"),
         ];
         for (text, expected) in cases {
-            let problem = Wish::parse(text).unwrap_err().problem;
+            let problem = ProbeSpec::parse(text).unwrap_err().problem;
             assert!(problem.contains(expected), "{text}: {problem}");
         }
         let many: Vec<String> = (0..13).map(|number| format!("a{number}: u8")).collect();
-        let problem = Wish::parse(&format!("kprobe:f({})", many.join(","))).unwrap_err().problem;
+        let problem = ProbeSpec::parse(&format!("kprobe:f({})", many.join(","))).unwrap_err().problem;
         assert_eq!(problem, "13 arguments; a probe has at most 12");
     }
 }
