@@ -1,4 +1,4 @@
-//! Running processes that are asked to take part, by the attach sockets of their agents.
+//! Attaching: running processes are asked to take part, by the attach sockets of their agents.
 //!
 //! Any user can take names like those of an attach socket. The kernel tells which process listens
 //! under a name, so a stranger's name is only one more to try.
@@ -16,7 +16,7 @@ use tompion_protocol::{message::ToAgent, names};
 
 /// Time between two searches for programs that can't find the session.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a process that has the library is asked again.
+/// Time for which a process that has the library is asked again.
 const ASK_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time between two requests.
 const ASK_INTERVAL: Duration = Duration::from_millis(5);
@@ -98,8 +98,8 @@ fn has_preloads(maps: &str) -> bool {
     ["malloc", "pthread", "func"].iter().any(|name| maps.contains(&format!("/libtompion-{name}.so")))
 }
 
-/// Says the session's name at the one of these sockets where the process itself listens. The others
-/// are strangers' who have taken a name like its own.
+/// Sends the session's name to the one of these sockets where the process itself listens. The
+/// others belong to processes that have taken a name like its own.
 fn ring(names: impl Iterator<Item = String>, pid: u32, session: &str) -> io::Result<()> {
     let mut failure = io::Error::from(io::ErrorKind::ConnectionRefused);
     for name in names {

@@ -1,18 +1,18 @@
-//! Memory that outlasts the session: the rings in files, and beside them what recovery needs.
+//! Backing files, which outlast the session: the rings, and beside them what recovery needs.
 //!
 //! ```text
 //! FILE/                     what `--backing FILE` names; only its owner may look into it
-//! ├── session.json          the session's terms, and the trace's folder
-//! ├── clock                 samples of the clocks: "TOMPCLK1", then tsc u64, ns u64, check u64 for each
+//! ├── session.json          the session's configuration, and the trace's folder
+//! ├── clock                 samples of the clocks: "TOMPCLK1", then tsc, ns and check for each
 //! └── find-1234/            for each process that takes part, named as its trace is
-//!     ├── process.json      how it introduced itself, and its trace's id
-//!     ├── threads.json      what was seen of its threads, if the trace or the filter wants it
+//!     ├── process.json      its `Hello`, and its trace's id
+//!     ├── threads.json      contexts of its threads, if the trace or the filter wants it
 //!     ├── control           its two memory files, all their space reserved
 //!     └── rings
 //! ```
 //!
-//! A process gets descriptors of its own two files and of nothing else here. Its folder goes when the manifest on
-//! the medium has what became of it, the whole when the recording has ended well.
+//! A process gets descriptors of its own two files and of nothing else here. Its folder goes when
+//! the manifest on the medium has what became of it, the whole when the recording has ended well.
 
 use std::{
     collections::BTreeMap,
@@ -33,25 +33,25 @@ use tompion_protocol::{
 use crate::{
     clock::ClockMap,
     context::{Context, Values},
-    control::Terms,
     files::{path_in, read_bounded},
+    session_config::SessionConfig,
     target::Admission,
 };
 
 /// Version of these files.
 const SCHEMA: u32 = 1;
-/// The session's terms.
+/// Configuration of the session, as it is saved.
 pub const SESSION_FILE: &str = "session.json";
 const PROCESS_FILE: &str = "process.json";
-/// What was seen of a process's threads.
+/// Contexts of a process's threads.
 const THREADS_FILE: &str = "threads.json";
 const CLOCK_FILE: &str = "clock";
 const CONTROL_FILE: &str = "control";
 const RINGS_FILE: &str = "rings";
 /// Largest description.
-const MOST_JSON: u64 = 16 << 20;
+const MAX_JSON: u64 = 16 << 20;
 /// Largest file of clock samples: those of some centuries.
-const MOST_CLOCK: u64 = 1 << 30;
+const MAX_CLOCK: u64 = 1 << 30;
 
 /// The session as it is kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -101,27 +101,32 @@ pub struct SavedProcess {
 }
 
 impl SavedSession {
-    /// What is to be kept of these terms.
-    pub fn new(terms: &Terms, id: String) -> Self {
+    /// Returns the part of this configuration that recovery needs.
+    pub fn new(session_config: &SessionConfig, id: String) -> Self {
         let name_of = |wanted: &Context| Context::ALL.iter().find(|(_, context)| context == wanted);
         Self {
             schema: SCHEMA,
             layout: LAYOUT_VERSION,
             id,
-            folder: terms.folder.path().to_owned(),
-            hostname: terms.hostname.clone(),
-            boot_id: terms.boot_id.clone(),
-            clock_offset_ns: terms.clock_offset_ns,
-            tsc: terms.tsc,
-            subbuf_size: terms.geometry.subbuf_size(),
-            subbufs: terms.geometry.subbuf_count(),
-            cpus: terms.geometry.cpus(),
-            buffers: terms.geometry.buffers(),
-            overwrite: terms.overwrite,
-            tid: terms.tid,
-            contexts: terms.contexts.iter().filter_map(name_of).map(|(name, _)| (*name).into()).collect(),
-            application_contexts: terms.application_contexts,
-            filter: terms.rules.filter.clone(),
+            folder: session_config.folder.path().to_owned(),
+            hostname: session_config.hostname.clone(),
+            boot_id: session_config.boot_id.clone(),
+            clock_offset_ns: session_config.clock_offset_ns,
+            tsc: session_config.tsc,
+            subbuf_size: session_config.geometry.subbuf_size(),
+            subbufs: session_config.geometry.subbuf_count(),
+            cpus: session_config.geometry.cpus(),
+            buffers: session_config.geometry.buffers(),
+            overwrite: session_config.overwrite,
+            tid: session_config.tid,
+            contexts: session_config
+                .contexts
+                .iter()
+                .filter_map(name_of)
+                .map(|(name, _)| (*name).into())
+                .collect(),
+            application_contexts: session_config.application_contexts,
+            filter: session_config.rules.filter.clone(),
         }
     }
 
@@ -140,14 +145,14 @@ impl SavedSession {
         Ok(saved)
     }
 
-    /// The terms again, as far as recovery needs them, for a trace in this folder.
-    pub fn terms(&self, folder: &DirHandle) -> Result<Terms, String> {
+    /// Returns the configuration, as far as recovery needs it, for a trace in this folder.
+    pub fn session_config(&self, folder: &DirHandle) -> Result<SessionConfig, String> {
         let geometry = Geometry::new(self.subbuf_size, self.subbufs, self.cpus, self.buffers);
         let context = |name: &String| {
             let known = Context::ALL.iter().find(|(known, _)| known == name);
             known.map(|(_, context)| *context).ok_or_else(|| format!("no context `{name}` is known"))
         };
-        Ok(Terms {
+        Ok(SessionConfig {
             geometry: geometry.map_err(|error| error.to_string())?,
             rules: Rules { filter: self.filter.clone(), ..Rules::all() },
             overwrite: self.overwrite,
@@ -171,7 +176,7 @@ impl SavedSession {
 }
 
 impl SavedProcess {
-    /// What is to be kept of a process.
+    /// Returns the part of a process's data that recovery needs.
     pub fn new(hello: &Hello, pid: u32, folder: &Path, uuid: &str) -> Self {
         Self {
             key: 0,
@@ -206,7 +211,7 @@ impl SavedProcess {
 fn read_json<T: for<'a> Deserialize<'a>>(folder: &DirHandle, name: &str) -> Result<T, String> {
     let path = path_in(folder, name);
     let bytes =
-        read_bounded(folder, name, MOST_JSON).map_err(|error| format!("{}: {error}", path.display()))?;
+        read_bounded(folder, name, MAX_JSON).map_err(|error| format!("{}: {error}", path.display()))?;
     serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))
 }
 
@@ -215,7 +220,7 @@ fn write_json(folder: &DirHandle, name: &str, value: &impl Serialize, durable: b
     folder.replace(name, text.as_bytes(), durable)
 }
 
-/// Writes the session's terms into the folder.
+/// Writes the session's configuration into the folder.
 pub fn keep_session(folder: &DirHandle, saved: &SavedSession) -> io::Result<()> {
     write_json(folder, SESSION_FILE, saved, true)?;
     folder.sync_name()
@@ -230,8 +235,8 @@ pub struct ProcessBacking {
 }
 
 impl ProcessBacking {
-    /// Makes the files of a process, all their space reserved. Until [`ProcessBacking::describe`], there is nothing
-    /// to recover.
+    /// Makes the files of a process, all their space reserved. Until [`ProcessBacking::describe`],
+    /// there is nothing to recover.
     pub fn create(backing: &DirHandle, saved: &SavedProcess, geometry: Geometry) -> io::Result<Self> {
         let folder = backing.create_below(&saved.folder)?;
         let make = || -> io::Result<Self> {
@@ -314,7 +319,7 @@ impl ProcessBacking {
         write_json(&self.folder, THREADS_FILE, known, false)
     }
 
-    /// What was known of the process's threads.
+    /// Returns the contexts of the process's threads.
     pub fn threads(&self) -> BTreeMap<u32, Values> {
         read_json(&self.folder, THREADS_FILE).unwrap_or_default()
     }
@@ -325,8 +330,8 @@ impl ProcessBacking {
     }
 }
 
-/// The processes that a session has left in a backing folder, in the order of their coming, and what is wrong with
-/// others.
+/// The processes that a session has left in a backing folder, in the order of their coming, and
+/// what is wrong with others.
 pub fn processes(backing: &DirHandle) -> io::Result<(Vec<SavedProcess>, Vec<String>)> {
     let (mut found, mut wrong) = (Vec::new(), Vec::new());
     for name in backing.names()? {
@@ -354,7 +359,8 @@ pub fn processes(backing: &DirHandle) -> io::Result<(Vec<SavedProcess>, Vec<Stri
 const CLOCK_MAGIC: [u8; 8] = *b"TOMPCLK1";
 const SAMPLE_SIZE: usize = 24;
 
-/// The clock samples of a session, in a file that only grows, until it is replaced by a shorter one.
+/// The clock samples of a session, in a file that only grows, until it is replaced by a shorter
+/// one.
 #[derive(Debug)]
 pub struct ClockFile {
     backing: DirHandle,
@@ -404,7 +410,7 @@ pub fn has_clock(backing: &DirHandle) -> bool {
 /// Reads the samples of a backing folder up to the first that is not whole.
 pub fn read_clock(backing: &DirHandle) -> Result<ClockMap, String> {
     let path = path_in(backing, CLOCK_FILE);
-    let bytes = read_bounded(backing, CLOCK_FILE, MOST_CLOCK)
+    let bytes = read_bounded(backing, CLOCK_FILE, MAX_CLOCK)
         .map_err(|error| format!("{}: {error}", path.display()))?;
     let Some(bytes) = bytes.strip_prefix(&CLOCK_MAGIC) else {
         return Err(format!("{}: byte 0: expected TOMPCLK1, found something else", path.display()));

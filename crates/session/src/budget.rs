@@ -1,7 +1,7 @@
-//! What a recorder keeps of words that programs make up: limits by process, by user where a session
-//! has several, and in all.
+//! Budgets of the memory for names and descriptions that programs send: limits by process, by user
+//! where a session has several, and in all.
 //!
-//! Each process has a share that nobody else can use up. What goes beyond the limits is refused and
+//! Each process has a share that no other can use up. What goes beyond the limits is refused and
 //! counted ([`BeyondLimits`]), so that no program makes the recorder grow without end.
 
 use std::sync::{
@@ -32,7 +32,7 @@ pub const MANY_SOURCE_BYTES: usize = 16 << 20;
 /// read.
 pub const MAX_SOURCE_BYTES: usize = 40 << 20;
 
-/// What programs said beyond the limits: it was counted, and not kept.
+/// Counts of data that programs sent beyond the limits, which were not kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BeyondLimits {
@@ -103,7 +103,7 @@ pub struct Budget {
     process: Shared,
     user: Shared,
     all: Shared,
-    /// What was taken of one's own share, and of the shared ones.
+    /// Bytes taken of its own share, and of the shared ones.
     own: u64,
     shared: u64,
 }
@@ -146,7 +146,7 @@ impl Drop for Budget {
 /// About how many bytes a description takes as long as its process is recorded: it stands here as
 /// it was told, and once more as the trace has it.
 fn size_of_event(event: &Event) -> u64 {
-    /// What maps and lists take for it.
+    /// Bytes that maps and lists take for it.
     const OVERHEAD: usize = 256;
     let format = event.format.as_ref().map_or(0, String::len);
     let text = event.provider.len() + event.name.len() + format;

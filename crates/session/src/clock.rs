@@ -1,25 +1,27 @@
-//! From TSC ticks to nanoseconds of CLOCK_MONOTONIC.
+//! Conversion of TSC ticks to nanoseconds of CLOCK_MONOTONIC.
 //!
-//! Between two samples of both clocks time runs in a straight line. Where the kernel changed its clock's
-//! rate between two samples (NTP, `adjtimex`), the line has a break, which is put where the lines of the
-//! neighbouring intervals meet: the line before the break goes on from the left, the one after it comes
-//! from the right. Otherwise a rate change of 500 ppm between samples 100 ms apart would be wrong by more
-//! than 6 µs in the middle.
+//! Between two samples of both clocks time runs in a straight line. Where the kernel changed its
+//! clock's rate between two samples (NTP, `adjtimex`), the line has a break, which is put where the
+//! lines of the neighbouring intervals meet: the line before the break goes on from the left, the
+//! one after it comes from the right. Otherwise a rate change of 500 ppm between samples 100 ms
+//! apart would be wrong by more than 6 µs in the middle.
 
 use tompion_os::ClockPair;
 
-/// How far a sample may lie off the line of its neighbours and still be dropped, in nanoseconds.
+/// Maximum distance of a sample from the line of its neighbours at which it is still dropped, in
+/// nanoseconds.
 const COLLINEAR_NS: f64 = 12.0;
 /// Longest interval that dropping samples may leave, in nanoseconds.
-const LONGEST_NS: u64 = 10_000_000_000;
-/// Shortest stretch that says at which rate the clock went beside a break: sampling is exact to some ten nanoseconds,
-/// and samples may be taken at once behind another.
-const SHORTEST_NS: u64 = 15_000_000;
-/// A rate that differs by less than this is the same rate: sampling is exact to some ten nanoseconds.
+const MAX_INTERVAL_NS: u64 = 10_000_000_000;
+/// Shortest stretch that says at which rate the clock went beside a break: sampling is exact to
+/// some ten nanoseconds, and samples may be taken at once behind another.
+const MIN_INTERVAL_NS: u64 = 15_000_000;
+/// A rate that differs by less than this is the same rate: sampling is exact to some ten
+/// nanoseconds.
 const SAME_RATE_NS: f64 = 40.0;
 
-/// How far outside the samples a moment can be, in nanoseconds. Rings are read before the newest sample is taken,
-/// and made after the first.
+/// Maximum distance of a moment from the samples, in nanoseconds. Rings are read before the newest
+/// sample is taken, and made after the first.
 const SLACK_NS: u64 = 1_000_000_000;
 /// The same where the newest samples may not have reached the medium when the machine stopped.
 const SLACK_AFTER_STOP_NS: u64 = 600_000_000_000;
@@ -35,12 +37,13 @@ pub struct ClockMap {
     last: usize,
     /// Its conversion, on the side of its break that was used last.
     line: Line,
-    /// How far behind the newest sample a moment can be, in nanoseconds.
+    /// Maximum distance of a moment behind the newest sample, in nanoseconds.
     slack_ns: u64,
 }
 
-/// A straight conversion between two samples, between one and a break, or behind the newest, in integers: a division for
-/// each event would cost more than all else, and so would looking for the break.
+/// A straight conversion between two samples, between one and a break, or behind the newest, in
+/// integers: a division for each event would cost more than all else, and so would looking for the
+/// break.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Line {
     /// Tick count at its left end, and how many ticks it is to the right one.
@@ -66,8 +69,8 @@ impl Line {
         }
     }
 
-    /// The two lines between two samples, with these slopes, that meet at a break; `tsc` lies on the one that is
-    /// returned.
+    /// The two lines between two samples, with these slopes, that meet at a break; `tsc` lies on
+    /// the one that is returned.
     fn beside_break(left: ClockPair, right: ClockPair, (before, after): (f64, f64), tsc: u64) -> Self {
         let ticks = right.tsc - left.tsc;
         let place = ((right.ns - left.ns) as f64 - after * ticks as f64) / (before - after);
@@ -81,7 +84,7 @@ impl Line {
         Self { from: begin.tsc, ticks: end - begin.tsc, ns: begin.ns, latest: right.ns, slope }
     }
 
-    /// How this line goes on behind its right end, as far as moments can be.
+    /// Returns the continuation of this line behind its right end, as far as moments can be.
     fn behind(self, right: ClockPair, slack_ns: u64) -> Self {
         let ticks = (u128::from(slack_ns) << Self::SHIFT).checked_div(self.slope.into()).unwrap_or(0);
         let ticks = u64::try_from(ticks).unwrap_or(u64::MAX);
@@ -135,8 +138,9 @@ impl ClockMap {
         }
     }
 
-    /// Adds a sample for the time until there is another one, which takes its place: whoever converts without delay
-    /// samples often, and thousands of samples a second say no more than some tens.
+    /// Adds a sample for the time until there is another one, which takes its place. A consumer
+    /// that converts without delay samples often, and thousands of samples a second say no more
+    /// than some tens.
     pub fn add_for_now(&mut self, sample: ClockPair) {
         self.add(sample);
         if self.newest() == sample {
@@ -149,7 +153,8 @@ impl ClockMap {
         self.samples[self.samples.len() - 1]
     }
 
-    /// The line on which the moment lies that was asked for last: the next ones most likely lie there, too.
+    /// The line on which the moment lies that was asked for last: the next ones most likely lie
+    /// there, too.
     #[inline(always)]
     pub fn line(&self) -> Line {
         self.line
@@ -160,7 +165,8 @@ impl ClockMap {
         &self.samples
     }
 
-    /// Drops samples that say nothing, older than the newest few: those on the line of their neighbours.
+    /// Drops samples that say nothing, older than the newest few: those on the line of their
+    /// neighbours.
     pub fn thin_out(&mut self) {
         const KEEP: usize = 16;
         let end = self.samples.len().saturating_sub(KEEP);
@@ -170,7 +176,7 @@ impl ClockMap {
             {
                 let expected = (sample.tsc - left.tsc) as f64 * slope(left, right);
                 let off = (sample.ns - left.ns) as f64 - expected;
-                if off.abs() < COLLINEAR_NS && right.ns - left.ns < LONGEST_NS {
+                if off.abs() < COLLINEAR_NS && right.ns - left.ns < MAX_INTERVAL_NS {
                     continue;
                 }
             }
@@ -201,8 +207,8 @@ impl ClockMap {
         ns
     }
 
-    /// The moment of a tick count that a program claims; if nothing can have been recorded then, the nearest moment
-    /// at which something can.
+    /// The moment of a tick count that a program claims; if nothing can have been recorded then,
+    /// the nearest moment at which something can.
     #[inline(always)]
     pub fn to_plausible_ns(&mut self, tsc: u64) -> u64 {
         if let Some(ns) = self.line.to_ns(tsc) {
@@ -225,8 +231,8 @@ impl ClockMap {
         self.last
     }
 
-    /// The slopes before and after the break inside an interval, if there is one: both neighbours are
-    /// known, their rates differ, and the interval's own rate lies between theirs.
+    /// The slopes before and after the break inside an interval, if there is one: both neighbours
+    /// are known, their rates differ, and the interval's own rate lies between theirs.
     fn break_of(&self, index: usize) -> Option<(f64, f64)> {
         let (b, c) = (*self.samples.get(index)?, *self.samples.get(index + 1)?);
         let a = stretch(b, self.samples[..index].iter().rev())?;
@@ -245,7 +251,7 @@ fn stretch<'a>(from: ClockPair, others: impl Iterator<Item = &'a ClockPair>) -> 
     let mut found = None;
     for other in others {
         found = Some(*other);
-        if other.ns.abs_diff(from.ns) >= SHORTEST_NS {
+        if other.ns.abs_diff(from.ns) >= MIN_INTERVAL_NS {
             break;
         }
     }
@@ -266,8 +272,8 @@ fn along(from: ClockPair, slope: f64, tsc: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Samples of a clock that runs at `rate(t)` nanoseconds per tick; one tick is simulated at a time
-    /// in steps of 1000.
+    /// Samples of a clock that runs at `rate(t)` nanoseconds per tick; one tick is simulated at a
+    /// time in steps of 1000.
     fn truth(rate: impl Fn(u64) -> f64, until: u64) -> Vec<(u64, f64)> {
         let mut ns = 1e9;
         let mut points = Vec::new();

@@ -1,8 +1,8 @@
-//! The consumer: takes events out of the rings by an adaptive timer and writes them to disk.
+//! Consumer: takes events out of the rings by an adaptive timer and writes them to disk.
 //!
-//! No application ever wakes it. It wakes itself: the fuller it finds the rings, the sooner the next
-//! time. What it copied waits until the clock has been sampled after it, twice, so that a change of the
-//! clock's rate can be seen from both sides.
+//! No application ever wakes it. It wakes itself: the fuller it finds the rings, the sooner the
+//! next time. What it copied waits until the clock has been sampled after it, twice, so that a
+//! change of the clock's rate can be seen from both sides.
 
 mod keeping;
 
@@ -21,63 +21,62 @@ use crate::{
     backing::ClockFile,
     clock::ClockMap,
     disk,
-    jobs::JobTeller,
+    jobs::JobSink,
     kernel::Outcome as KernelOutcome,
     manifest::{self, Clock, Manifest},
-    process::{Process, SHARED_FOLDER, Share},
+    process::{Backlog, Process, SHARED_FOLDER},
     running::Snapshot,
     source::SourceWriter,
-    watchmen::Watchmen,
+    stall_watchdog::StallWatchdog,
 };
 
 /// Shortest and longest sleep. The longest one bounds how much a sudden burst may bring before the
 /// consumer looks.
 const SLEEP: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(4));
-/// Longest sleep while events come, and for some time after they came in a rush: a program that had to wait for a
-/// processor makes up for it in a burst, at a gigabyte or two a second.
+/// Longest sleep while events come, and for some time after a burst: a program that had
+/// to wait for a processor makes up for it in a burst, at a gigabyte or two a second.
 const BUSY_SLEEP: Duration = Duration::from_millis(1);
-const RUSH_LASTS: Duration = Duration::from_millis(500);
-/// It is a rush if so many hundredths of a ring were filled in a sleep.
-const RUSH_SHARE: u64 = 2;
+const BURST_TIMEOUT: Duration = Duration::from_millis(500);
+/// Percentage of a ring that was filled in one sleep, from which on it is a burst.
+const BURST_PERCENT: u64 = 2;
 /// While bytes are converted, rings are looked after this often.
-const COLLECT_EVERY: Duration = Duration::from_micros(500);
-/// What was copied is converted when the clock was sampled twice after it, so often.
-const SAMPLE_EVERY: Duration = Duration::from_millis(25);
+const COLLECT_INTERVAL: Duration = Duration::from_micros(500);
+/// Interval of clock samples, two of which precede the conversion of copied bytes.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(25);
 /// Time between two samples of the clock that are kept, at least, if they are taken out of turn.
-const KEEP_EVERY: Duration = Duration::from_millis(5);
+const KEEP_INTERVAL: Duration = Duration::from_millis(5);
 /// A packet is written at the latest after this time.
-const FLUSH_EVERY: Duration = Duration::from_millis(500);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// Programs that ask for snapshots are heard this often at most.
-const SAVE_EVERY: Duration = Duration::from_millis(50);
+const SAVE_INTERVAL: Duration = Duration::from_millis(50);
 /// Bytes that may wait for samples; more are converted at once.
-const MOST_PENDING_BYTES: u64 = 8 << 20;
+const MAX_PENDING_BYTES: u64 = 8 << 20;
 /// Bytes of all processes that may wait; of more, each process has its share.
 const MAX_PENDING_OF_ALL: u64 = 256 << 20;
-/// Where so much comes from one turn of the clock to the next that all is converted at once...
-const FLOOD_BYTES: u64 = 4 << 20;
-/// ...it is as soon as so much waits, while caches still have it, and in the few buffers that then suffice: fresh memory
-/// costs more than the conversion of what is in it.
-const MOST_PENDING_IN_FLOOD: u64 = 1 << 20;
-/// So many processes that are complete have their kept rings taken away together, or those of this
-/// time.
+/// Bytes between two clock samples from which on the consumer is overloaded: it converts all...
+const OVERLOAD_BYTES: u64 = 4 << 20;
+/// ...as soon as so much waits, while caches still have it, and in the few buffers that then
+/// suffice: fresh memory costs more than the conversion of what is in it.
+const MAX_PENDING_IN_OVERLOAD: u64 = 1 << 20;
+/// Complete processes whose backing files are removed together, or those of this time.
 const MANY_FINISHED: usize = 64;
-const RETIRE_EVERY: Duration = Duration::from_millis(100);
-/// Where jobs are told, rings are looked at this often: soon enough for who waits for a late one, and cheap.
-const SLEEP_OF_JOBS: Duration = Duration::from_millis(10);
+const RETIRE_INTERVAL: Duration = Duration::from_millis(100);
+/// Polling interval where jobs are sent: soon enough for the receiver of a late one, and cheap.
+const JOB_INTERVAL: Duration = Duration::from_millis(10);
 /// So many processes get traces of their own at once; of the others, those that don't end soon.
 const MAX_TRACES_AT_ONCE: usize = 16;
-/// Descriptions in the trace that short processes share, beyond which none more take part in it: they
-/// stay there for good.
+/// Descriptions in the trace that short processes share, beyond which none more take part in it:
+/// they stay there for good.
 const MAX_SHARED_CLASSES: usize = 4096;
-/// How many times something of one kind is told; programs can make up any number.
-const MOST_TOLD: usize = 100;
+/// Maximum number of notices of one kind; programs can cause any number.
+const MAX_NOTICES: usize = 100;
 
 /// Bytes of the disk that are kept for the manifest at the end.
 const MANIFEST_ROOM: u64 = 256 << 10;
 
-/// What the consumer is told.
+/// Command to the consumer.
 #[derive(Debug)]
-pub enum Order {
+pub enum ConsumerCommand {
     /// A process was welcomed.
     Joined(Box<Process>),
     /// The conversation with a process is over.
@@ -85,34 +84,34 @@ pub enum Order {
     /// A process has ended, and how.
     Ended(u64, String),
     /// So many processes more could not take part; less, if one could after all.
-    LeftOut(i64),
-    /// There was a problem that nobody was told, after many others.
-    ProblemUntold,
+    ProcessRejected(i64),
+    /// A problem was suppressed, after many others.
+    ProblemSuppressed,
     /// Save what the flight recorders hold.
     Snapshot(Sender<u64>),
     /// Note in the manifest that a snapshot is on disk.
     NoteSnapshot(Snapshot),
-    /// A source that somebody else has recorded is complete.
+    /// A source that another thread has recorded is complete.
     Recorded(Box<KernelOutcome>),
     /// Complete everything.
-    Finish(Sender<Report>),
+    Finish(Sender<RecordingSummary>),
 }
 
-/// What a recording came to.
+/// Summary of a recording.
 #[derive(Debug)]
-pub struct Report {
+pub struct RecordingSummary {
     /// The manifest as it was written last.
     pub manifest: Manifest,
     /// Names of all events that the processes had.
     pub known: Vec<(String, String)>,
-    /// Why writing stopped early, if it did.
+    /// Reason why writing stopped early, if it did.
     pub stopped: Option<String>,
 }
 
 /// The consumer's state.
 pub struct Consumer {
     folder: DirHandle,
-    /// Where the rings are kept.
+    /// Folder of the backing files.
     backing: Option<DirHandle>,
     /// Tells the user something at once.
     notice: fn(&str),
@@ -128,37 +127,38 @@ pub struct Consumer {
     stopped: Option<String>,
     /// Room for the manifest on the disk, in a file without a name.
     reserve: Option<File>,
-    /// Why the kernel's trace ends early, if it does. Those of the processes go on.
+    /// Reason why the kernel's trace ends early, if it does. Those of the processes go on.
     kernel_stopped: Option<String>,
     /// Processes that are complete, whose kept rings go once the manifest on the medium tells of
     /// them.
     finished: Vec<Process>,
-    /// When those before them went.
+    /// Time at which the ones before them went.
     retired: Instant,
     /// Processes that were given up alone, whose rings are kept for recovery.
     left: Vec<manifest::Source>,
-    /// When the clock was last sampled in its turn, and when a sample was last kept.
+    /// Time of the clock's last sample in its turn, and of the last sample that was kept.
     sampled: Instant,
     kept: Instant,
-    /// Up to where all rings together had been read at the last turn, and whether so much came that nothing may wait.
+    /// Up to where all rings together had been read at the last turn, and whether so much came that
+    /// nothing may wait.
     read: u64,
-    is_flood: bool,
-    /// When events came in a rush last.
-    rushed: Option<Instant>,
-    /// Who sees to it that this thread is not kept from looking at rings; none before it runs.
-    watchmen: Option<Watchmen>,
+    is_overloaded: bool,
+    /// Time of the last burst of events.
+    last_burst: Option<Instant>,
+    /// Watchdog that moves this thread when its CPU stalls; none before it runs.
+    stall_watchdog: Option<StallWatchdog>,
     flushed: Instant,
-    /// When a program's request was last followed.
+    /// Time at which a program's request was last followed.
     saved: Option<Instant>,
-    /// Who has asked since.
+    /// Programs that have asked since.
     askers: BTreeSet<String>,
-    /// How many times such a request was told of.
-    told_saves: usize,
-    /// Where jobs are told; then nothing is written.
-    jobs: Option<JobTeller>,
+    /// Number of notices about such requests.
+    reported_saves: usize,
+    /// Sink of jobs; then nothing is written.
+    jobs: Option<JobSink>,
     /// The trace that short processes share, once there is one.
     shared: Option<SourceWriter>,
-    /// How many processes got traces of their own.
+    /// Number of processes that got traces of their own.
     traces: usize,
 }
 
@@ -199,13 +199,13 @@ impl Consumer {
             sampled: now,
             kept: now,
             read: 0,
-            is_flood: false,
-            rushed: None,
-            watchmen: None,
+            is_overloaded: false,
+            last_burst: None,
+            stall_watchdog: None,
             flushed: now,
             saved: None,
             askers: BTreeSet::new(),
-            told_saves: 0,
+            reported_saves: 0,
             jobs: None,
             shared: None,
             traces: 0,
@@ -213,126 +213,128 @@ impl Consumer {
     }
 
     /// Tells jobs, if anywhere, instead of writing.
-    pub fn telling(self, jobs: Option<JobTeller>) -> Self {
+    pub fn with_jobs(self, jobs: Option<JobSink>) -> Self {
         Self { jobs, ..self }
     }
 
-    /// Works until it is told to finish, or nobody is left to tell it.
-    pub fn run(mut self, orders: &Receiver<Order>) {
+    /// Runs until it is told to finish, or all senders of commands are gone.
+    pub fn run(mut self, commands: &Receiver<ConsumerCommand>) {
         tompion_os::prefer_this_thread();
-        // Before anybody moves this thread: a thread that it starts may run where it may itself.
+        // Before the watchdog moves this thread: a new thread inherits its affinity.
         disk::start();
-        self.watchmen = Some(Watchmen::of_this_thread());
-        // The disk's thread has as much to do; whichever program runs, rings must not wait for the scheduler's next tick.
+        self.stall_watchdog = Some(StallWatchdog::for_this_thread());
+        // The disk's thread has as much to do; whichever program runs, rings must not wait for the
+        // scheduler's next tick.
         tompion_os::ask_for_short_slices();
         let mut sleep = SLEEP.0;
         loop {
-            match orders.recv_timeout(sleep) {
-                Ok(Order::Joined(process)) => self.join(*process),
-                Ok(Order::Disconnected(key)) => {
+            match commands.recv_timeout(sleep) {
+                Ok(ConsumerCommand::Joined(process)) => self.join(*process),
+                Ok(ConsumerCommand::Disconnected(key)) => {
                     if let Some(process) = self.processes.iter_mut().find(|process| process.key == key) {
                         process.disconnect();
                     }
                 }
-                Ok(Order::Ended(key, how)) => self.complete(key, how),
-                Ok(Order::LeftOut(more)) => {
-                    self.manifest.left_out = self.manifest.left_out.saturating_add_signed(more);
+                Ok(ConsumerCommand::Ended(key, how)) => self.complete(key, how),
+                Ok(ConsumerCommand::ProcessRejected(more)) => {
+                    self.manifest.rejected_processes =
+                        self.manifest.rejected_processes.saturating_add_signed(more);
                 }
-                Ok(Order::ProblemUntold) => self.manifest.beyond_limits.problems += 1,
-                Ok(Order::Snapshot(done)) => {
+                Ok(ConsumerCommand::ProblemSuppressed) => self.manifest.beyond_limits.problems += 1,
+                Ok(ConsumerCommand::Snapshot(done)) => {
                     let before = self.events();
                     self.save_histories();
-                    // Whoever asked may have gone.
+                    // The thread that asked may have gone.
                     let _ = done.send(self.events() - before);
                 }
-                Ok(Order::NoteSnapshot(snapshot)) => self.note_snapshot(snapshot),
-                Ok(Order::Recorded(kernel)) => {
+                Ok(ConsumerCommand::NoteSnapshot(snapshot)) => self.note_snapshot(snapshot),
+                Ok(ConsumerCommand::Recorded(kernel)) => {
                     self.manifest.sources.push(kernel.source);
                     self.manifest.problems.extend(kernel.problems);
                     self.manifest.problems.extend(kernel.remarks);
                     self.manifest.problems.extend(kernel.stopped.clone());
                     self.kernel_stopped = kernel.stopped;
                 }
-                Ok(Order::Finish(done)) => {
+                Ok(ConsumerCommand::Finish(done)) => {
                     let _ = done.send(self.finish());
                     return;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            sleep = self.round(sleep);
+            sleep = self.poll_once(sleep);
         }
     }
 
     /// One round over all rings. Returns how long to sleep.
-    fn round(&mut self, sleep: Duration) -> Duration {
+    fn poll_once(&mut self, sleep: Duration) -> Duration {
         if self.stopped.is_some() {
             return SLEEP.1;
         }
         if self.jobs.is_some() {
-            return self.tell_jobs();
+            return self.poll_jobs();
         }
         self.save_on_request();
-        if self.finished.len() >= MANY_FINISHED || self.retired.elapsed() >= RETIRE_EVERY {
+        if self.finished.len() >= MANY_FINISHED || self.retired.elapsed() >= RETIRE_INTERVAL {
             self.retire_finished();
         }
-        let most = self.most_pending_of_each();
+        let most = self.pending_limit();
         let fullest = self.processes.iter_mut().map(|process| process.collect(most)).max().unwrap_or(0);
         let pending: u64 = self.processes.iter().map(Process::pending_bytes).sum();
-        let is_due = self.sampled.elapsed() >= SAMPLE_EVERY;
+        let is_due = self.sampled.elapsed() >= SAMPLE_INTERVAL;
         if is_due {
-            self.watch_flood();
+            self.detect_overload();
             self.sampled = Instant::now();
             self.processes.iter_mut().for_each(Process::look_at_threads);
             self.sample_in_turn();
-            self.processes.iter_mut().for_each(Process::ripen);
+            self.processes.iter_mut().for_each(Process::advance_clock_bracket);
         }
-        let most_pending = if self.is_flood { MOST_PENDING_IN_FLOOD } else { MOST_PENDING_BYTES };
-        if self.processes.iter().any(Process::is_pressed) {
-            self.relieve();
+        let most_pending = if self.is_overloaded { MAX_PENDING_IN_OVERLOAD } else { MAX_PENDING_BYTES };
+        if self.processes.iter().any(Process::is_backpressured) {
+            self.flush_under_pressure();
         } else if pending > most_pending {
             self.place_all();
             self.sample();
-            self.convert(Share::All);
+            self.convert(Backlog::All);
         } else if is_due {
             self.place_waiting();
-            self.convert(Share::Ripe);
+            self.convert(Backlog::ClockBracketed);
         }
-        if self.flushed.elapsed() >= FLUSH_EVERY {
+        if self.flushed.elapsed() >= FLUSH_INTERVAL {
             self.flushed = Instant::now();
             self.attempt(|process, _| process.flush());
             self.check_shared();
             self.keep_clock(|file, _| file.sync());
         }
-        if fullest >= RUSH_SHARE {
-            self.rushed = Some(Instant::now());
+        if fullest >= BURST_PERCENT {
+            self.last_burst = Some(Instant::now());
         }
         let sleep = match fullest {
             10.. => SLEEP.0,
             3.. => sleep.min(BUSY_SLEEP),
             1.. => (sleep * 3 / 2).min(BUSY_SLEEP),
-            _ if self.is_rush() => (sleep * 3 / 2).min(BUSY_SLEEP),
+            _ if self.is_burst() => (sleep * 3 / 2).min(BUSY_SLEEP),
             _ => (sleep * 3 / 2).min(SLEEP.1),
         };
-        self.expect_within(sleep);
+        self.arm_watchdog(sleep);
         sleep
     }
 
-    /// The same where jobs are told. Nothing waits for a second sample of the clock: a change of its rate between two
-    /// samples, 10 ms apart, makes an error of microseconds at most.
-    fn tell_jobs(&mut self) -> Duration {
+    /// The same where jobs are sent. Nothing waits for a second sample of the clock: a change of
+    /// its rate between two samples, 10 ms apart, makes an error of microseconds at most.
+    fn poll_jobs(&mut self) -> Duration {
         let before = sample_clocks();
         self.collect();
         self.processes.iter_mut().for_each(|process| process.note_copied_jobs(before));
         let has_more = self.processes.iter().any(|process| process.pending_bytes() > 0);
         self.place_all();
-        if has_more || self.sampled.elapsed() >= SAMPLE_EVERY {
+        if has_more || self.sampled.elapsed() >= SAMPLE_INTERVAL {
             self.sampled = Instant::now();
             self.processes.iter_mut().for_each(Process::look_at_threads);
             self.sample();
-            self.convert(Share::All);
+            self.convert(Backlog::All);
         }
-        let is_due = self.flushed.elapsed() >= FLUSH_EVERY;
+        let is_due = self.flushed.elapsed() >= FLUSH_INTERVAL;
         if is_due {
             self.flushed = Instant::now();
         }
@@ -340,38 +342,38 @@ impl Consumer {
         self.processes.iter_mut().for_each(|process| process.note_converted_jobs(around, is_due));
         let now = sample_clocks();
         self.processes.iter_mut().for_each(|process| process.tell_due_jobs(now));
-        self.hand_on_jobs();
-        self.expect_within(SLEEP_OF_JOBS);
-        SLEEP_OF_JOBS
+        self.flush_jobs();
+        self.arm_watchdog(JOB_INTERVAL);
+        JOB_INTERVAL
     }
 
-    /// What was told of jobs goes to who listens, if anybody does.
-    fn hand_on_jobs(&mut self) {
-        if let Some(Err(error)) = self.jobs.as_ref().map(JobTeller::flush) {
+    /// Sends the messages about jobs to their receiver, if there is one.
+    fn flush_jobs(&mut self) {
+        if let Some(Err(error)) = self.jobs.as_ref().map(JobSink::flush) {
             self.stop(&error);
         }
     }
 
     /// Whether events come in a rush, or did a short time ago.
-    fn is_rush(&self) -> bool {
-        self.rushed.is_some_and(|time| time.elapsed() < RUSH_LASTS)
+    fn is_burst(&self) -> bool {
+        self.last_burst.is_some_and(|time| time.elapsed() < BURST_TIMEOUT)
     }
 
     /// Says when the rings are to be looked at again.
-    fn expect_within(&mut self, time: Duration) {
-        let is_rush = self.is_rush();
-        if let Some(watchmen) = &mut self.watchmen {
-            watchmen.expect(time, is_rush);
+    fn arm_watchdog(&mut self, time: Duration) {
+        let is_burst = self.is_burst();
+        if let Some(stall_watchdog) = &mut self.stall_watchdog {
+            stall_watchdog.arm_deadline(time, is_burst);
         }
     }
 
     /// Looks how much has come since the clock's last turn.
-    fn watch_flood(&mut self) {
+    fn detect_overload(&mut self) {
         let read = self.processes.iter().map(Process::read_bytes).fold(0, u64::wrapping_add);
-        let turns = (self.sampled.elapsed().as_millis() / SAMPLE_EVERY.as_millis()).max(1) as u64;
+        let turns = (self.sampled.elapsed().as_millis() / SAMPLE_INTERVAL.as_millis()).max(1) as u64;
         // Less than before if a process has ended: the next turn tells.
         let came = read.saturating_sub(self.read);
-        self.is_flood = came / turns > FLOOD_BYTES;
+        self.is_overloaded = came / turns > OVERLOAD_BYTES;
         self.read = read;
     }
 
@@ -382,7 +384,8 @@ impl Consumer {
         self.processes.push(process);
     }
 
-    /// Gives traces of their own to processes whose events have waited for their end long enough, or to the first ones.
+    /// Gives traces of their own to processes whose events have waited for their end long enough,
+    /// or to the first ones.
     fn place_waiting(&mut self) {
         let is_few = self.traces < MAX_TRACES_AT_ONCE;
         for process in self.processes.iter_mut().filter(|process| process.is_undecided()) {
@@ -401,16 +404,17 @@ impl Consumer {
         }
     }
 
-    /// Writes what rings hold that are kept and a quarter full, so that their room can be given back.
-    fn relieve(&mut self) {
+    /// Writes what rings hold that are kept and a quarter full, so that their room can be given
+    /// back.
+    fn flush_under_pressure(&mut self) {
         self.sample();
-        self.convert(Share::All);
-        self.attempt(|process, _| if process.is_pressed() { process.flush() } else { Ok(()) });
+        self.convert(Backlog::All);
+        self.attempt(|process, _| if process.is_backpressured() { process.flush() } else { Ok(()) });
     }
 
     /// Samples the clock out of turn. Where that is often, most samples give way to the next.
     fn sample(&mut self) {
-        if self.kept.elapsed() >= KEEP_EVERY {
+        if self.kept.elapsed() >= KEEP_INTERVAL {
             self.sample_in_turn()
         } else {
             self.clock.add_for_now(sample_clocks())
@@ -439,11 +443,12 @@ impl Consumer {
         }
     }
 
-    /// Converts what was copied, in short steps, and goes on collecting between them. The processes take turns,
-    /// so that none keeps the others waiting.
+    /// Converts what was copied, in short steps, and goes on collecting between them. The processes
+    /// take turns, so that none keeps the others waiting.
     ///
-    /// What is collected meanwhile waits for the next time, unless it comes so fast that it must not.
-    fn convert(&mut self, share: Share) {
+    /// What is collected meanwhile waits for the next time, unless it comes so fast that it must
+    /// not.
+    fn convert(&mut self, share: Backlog) {
         let mut collected = Instant::now();
         let mut waiting: Vec<u64> =
             self.processes.iter().map(|process| process.convertible_bytes(share)).collect();
@@ -459,12 +464,12 @@ impl Consumer {
                 }
                 collected = self.collect_again(collected);
                 while disk::is_full() {
-                    collected = self.collect_patiently(collected);
+                    collected = self.collect_after_pause(collected);
                 }
             }
         }
         // What the lists hold by now is not much later than the newest sample.
-        if self.kept.elapsed() >= SAMPLE_EVERY {
+        if self.kept.elapsed() >= SAMPLE_INTERVAL {
             self.sample();
         }
         self.attempt(|process, clock| match process.is_undecided() {
@@ -475,15 +480,15 @@ impl Consumer {
 
     /// Copies what is new in all rings, as far as there is room for it.
     fn collect(&mut self) {
-        let most = self.most_pending_of_each();
+        let most = self.pending_limit();
         for process in &mut self.processes {
             process.collect(most);
         }
     }
 
-    /// How many bytes of each process may wait to be converted: where many have much that waits,
-    /// each has its share.
-    fn most_pending_of_each(&self) -> u64 {
+    /// Maximum number of bytes of each process that may wait to be converted: where many have much
+    /// that waits, each has its share.
+    fn pending_limit(&self) -> u64 {
         let all = self.processes.iter().map(Process::pending_bytes).fold(0, u64::saturating_add);
         match all {
             ..MAX_PENDING_OF_ALL => u64::MAX,
@@ -493,20 +498,21 @@ impl Consumer {
 
     /// Looks after the rings if the last time is a while ago; returns when the last time was.
     fn collect_again(&mut self, last: Instant) -> Instant {
-        if last.elapsed() < COLLECT_EVERY {
+        if last.elapsed() < COLLECT_INTERVAL {
             return last;
         }
         self.collect();
-        self.expect_within(2 * COLLECT_EVERY);
-        // A slow disk may have taken long: what was collected must not be much later than the newest sample.
-        if self.kept.elapsed() >= SAMPLE_EVERY {
+        self.arm_watchdog(2 * COLLECT_INTERVAL);
+        // A slow disk may have taken long: what was collected must not be much later than the
+        // newest sample.
+        if self.kept.elapsed() >= SAMPLE_INTERVAL {
             self.sample();
         }
         Instant::now()
     }
 
-    /// The same for whoever waits for something that isn't quick.
-    fn collect_patiently(&mut self, last: Instant) -> Instant {
+    /// Collects again after a pause, while the caller waits for the disk.
+    fn collect_after_pause(&mut self, last: Instant) -> Instant {
         std::thread::sleep(SLEEP.0);
         self.collect_again(last)
     }
@@ -515,20 +521,20 @@ impl Consumer {
     fn wait_for_disk(&mut self) {
         let mut collected = Instant::now();
         while !self.processes.iter().all(Process::is_written) {
-            collected = self.collect_patiently(collected);
+            collected = self.collect_after_pause(collected);
         }
     }
 
     /// Converts all that a process has left, which isn't among the others any more.
     fn convert_last(&mut self, process: &mut Process) -> io::Result<()> {
         let mut collected = Instant::now();
-        while process.convert_some(Share::All, &mut self.clock)? != 0 {
+        while process.convert_some(Backlog::All, &mut self.clock)? != 0 {
             collected = self.collect_again(collected);
         }
         process.convert_initial(&mut self.clock)?;
         process.flush()?;
         while !process.is_written() {
-            collected = self.collect_patiently(collected);
+            collected = self.collect_after_pause(collected);
         }
         process.finish()
     }
@@ -547,7 +553,7 @@ impl Consumer {
         let mut collected = Instant::now();
         let mut result = Ok(1);
         while result.as_ref().is_ok_and(|done| *done != 0) {
-            result = process.convert_some(Share::All, &mut self.clock);
+            result = process.convert_some(Backlog::All, &mut self.clock);
             collected = self.collect_again(collected);
         }
         let result = result.and_then(|_| process.finish_shared());
@@ -585,21 +591,21 @@ impl Consumer {
         let process = &mut self.processes[index];
         process.give_up();
         let text = no_longer(process, error) + &self.kept_rings();
-        self.tell_failure(text, error);
+        self.report_failure(text, error);
     }
 
-    /// Where the rings of a process stay that was given up, for people.
+    /// Text for people about the backing files of a process that was given up.
     fn kept_rings(&self) -> String {
         let Some(backing) = &self.manifest.backing else { return String::new() };
         let (backing, folder) = (backing.display(), self.folder.path().display());
         format!("; what the rings hold stays in {backing}: tompion recover {folder}")
     }
 
-    /// The failure of a process that was given up is the end of the whole recording, unless it only wants a file
-    /// too many.
-    fn tell_failure(&mut self, text: String, error: &io::Error) {
+    /// The failure of a process that was given up is the end of the whole recording, unless it only
+    /// wants a file too many.
+    fn report_failure(&mut self, text: String, error: &io::Error) {
         if is_of_one(error) {
-            self.tell_problem(text);
+            self.report_once(text);
         } else {
             self.stop(error);
         }
@@ -639,16 +645,16 @@ impl Consumer {
             process.wants_snapshot().then(|| format!("{} ({})", process.hello.name, process.pid))
         });
         self.askers.extend(who);
-        if !self.askers.is_empty() && self.saved.is_none_or(|saved| saved.elapsed() >= SAVE_EVERY) {
+        if !self.askers.is_empty() && self.saved.is_none_or(|saved| saved.elapsed() >= SAVE_INTERVAL) {
             let before = self.events();
             self.save_histories();
             let saved = self.events() - before;
             let askers: Vec<String> = std::mem::take(&mut self.askers).into_iter().collect();
-            let askers = some_of(&askers);
-            self.told_saves += 1;
-            match self.told_saves {
-                ..MOST_TOLD => (self.notice)(&format!("saved {saved} events, as {askers} asked")),
-                MOST_TOLD => (self.notice)("programs ask for more, which is saved without a word"),
+            let askers = summarize_names(&askers);
+            self.reported_saves += 1;
+            match self.reported_saves {
+                ..MAX_NOTICES => (self.notice)(&format!("saved {saved} events, as {askers} asked")),
+                MAX_NOTICES => (self.notice)("programs ask for more, which is saved without a word"),
                 _ => {}
             }
             self.saved = Some(Instant::now());
@@ -663,7 +669,7 @@ impl Consumer {
         }
         self.place_all();
         self.sample();
-        self.convert(Share::All);
+        self.convert(Backlog::All);
         self.attempt(|process, _| process.flush());
         self.wait_for_disk();
         self.attempt(|process, _| process.check_written());
@@ -698,19 +704,19 @@ impl Consumer {
             self.sample();
             if let Err(error) = self.convert_ended(&mut process) {
                 process.give_up();
-                self.tell_failure(no_longer(&process, &error) + &self.kept_rings(), &error);
+                self.report_failure(no_longer(&process, &error) + &self.kept_rings(), &error);
             }
         }
         if self.jobs.is_some() {
             process.tell_end_of_jobs();
-            return self.hand_on_jobs();
+            return self.flush_jobs();
         }
         process.read_catalog();
         self.manifest.beyond_limits.descriptions += process.descriptions_beyond_budget();
         self.remember_names(&process);
         self.report_conflicts(&process);
         if process.was_cut() {
-            self.tell_problem(format!("{} ({}) cut off its own rings", process.hello.name, process.pid));
+            self.report_once(format!("{} ({}) cut off its own rings", process.hello.name, process.pid));
         }
         let summary = process.summary(self.folder.path());
         if process.is_durable() && process.is_given_up() {
@@ -723,7 +729,7 @@ impl Consumer {
         }
     }
 
-    fn finish(mut self) -> Report {
+    fn finish(mut self) -> RecordingSummary {
         self.processes.iter_mut().for_each(Process::disconnect);
         for key in self.processes.iter().map(|process| process.key).collect::<Vec<_>>() {
             self.complete(key, "running when the recording ended".into());
@@ -759,12 +765,12 @@ impl Consumer {
             }
         }
         let stopped = self.stopped.or(self.kernel_stopped);
-        Report { manifest: self.manifest, known: self.known.into_iter().collect(), stopped }
+        RecordingSummary { manifest: self.manifest, known: self.known.into_iter().collect(), stopped }
     }
 }
 
-/// Whether a failure to write concerns one process only: there are too many open files for one more. Source:
-/// `errno(3)`.
+/// Whether a failure to write concerns one process only: there are too many open files for one
+/// more. Source: `errno(3)`.
 fn is_of_one(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
@@ -775,7 +781,8 @@ fn no_longer(process: &Process, error: &io::Error) -> String {
     format!("{} ({}) is no longer recorded: {error}", process.hello.name, process.pid)
 }
 
-/// Why something can't be written, with what to do where the system's words don't say it.
+/// Text of the reason why a file can't be written, with what to do where the system's words don't
+/// say it.
 pub fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::FileTooLarge => {
@@ -786,7 +793,7 @@ pub fn reason(error: &io::Error) -> String {
 }
 
 /// The first three of some names, and how many there are besides.
-pub fn some_of(names: &[String]) -> String {
+pub fn summarize_names(names: &[String]) -> String {
     let more = if names.len() > 3 { format!(" and {} more", names.len() - 3) } else { String::new() };
     names.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ") + &more
 }

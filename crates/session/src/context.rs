@@ -1,9 +1,9 @@
-//! What the session adds to events about the thread that recorded them.
+//! Context that the session adds to events about the thread that recorded them.
 //!
-//! An event carries its thread's id and nothing more of this kind, because asking the kernel takes a system
-//! call. The session asks instead: it looks at each process's threads every now and then and remembers what
-//! it saw, so a value is what it was at that time, not at the event's. A thread that came and went between
-//! two looks has the values of its process's main thread.
+//! An event carries its thread's id and nothing more of this kind, because asking the kernel takes
+//! a system call. The session asks instead: it looks at each process's threads every now and then
+//! and remembers what it saw, so a value is what it was at that time, not at the event's. A thread
+//! that came and went between two looks has the values of its process's main thread.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,16 +17,16 @@ use serde::{Deserialize, Serialize};
 use tompion_ctf::encode::ContextField;
 use tompion_filter::Kind;
 
-/// How many threads of a process are looked at in one go; of more, some have their turn the next time. Each takes
-/// some ten microseconds.
-const MOST_AT_ONCE: usize = 256;
-/// How many threads that an event names, and nobody has seen yet, are looked for between two looks at all. Programs
-/// can name any number that there aren't.
-const MOST_SOUGHT: usize = 512;
+/// Maximum number of threads of a process that are read in one go; of more, some have their turn
+/// the next time. Each takes some ten microseconds.
+const MAX_AT_ONCE: usize = 256;
+/// Maximum number of unseen threads that are looked up, because an event names them, between two
+/// readings of all. Programs can name any number that there aren't.
+const MAX_SOUGHT: usize = 512;
 /// As how many a search counts that has to look at all.
 const WIDE_SEARCH: usize = 128;
-/// How many threads are remembered; then all are forgotten, to be seen again.
-const MOST_KNOWN: usize = 1 << 16;
+/// Maximum number of threads that are remembered; then all are forgotten, to be read again.
+const MAX_KNOWN: usize = 1 << 16;
 
 /// A kind of context. `cpu` is no such thing: every packet has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +35,8 @@ pub enum Context {
     Pid,
     /// Name of the thread.
     Comm,
-    /// Priority as the scheduler has it: 120 is that of an ordinary task, below 100 are real-time tasks.
+    /// Priority as the scheduler has it: 120 is that of an ordinary task, below 100 are real-time
+    /// tasks.
     Priority,
     /// Identifiers of the namespaces.
     Namespaces,
@@ -70,7 +71,7 @@ impl Context {
     }
 }
 
-/// What is known of a thread.
+/// Context of a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Values {
     /// Id of its process in the process's own pid namespace.
@@ -128,7 +129,7 @@ impl Values {
     }
 }
 
-/// What filters can ask the session for.
+/// Names that filters can ask the session for.
 pub fn names() -> impl Iterator<Item = String> {
     let namespaces = NAMESPACES.iter().map(|name| format!("{name}_ns"));
     ["tid", "pid", "comm", "procname", "prio", "cpu", "cgroup"]
@@ -142,7 +143,7 @@ fn is_known(name: &str) -> bool {
     names().any(|known| known == name)
 }
 
-/// What the values of that name are, if filters can ask for it.
+/// Kind of that name's values, if filters can ask for it.
 pub fn kind(name: &str) -> Option<Kind<'static>> {
     let is_text = Values::default().text(name).is_some();
     is_known(name).then_some(if is_text { Kind::Text } else { Kind::Integer })
@@ -157,13 +158,14 @@ pub struct Threads {
     /// Whether its threads have other ids there than here.
     is_elsewhere: bool,
     wanted: Vec<Context>,
-    /// By their ids; none where nobody saw one, and nobody can any more. Programs can name any.
+    /// Threads by their ids; none for one that was never seen, and can't be any more. Programs can
+    /// name any.
     known: HashMap<u32, Option<Box<Thread>>>,
-    /// How many of its threads had their turn, if not all could be looked at in one go.
+    /// Number of its threads that had their turn, if not all could be read in one go.
     turn: usize,
-    /// How many were looked for since all were looked at.
+    /// Number of lookups since all were read.
     sought: usize,
-    /// What threads have that were never seen.
+    /// Context of threads that were never seen.
     default: Thread,
     /// Whether something is known that [`Threads::news`] has not told.
     changed: bool,
@@ -176,7 +178,8 @@ pub struct Thread {
     pub values: Values,
     /// The values as bytes.
     pub bytes: Vec<u8>,
-    /// Whether nobody saw the thread, and nobody can any more: the values are those of its process's main thread.
+    /// Whether the thread was never seen, and can't be any more: the values are those of its
+    /// process's main thread.
     is_guess: bool,
 }
 
@@ -210,7 +213,8 @@ impl Threads {
         Thread { bytes: values.encode(&self.wanted), values, is_guess: false }
     }
 
-    /// What is known of all threads by their own ids, if that has changed since the last time.
+    /// Returns the contexts of all threads by their own ids, if they have changed since the last
+    /// time.
     pub fn news(&mut self) -> Option<BTreeMap<u32, &Values>> {
         std::mem::take(&mut self.changed).then(|| {
             let seen = self.known.iter().filter_map(|(tid, thread)| Some((*tid, &thread.as_ref()?.values)));
@@ -241,8 +245,8 @@ impl Threads {
     pub fn look(&mut self) {
         self.sought = 0;
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
-        let turn: Vec<_> = entries.flatten().skip(self.turn).take(MOST_AT_ONCE).collect();
-        self.turn = if turn.len() == MOST_AT_ONCE { self.turn + MOST_AT_ONCE } else { 0 };
+        let turn: Vec<_> = entries.flatten().skip(self.turn).take(MAX_AT_ONCE).collect();
+        self.turn = if turn.len() == MAX_AT_ONCE { self.turn + MAX_AT_ONCE } else { 0 };
         for entry in turn {
             let outer = entry.file_name().to_string_lossy().parse().ok();
             if let Some((tid, values)) = outer.and_then(|outer| self.look_at(outer)) {
@@ -265,7 +269,7 @@ impl Threads {
     }
 
     fn make_room(&mut self) {
-        if self.known.len() >= MOST_KNOWN {
+        if self.known.len() >= MAX_KNOWN {
             self.known.clear();
         }
     }
@@ -294,9 +298,9 @@ impl Threads {
         Some((tid, values))
     }
 
-    /// What is known of a thread by its own id, looking now if it was never seen.
+    /// Returns the context of a thread by its own id, reading it now if it was never seen.
     pub fn get(&mut self, tid: u32) -> &Thread {
-        if !self.known.contains_key(&tid) && self.sought < MOST_SOUGHT {
+        if !self.known.contains_key(&tid) && self.sought < MAX_SOUGHT {
             if self.is_elsewhere {
                 let sought = self.sought + WIDE_SEARCH;
                 self.look();
@@ -362,13 +366,13 @@ mod tests {
         let own = std::process::id();
         let mut threads = Threads::new(own, own, vec![Context::Comm]);
         let first = u32::MAX / 2;
-        for tid in first..first + MOST_KNOWN as u32 + 100 {
+        for tid in first..first + MAX_KNOWN as u32 + 100 {
             assert_eq!(threads.get(tid).values.pid, own);
             threads.sought = 0;
         }
         assert!(threads.known.len() < 1000);
         let known = threads.known.len();
-        threads.sought = MOST_SOUGHT;
+        threads.sought = MAX_SOUGHT;
         threads.get(first - 1);
         assert_eq!(threads.known.len(), known);
     }

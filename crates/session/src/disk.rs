@@ -1,9 +1,10 @@
-//! Packets on their way to the disk.
+//! Disk thread, which writes packets.
 //!
-//! A disk may be slow for seconds, and even the page cache takes a third of all the time that an event costs on this
-//! side. So packets are written by a thread of its own, while the consumer goes on emptying rings: a packet is handed
-//! over with its buffer. Whoever must know that something is on the disk waits for its file. A file that fails ends
-//! behind its last whole packet, and the events of those that came too late are counted.
+//! A disk may be slow for seconds, and even the page cache takes a third of all the time that an
+//! event costs on this side. So packets are written by a thread of its own, while the consumer goes
+//! on emptying rings: a packet is handed over with its buffer. A caller that must know that
+//! something is on the disk waits for its file. A file that fails ends behind its last whole
+//! packet, and the events of those that came too late are counted.
 
 use std::{
     fs::File,
@@ -19,11 +20,13 @@ use std::{
 
 use tompion_ctf::encode::seal;
 
-/// Bytes that may wait to be written before whoever converts should wait, too.
-const MOST_WAITING_BYTES: u64 = 32 << 20;
-/// Buffers that are kept for the next packets: as many as can wait, for fresh memory costs more than to fill it.
-const MOST_SPARE: usize = 128;
-/// Smaller packets are copied out of their buffers, so that streams with few events keep small ones.
+/// Bytes that may wait to be written before the converting thread should wait, too.
+const MAX_WAITING_BYTES: u64 = 32 << 20;
+/// Buffers that are kept for the next packets: as many as can wait, for fresh memory costs more
+/// than to fill it.
+const MAX_SPARE: usize = 128;
+/// Smaller packets are copied out of their buffers, so that streams with few events keep small
+/// ones.
 const LARGE: usize = 128 << 10;
 
 /// A stream's file and its index.
@@ -39,7 +42,7 @@ pub struct PacketFile {
 struct Progress {
     /// Packets that wait.
     waiting: usize,
-    /// Why the file has no more packets.
+    /// Reason why the file has no more packets.
     failure: Option<Failure>,
     /// Events of packets that came after that.
     dropped: u64,
@@ -57,13 +60,13 @@ struct Failure {
 pub struct WholePacket<'a> {
     /// The packet's buffer; another one may be left in its place.
     pub bytes: &'a mut Vec<u8>,
-    /// How much of it is the packet.
+    /// Size of the packet in it.
     pub size: usize,
-    /// Where in the file.
+    /// Offset in the file.
     pub at: u64,
-    /// What the index says of it.
+    /// Entry of the index.
     pub entry: [u8; 72],
-    /// How many events it has.
+    /// Number of events in it.
     pub events: u64,
 }
 
@@ -79,7 +82,7 @@ struct Job {
 
 /// The thread that writes, as others see it.
 struct Disk {
-    /// None where no thread could be had: whoever has a packet writes it.
+    /// None where no thread could be started: the thread that has a packet writes it.
     jobs: Option<Sender<Job>>,
     waiting_bytes: AtomicU64,
     spare: Mutex<Vec<Vec<u8>>>,
@@ -104,7 +107,7 @@ impl From<Failure> for io::Error {
     }
 }
 
-/// Nobody panics while holding these locks, and what they guard is sound at any time.
+/// No thread panics while holding these locks, and what they guard is sound at any time.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -172,10 +175,10 @@ impl PacketFile {
         self.data.sync_data()
     }
 
-    /// Appends a packet with its checksum. What a full disk leaves of one is taken away, so that the file ends with a
-    /// whole one.
+    /// Appends a packet with its checksum. What a full disk leaves of one is taken away, so that
+    /// the file ends with a whole one.
     fn append(&self, bytes: &mut [u8], at: u64, entry: &[u8]) -> io::Result<()> {
-        // Whoever writes reads all of it: behind this, it is in the processor's cache.
+        // The write reads all of it: behind this, it is in the processor's cache.
         seal(bytes);
         let bytes = &*bytes;
         let written = (&self.data).write_all(bytes).and_then(|()| (&self.index).write_all(entry));
@@ -186,7 +189,8 @@ impl PacketFile {
 }
 
 impl Disk {
-    /// Starts the thread. It lives as long as the program: whoever must know that a packet was written asks its file.
+    /// Starts the thread. It lives as long as the program: a caller that must know that a packet
+    /// was written asks its file.
     fn start() -> Self {
         let (jobs, work) = channel();
         let thread = thread::Builder::new().name("disk".into());
@@ -231,7 +235,7 @@ impl Disk {
         // Ordering: a hint for `is_full`.
         self.waiting_bytes.fetch_sub(size as u64, Ordering::Relaxed);
         let mut spare = lock(&self.spare);
-        if packet.len() >= LARGE && spare.len() < MOST_SPARE {
+        if packet.len() >= LARGE && spare.len() < MAX_SPARE {
             spare.push(packet);
         }
     }
@@ -256,8 +260,9 @@ pub fn start() {
 
 /// Whether so much waits to be written that no more should be made.
 pub fn is_full() -> bool {
-    // Ordering: a hint; what waits is counted by those who hand it over and by the thread that writes.
-    DISK.get().is_some_and(|disk| disk.waiting_bytes.load(Ordering::Relaxed) > MOST_WAITING_BYTES)
+    // Ordering: a hint; what waits is counted by those who hand it over and by the thread that
+    // writes.
+    DISK.get().is_some_and(|disk| disk.waiting_bytes.load(Ordering::Relaxed) > MAX_WAITING_BYTES)
 }
 
 #[cfg(test)]
@@ -266,7 +271,7 @@ mod tests {
 
     use super::*;
 
-    fn hand_over(file: &Arc<PacketFile>, packet: &[u8], at: u64) -> io::Result<()> {
+    fn send_memory(file: &Arc<PacketFile>, packet: &[u8], at: u64) -> io::Result<()> {
         let mut bytes = [packet, b"behind it"].concat();
         file.write_soon(WholePacket { bytes: &mut bytes, size: packet.len(), at, entry: [1; 72], events: 10 })
     }
@@ -280,7 +285,7 @@ mod tests {
             (0..40).map(|number| vec![number; 20_000 * number as usize]).collect();
         let mut at = 0;
         for packet in &packets {
-            hand_over(&file, packet, at).unwrap();
+            send_memory(&file, packet, at).unwrap();
             at += packet.len() as u64;
         }
         file.settle().unwrap();
@@ -295,11 +300,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let full = File::options().write(true).open("/dev/full").unwrap();
         let file = PacketFile::new(full, File::create(folder.path().join("index")).unwrap());
-        let taken = (0..5).take_while(|number| hand_over(&file, b"packet", number * 6).is_ok()).count();
+        let taken = (0..5).take_while(|number| send_memory(&file, b"packet", number * 6).is_ok()).count();
         // ENOSPC. Source: `errno(3)`.
         let no_room = Some(28);
         assert_eq!(file.settle().unwrap_err().raw_os_error(), no_room);
-        assert_eq!(hand_over(&file, b"late", 30).unwrap_err().raw_os_error(), no_room);
+        assert_eq!(send_memory(&file, b"late", 30).unwrap_err().raw_os_error(), no_room);
         assert_eq!(file.dropped(), 10 * taken as u64);
         assert_eq!(fs::metadata(folder.path().join("index")).unwrap().len(), 0);
     }

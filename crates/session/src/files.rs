@@ -1,4 +1,4 @@
-//! Files whose size somebody else decides.
+//! Files whose size other programs decide.
 
 use std::{
     io::{self, Read},
@@ -20,7 +20,7 @@ pub fn read_bounded(folder: &DirHandle, name: &str, most: u64) -> io::Result<Vec
     Ok(bytes)
 }
 
-/// Where a file of a folder is, for people.
+/// Path of a file in a folder, for people.
 pub fn path_in(folder: &DirHandle, name: &str) -> PathBuf {
     folder.path().join(name)
 }

@@ -1,4 +1,5 @@
-//! Filters where agents left the verdict to the session, because it alone knows the context.
+//! Session's part of filters, where agents left the verdict to it because it alone knows the
+//! context.
 
 use tompion_filter::{
     Contexts, EventSchema, Expression, FilterError, Found, Kind, Name, Place, Program, RecordValues, Schema,
@@ -21,14 +22,14 @@ pub struct SessionFilter {
     names: Vec<String>,
 }
 
-/// Where and in which thread an event was recorded.
+/// Place and thread in which an event was recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances<'a> {
     /// The thread's id in its own pid namespace.
     pub tid: u32,
     /// The CPU.
     pub cpu: u32,
-    /// What else is known of the thread; nothing of one that nobody saw before its session was gone.
+    /// Context of the thread; none for one that was not seen before its session was gone.
     pub values: Option<&'a Values>,
 }
 
@@ -53,7 +54,7 @@ pub fn check_filter(expression: &Expression) -> Result<(), FilterError> {
     tompion_filter::compile(expression, &Circumstantial).map(drop)
 }
 
-/// What is known of the names in a filter before there are events.
+/// Knowledge of the names in a filter before there are events.
 struct Circumstantial;
 
 impl Schema for Circumstantial {
@@ -72,8 +73,8 @@ pub fn needs_session(filter: &str) -> bool {
     asks(filter, &|name| name.scope == Scope::Context && !matches!(name.head(), "tid" | "pid"))
 }
 
-/// Whether the session must have the application's contexts with each event, because the filter asks for
-/// them and for something that only the session knows.
+/// Whether the session must have the application's contexts with each event, because the filter
+/// asks for them and for something that only the session knows.
 pub fn needs_application(filter: &str) -> bool {
     needs_session(filter) && asks(filter, &|name| name.scope == Scope::Application)
 }
@@ -92,9 +93,9 @@ impl SessionFilter {
         Self { program: compile(filter, event, &names), shape: Shape::new(event), names }
     }
 
-    /// Whether the filter lets a record through. At this place, unknown counts as false, but for the end of a span
-    /// whose begin the agent has let through by its fields, since it has none itself, and for threads of which nothing
-    /// is known: rather too many events than too few.
+    /// Whether the filter lets a record through. At this place, unknown counts as false, but for
+    /// the end of a span whose begin the agent has let through by its fields, since it has none
+    /// itself, and for threads of which nothing is known: rather too many events than too few.
     pub fn passes(&self, payload: &[u8], circumstances: &Circumstances<'_>, follows: bool) -> bool {
         let (fixed, tails) = self.shape.split(payload);
         let here = Here { names: &self.names, circumstances };
@@ -194,7 +195,7 @@ mod tests {
         payload.extend(b"orders");
         for (filter, expected) in [
             (r#"$comm == "worker*" && rows == 100"#, true),
-            (r#"$comm == "worker*" && table == "orders""#, true),
+            (r#"$comm == "worker*" && table == "commands""#, true),
             (r#"$comm == "worker*" && table == "other""#, false),
             ("$cpu == 2 && $tid == 7", true),
             ("$prio < 100 && $cpu == 1", false),

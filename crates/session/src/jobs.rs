@@ -1,16 +1,17 @@
-//! Jobs that are told as they happen, instead of being written to a trace: for who holds them
-//! against deadlines.
+//! Stream of jobs that are sent as they happen, instead of being written to a trace: for a receiver
+//! that compares them with deadlines.
 //!
 //! ```text
-//! rings ──► consumer ──► [`JobTeller`] ──pipe──► [`JobMessages`]
+//! rings ──► consumer ──► [`JobSink`] ──pipe──► [`JobMessages`]
 //!
-//!   message    │ kind u16 │ bytes of text u16 │ job u32 │ pid u32 │ tid u32 │ time u64 │ number u64 │ text │
+//! message   │ kind u16 │ bytes of text u16 │ job u32 │ pid u32 │ tid u32 │
+//!           │ time u64 │ number u64 │ text │
 //! ```
 //!
 //! A span's begin or end is a message of its own. Those of one process come in order of time
-//! ([`order`]), with a [`JobMessage::Gap`] where some were lost. Jobs have numbers, which a message with their
-//! user and name precedes: each user's jobs have numbers of their own. Whoever reads slowly makes
-//! the consumer wait, so that rings become full: what is lost there is counted and told.
+//! ([`order`]), with a [`JobMessage::Gap`] where some were lost. Jobs have numbers, which a message
+//! with their user and name precedes: each user's jobs have numbers of their own. A slow receiver
+//! makes the consumer wait, so that rings become full: what is lost there is counted and sent.
 
 use std::{
     collections::HashMap,
@@ -32,31 +33,31 @@ pub(crate) use order::{JobOrder, Moment};
 
 /// Bytes of a message before its text.
 const HEAD: usize = 32;
-/// Jobs of one user that are told apart; programs can make up any number of names.
+/// Jobs of one user that are distinguished; programs can make up any number of names.
 const MAX_JOBS_OF_USER: usize = 512;
-/// Jobs of all users but the session's own that are told apart.
+/// Jobs of all users but the session's own that are distinguished.
 const MAX_JOBS_OF_OTHERS: usize = 1024;
-/// What all others are called, here and where jobs are kept for years.
+/// Name of all others, here and where jobs are kept for years.
 pub const OTHER_JOBS: &str = "(others)";
-/// Stands for the user of jobs that are not told apart even by user.
+/// Stands for the user of jobs that are not distinguished even by user.
 pub const SEVERAL_USERS: u32 = u32::MAX;
 /// Begins and ends of one user's jobs between two times that they are handed on; more are lost, and
 /// counted as lost.
-const MAX_TOLD_OF_USER: u32 = 1 << 16;
-/// Bytes that wait to be handed on, beyond which nothing is told of other users than the session's
+const MAX_MESSAGES_OF_USER: u32 = 1 << 16;
+/// Bytes that wait to be handed on, beyond which nothing is sent of other users than the session's
 /// own.
 const MAX_WAITING_BYTES: usize = 16 << 20;
-/// Bytes of a job's name that are told.
-const MOST_NAME: usize = 512;
+/// Bytes of a job's name that are sent.
+const MAX_NAME: usize = 512;
 
-/// What is told of jobs. Times are CLOCK_MONOTONIC, in nanoseconds.
+/// Message about jobs. Times are CLOCK_MONOTONIC, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobMessage {
     /// A job has this name, `provider:name`.
     Name {
         /// The job's number from now on.
         job: u32,
-        /// Whose programs it belongs to.
+        /// User of the programs that it belongs to.
         user: u32,
         /// Its name.
         name: String,
@@ -71,7 +72,7 @@ pub enum JobMessage {
         tid: u32,
         /// When.
         time: u64,
-        /// How long it may take, in nanoseconds; 0 for no matter how long.
+        /// Maximum time that it may take, in nanoseconds; 0 for no limit.
         deadline: u64,
     },
     /// An activation ended.
@@ -87,14 +88,14 @@ pub enum JobMessage {
     },
     /// A process has lost so many begins and ends more.
     Lost {
-        /// Which process.
+        /// Process id.
         pid: u32,
-        /// How many, since that was told last.
+        /// Number of losses since the last message.
         count: u64,
     },
     /// A process tells of losses that can't be: how many it lost is unknown.
     LossesUnknown {
-        /// Which process.
+        /// Process id.
         pid: u32,
     },
     /// A process takes part no more.
@@ -107,7 +108,7 @@ pub enum JobMessage {
     /// A process has lost begins or ends between two times. Comes before all that the process
     /// recorded since the first of them.
     Gap {
-        /// Which process.
+        /// Process id.
         pid: u32,
         /// No earlier one was lost.
         begin: u64,
@@ -204,26 +205,26 @@ impl Iterator for JobMessages {
     }
 }
 
-/// Where jobs are told. Clones tell in the same place.
+/// Sink of jobs. Clones send to the same place.
 #[derive(Clone, Debug)]
-pub struct JobTeller(Arc<Mutex<Telling>>);
+pub struct JobSink(Arc<Mutex<JobSinkState>>);
 
 #[derive(Debug)]
-struct Telling {
+struct JobSinkState {
     to: File,
     /// The session's own user.
     own_user: u32,
     /// By user and name.
     numbers: HashMap<(u32, String), u32>,
-    /// How many jobs each user has.
+    /// Number of jobs of each user.
     jobs_of: HashMap<u32, usize>,
-    /// How many begins and ends of each user wait.
-    told_of: HashMap<u32, u32>,
+    /// Number of begins and ends of each user that wait.
+    messages_of: HashMap<u32, u32>,
     bytes: Vec<u8>,
 }
 
-impl Telling {
-    /// The user and name under which a job is told: its own as long as there is room.
+impl JobSinkState {
+    /// The user and name under which a job is sent: its own as long as there is room.
     fn place_of<'a>(&self, user: u32, name: &'a str) -> (u32, &'a str) {
         let count = |user: u32| self.jobs_of.get(&user).copied().unwrap_or(0);
         let of_others = self.numbers.len().saturating_sub(count(self.own_user));
@@ -239,16 +240,23 @@ impl Telling {
     }
 }
 
-impl JobTeller {
+impl JobSink {
     /// Tells jobs into this file, a pipe for instance.
     pub fn new(to: File) -> Self {
         let own_user = fs::metadata("/proc/self").map_or(SEVERAL_USERS, |metadata| metadata.uid());
-        let (numbers, jobs_of, told_of) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self(Arc::new(Mutex::new(Telling { to, own_user, numbers, jobs_of, told_of, bytes: Vec::new() })))
+        let (numbers, jobs_of, messages_of) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self(Arc::new(Mutex::new(JobSinkState {
+            to,
+            own_user,
+            numbers,
+            jobs_of,
+            messages_of,
+            bytes: Vec::new(),
+        })))
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Telling) -> T) -> T {
-        // Nobody panics while holding the lock, and what it guards is sound at any time.
+    fn with<T>(&self, act: impl FnOnce(&mut JobSinkState) -> T) -> T {
+        // No thread panics while holding the lock, and what it guards is sound at any time.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -259,46 +267,46 @@ impl JobTeller {
     }
 
     pub(crate) fn tell(&self, message: &JobMessage) {
-        self.with(|telling| message.encode(&mut telling.bytes));
+        self.with(|state| message.encode(&mut state.bytes));
     }
 
     /// Tells a begin or an end, unless there are too many of this user.
     fn tell_of(&self, user: u32, message: &JobMessage) -> bool {
-        self.with(|telling| {
-            let is_full = telling.bytes.len() >= MAX_WAITING_BYTES && user != telling.own_user;
-            let told = telling.told_of.entry(user).or_insert(0);
-            if is_full || *told >= MAX_TOLD_OF_USER {
+        self.with(|state| {
+            let is_full = state.bytes.len() >= MAX_WAITING_BYTES && user != state.own_user;
+            let sent = state.messages_of.entry(user).or_insert(0);
+            if is_full || *sent >= MAX_MESSAGES_OF_USER {
                 return false;
             }
-            *told += 1;
-            message.encode(&mut telling.bytes);
+            *sent += 1;
+            message.encode(&mut state.bytes);
             true
         })
     }
 
-    /// Hands on what was told.
+    /// Hands on what was sent.
     pub(crate) fn flush(&self) -> io::Result<()> {
-        self.with(|telling| {
-            telling.told_of.clear();
-            let bytes = mem::take(&mut telling.bytes);
-            telling.to.write_all(&bytes)
+        self.with(|state| {
+            state.messages_of.clear();
+            let bytes = mem::take(&mut state.bytes);
+            state.to.write_all(&bytes)
         })
     }
 
     /// The number of a user's job.
     fn number(&self, user: u32, name: &str) -> u32 {
-        self.with(|telling| {
-            let end = (0..=MOST_NAME.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
+        self.with(|state| {
+            let end = (0..=MAX_NAME.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
             let name = name.get(..end.unwrap_or(0)).unwrap_or_default();
-            let (user, name) = telling.place_of(user, name);
+            let (user, name) = state.place_of(user, name);
             let key = (user, name.to_owned());
-            if let Some(number) = telling.numbers.get(&key) {
+            if let Some(number) = state.numbers.get(&key) {
                 return *number;
             }
-            let job = telling.numbers.len() as u32;
-            telling.numbers.insert(key, job);
-            *telling.jobs_of.entry(user).or_insert(0) += 1;
-            JobMessage::Name { job, user, name: name.to_owned() }.encode(&mut telling.bytes);
+            let job = state.numbers.len() as u32;
+            state.numbers.insert(key, job);
+            *state.jobs_of.entry(user).or_insert(0) += 1;
+            JobMessage::Name { job, user, name: name.to_owned() }.encode(&mut state.bytes);
             job
         })
     }
@@ -307,22 +315,22 @@ impl JobTeller {
 /// Tells the jobs of one process.
 #[derive(Debug)]
 pub(crate) struct ProcessJobs {
-    teller: JobTeller,
+    sink: JobSink,
     user: u32,
     pid: u32,
     tids: Tids,
-    /// What waits for its turn.
+    /// Messages that wait for their turn.
     pub(crate) order: JobOrder,
     /// Whether rings have nanoseconds, not ticks.
     is_given_time: bool,
     /// By the event's number: which job, and whether it begins there.
     known: HashMap<u32, (u32, bool)>,
-    /// How many were lost when that was told last.
+    /// Number of losses at the last message.
     lost: u64,
     /// No later than the time at which losses were looked at last.
     looked: Moment,
-    /// How many were not told, because there were too many.
-    untold: u64,
+    /// Number of messages that were dropped, because there were too many.
+    dropped: u64,
     /// Whether the unknown losses were reported.
     is_unknown: bool,
 }
@@ -330,11 +338,11 @@ pub(crate) struct ProcessJobs {
 impl ProcessJobs {
     /// Those of a process, which has this id in its own pid namespace, and whose rings have
     /// nanoseconds where time is given.
-    pub(crate) fn new(teller: JobTeller, peer: Peer, inner_pid: u32, is_given_time: bool) -> Self {
+    pub(crate) fn new(sink: JobSink, peer: Peer, inner_pid: u32, is_given_time: bool) -> Self {
         let Peer { pid, uid: user, .. } = peer;
         let looked = moment_of(tompion_os::sample_clocks(), is_given_time);
         Self {
-            teller,
+            sink,
             user,
             pid,
             tids: Tids::new(pid, inner_pid),
@@ -343,7 +351,7 @@ impl ProcessJobs {
             known: HashMap::new(),
             lost: 0,
             looked,
-            untold: 0,
+            dropped: 0,
             is_unknown: false,
         }
     }
@@ -353,7 +361,8 @@ impl ProcessJobs {
         moment_of(sample, self.is_given_time)
     }
 
-    /// Takes an event if it is a job's; its description is asked for once. False if that is unknown.
+    /// Takes an event if it is a job's; its description is asked for once. False if that is
+    /// unknown.
     pub(crate) fn take<'a>(
         &mut self,
         number: u32,
@@ -367,39 +376,40 @@ impl ProcessJobs {
                 let begins = match event.kind {
                     Kind::Job => true,
                     Kind::End => false,
-                    // Somebody else's event with such a field.
+                    // Another event with such a field.
                     _ => return true,
                 };
                 *self
                     .known
                     .entry(number)
-                    .or_insert((self.teller.number(self.user, &filter::span(event)), begins))
+                    .or_insert((self.sink.number(self.user, &filter::span(event)), begins))
             }
         };
         let (pid, tid, time) = (self.pid, self.tids.outer(tid), moment.ns);
-        // The first field of a job's begin; the ring's reader gives whole records, whose author may lie all the same.
+        // The first field of a job's begin; the ring's reader gives whole records, whose author may
+        // lie all the same.
         let deadline = payload.get(..8).and_then(|it| it.try_into().ok()).map_or(0, u64::from_le_bytes);
         let message = match begins {
             true => JobMessage::Began { job, pid, tid, time, deadline },
             false => JobMessage::Ended { job, pid, tid, time },
         };
-        self.untold += u64::from(!self.order.push(moment, message));
+        self.dropped += u64::from(!self.order.push(moment, message));
         true
     }
 
-    /// Tells how many were lost until now, if that are more than before; `unknown`: and more, but
-    /// their number is unknown. `before` is no later than the time at which they were counted, and
+    /// Sends the number of losses until now, if that is more than before; `unknown`: and more,
+    /// whose number is unknown. `before` is no later than the time at which they were counted, and
     /// `after` no earlier.
     pub(crate) fn tell_lost(&mut self, count: u64, unknown: bool, (before, after): (ClockPair, ClockPair)) {
-        let (pid, total) = (self.pid, count.saturating_add(self.untold));
+        let (pid, total) = (self.pid, count.saturating_add(self.dropped));
         if total > self.lost {
-            self.teller.tell(&JobMessage::Lost { pid, count: total - self.lost });
+            self.sink.tell(&JobMessage::Lost { pid, count: total - self.lost });
             self.lost = total;
             self.order.lose(self.looked, self.moment(after));
         }
         self.looked = self.moment(before);
         if unknown && !mem::replace(&mut self.is_unknown, true) {
-            self.teller.tell(&JobMessage::LossesUnknown { pid });
+            self.sink.tell(&JobMessage::LossesUnknown { pid });
         }
     }
 
@@ -417,23 +427,23 @@ impl ProcessJobs {
     /// Tells events, unless there are too many of this user. What is left out is a gap behind the
     /// others.
     fn tell_all(&mut self, due: &[JobMessage]) {
-        let (mut left_out, mut first, mut last) = (0, u64::MAX, 0);
+        let (mut rejected_processes, mut first, mut last) = (0, u64::MAX, 0);
         for message in due {
             match message {
                 JobMessage::Began { time, .. } | JobMessage::Ended { time, .. } => {
-                    if left_out > 0 || !self.teller.tell_of(self.user, message) {
-                        left_out += 1;
+                    if rejected_processes > 0 || !self.sink.tell_of(self.user, message) {
+                        rejected_processes += 1;
                         (first, last) = (first.min(*time), last.max(*time));
                     }
                 }
-                other => self.teller.tell(other),
+                other => self.sink.tell(other),
             }
         }
-        if left_out > 0 {
-            self.untold += left_out;
-            self.lost += left_out;
-            self.teller.tell(&JobMessage::Lost { pid: self.pid, count: left_out });
-            self.teller.tell(&JobMessage::Gap { pid: self.pid, begin: first, end: last });
+        if rejected_processes > 0 {
+            self.dropped += rejected_processes;
+            self.lost += rejected_processes;
+            self.sink.tell(&JobMessage::Lost { pid: self.pid, count: rejected_processes });
+            self.sink.tell(&JobMessage::Gap { pid: self.pid, begin: first, end: last });
         }
     }
 
@@ -446,7 +456,7 @@ impl ProcessJobs {
     pub(crate) fn tell_end(&mut self) {
         let due = self.order.release_all();
         self.tell_all(&due);
-        self.teller.tell(&JobMessage::Gone { pid: self.pid });
+        self.sink.tell(&JobMessage::Gone { pid: self.pid });
     }
 }
 
@@ -502,7 +512,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_read_as_they_were_told_however_they_are_cut() {
+    fn messages_are_read_as_sent_however_they_are_cut() {
         let (job, pid, tid, time) = (1, 7, 8, 1 << 40);
         let messages = [
             JobMessage::Name { job, user: 1000, name: "motor:control".into() },
@@ -532,12 +542,12 @@ mod tests {
         assert_eq!(reader.next().unwrap().unwrap(), messages[1]);
     }
 
-    /// What a teller has told when the test is done with it.
-    fn told(test: impl FnOnce(&JobTeller)) -> Vec<JobMessage> {
+    /// Returns the messages that a sink has sent when the test is done with it.
+    fn sent_by(test: impl FnOnce(&JobSink)) -> Vec<JobMessage> {
         let mut file = tempfile::tempfile().unwrap();
-        let teller = JobTeller::new(file.try_clone().unwrap());
-        test(&teller);
-        teller.flush().unwrap();
+        let sink = JobSink::new(file.try_clone().unwrap());
+        test(&sink);
+        sink.flush().unwrap();
         file.rewind().unwrap();
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).unwrap();
@@ -548,17 +558,17 @@ mod tests {
 
     #[test]
     fn jobs_have_one_number_each_and_not_any_number_of_them() {
-        let names = told(|teller| {
-            let [own, other] = [teller.with(|telling| telling.own_user), 4000];
+        let names = sent_by(|sink| {
+            let [own, other] = [sink.with(|state| state.own_user), 4000];
             assert_eq!(
-                (teller.number(own, "a:b"), teller.number(own, "a:c"), teller.number(own, "a:b")),
+                (sink.number(own, "a:b"), sink.number(own, "a:c"), sink.number(own, "a:b")),
                 (0, 1, 0)
             );
-            assert_eq!((teller.number(other, "a:b"), teller.number(other, "a:b")), (2, 2));
-            let last = (0..2000).map(|number| teller.number(other, &format!("x:{number}"))).max();
+            assert_eq!((sink.number(other, "a:b"), sink.number(other, "a:b")), (2, 2));
+            let last = (0..2000).map(|number| sink.number(other, &format!("x:{number}"))).max();
             assert_eq!(last, Some(2 + MAX_JOBS_OF_USER as u32));
             // Neither other users nor the session's own are short of room for it.
-            assert_eq!(teller.number(4001, "a:b"), 3 + MAX_JOBS_OF_USER as u32);
+            assert_eq!(sink.number(4001, "a:b"), 3 + MAX_JOBS_OF_USER as u32);
         });
         let name =
             |job: usize, user, name: &str| JobMessage::Name { job: job as u32, user, name: name.into() };
@@ -572,11 +582,11 @@ mod tests {
 
     #[test]
     fn any_number_of_users_leave_room_for_the_session_s_own() {
-        let names = told(|teller| {
+        let names = sent_by(|sink| {
             for user in 5000..7000 {
-                teller.number(user, "a:b");
+                sink.number(user, "a:b");
             }
-            teller.number(teller.with(|telling| telling.own_user), "a:b");
+            sink.number(sink.with(|state| state.own_user), "a:b");
         });
         assert_eq!(names.len(), MAX_JOBS_OF_OTHERS + 2);
         let several = |message: &JobMessage| matches!(message, JobMessage::Name { user: SEVERAL_USERS, .. });
@@ -585,15 +595,15 @@ mod tests {
     }
 
     #[test]
-    fn what_one_user_tells_too_much_is_counted_as_lost() {
+    fn excess_messages_of_one_user_are_counted_as_lost() {
         let event = |job| JobMessage::Ended { job, pid: 1, tid: 1, time: 1 };
-        let messages = told(|teller| {
-            let taken = (0..MAX_TOLD_OF_USER + 5).filter(|_| teller.tell_of(4000, &event(0))).count();
-            assert_eq!(taken, MAX_TOLD_OF_USER as usize);
-            assert!(teller.tell_of(4001, &event(1)));
-            teller.flush().unwrap();
-            assert!(teller.tell_of(4000, &event(2)));
+        let messages = sent_by(|sink| {
+            let taken = (0..MAX_MESSAGES_OF_USER + 5).filter(|_| sink.tell_of(4000, &event(0))).count();
+            assert_eq!(taken, MAX_MESSAGES_OF_USER as usize);
+            assert!(sink.tell_of(4001, &event(1)));
+            sink.flush().unwrap();
+            assert!(sink.tell_of(4000, &event(2)));
         });
-        assert_eq!(messages.len(), MAX_TOLD_OF_USER as usize + 2);
+        assert_eq!(messages.len(), MAX_MESSAGES_OF_USER as usize + 2);
     }
 }

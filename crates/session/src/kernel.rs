@@ -1,8 +1,8 @@
-//! The kernel as a source of events: a thread that drains its rings and writes the trace `kernel/`.
+//! Kernel as a source of events: a thread that drains its rings and writes the trace `kernel/`.
 //!
-//! It stands beside the consumer, whose rings are other people's: programs in the kernel read no TSC, so nothing
-//! waits for clock samples, and a storm of interrupts delays no application's events. What a ring looks like is
-//! `tompion_kernel`'s business.
+//! It stands beside the consumer, whose rings are other people's: programs in the kernel read no
+//! TSC, so nothing waits for clock samples, and a storm of interrupts delays no application's
+//! events. What a ring looks like is `tompion_kernel`'s business.
 
 mod classes;
 mod context;
@@ -40,11 +40,11 @@ use tompion_os::DirHandle;
 
 use crate::{
     consumer::reason,
-    control::Terms,
     kernel_filter::{Head, KernelFilter},
     manifest::{self, KERNEL},
+    session_config::SessionConfig,
     source::{Manner, Mark, Pushed, SourceWriter},
-    target::{self, Family},
+    target::{self, ProcessTree},
     untraced::{Execution, ExecutionLog},
 };
 use classes::Classes;
@@ -53,81 +53,81 @@ use stacks::Stacks;
 /// Shortest and longest sleep between two looks at the rings.
 const MIN_SLEEP: Duration = Duration::from_micros(200);
 const MAX_SLEEP: Duration = Duration::from_millis(4);
-/// Sleep of a flight recorder: nothing waits in its rings, and orders end a sleep.
+/// Sleep of a flight recorder: nothing waits in its rings, and commands end a sleep.
 const OVERWRITE_SLEEP: Duration = Duration::from_millis(50);
-/// Share of a ring, in percent, that is to be filled after a sleep. Each sleep preempts the recorded
-/// programs once, and a burst needs the rest of the ring.
+/// Backlog of a ring, in percent, that is to be filled after a sleep. Each sleep preempts the
+/// recorded programs once, and a burst needs the rest of the ring.
 const TARGET_FILL: u32 = 15;
 /// A packet is written at the latest after this time.
-const FLUSH_EVERY: Duration = Duration::from_millis(500);
-/// How long programs may take to come to their end after they were detached.
-const PATIENCE: Duration = Duration::from_millis(200);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
+/// Time for which programs may run on after they were detached.
+const DETACH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What to record of the kernel.
+/// Choice of the kernel's events.
 #[derive(Clone, Debug)]
 pub struct KernelChoice {
-    /// Which events.
+    /// Events to record.
     pub selection: Selection,
     /// The system calls of this machine.
     pub calls: Calls,
-    /// What of them, compiled for this selection from the filter of the recording's rules.
+    /// Filter, compiled for this selection from the filter of the recording's rules.
     pub filter: Option<Filter>,
-    /// What events have beside their own.
+    /// Context of events.
     pub contexts: Contexts,
 }
 
-/// How the kernel's rings are to be, and where what is in them goes.
+/// Size of the kernel's rings, and destination of their events.
 pub struct Plan<'a> {
-    /// What to record.
+    /// Choice of events.
     pub choice: &'a KernelChoice,
-    /// What the session says to all its sources.
-    pub terms: &'a Terms,
+    /// Configuration of the session.
+    pub session_config: &'a SessionConfig,
     /// Bytes of a CPU's ring.
     pub ring_size: u64,
     /// Processes whose system calls are recorded, with their children's; none for all processes'.
-    pub follow: Family,
+    pub follow: ProcessTree,
     /// Tells the user something at once.
     pub notice: fn(&str),
 }
 
-enum Order {
+enum KernelCommand {
     /// Save what the flight recorder holds; the answer is how many events that were.
     Snapshot(Sender<u64>),
     /// Complete everything.
     Finish,
 }
 
-/// What became of it.
+/// Result of recording the kernel.
 #[derive(Debug)]
 pub struct Outcome {
     /// For the manifest.
     pub source: manifest::Source,
-    /// What users should know.
+    /// Problems for users.
     pub problems: Vec<String>,
-    /// What stands in the manifest alone: users can't act on it.
+    /// Remarks for the manifest alone: users can't act on them.
     pub remarks: Vec<String>,
     /// Programs that the command and its descendants executed.
     pub executions: BTreeSet<Execution>,
-    /// Why writing stopped early, if it did. It was told when it happened.
+    /// Reason why writing stopped early, if it did. It was reported when it happened.
     pub stopped: Option<String>,
 }
 
 /// The recorded kernel, before and while its thread runs.
 pub struct Kernel {
-    /// What the thread gets when it starts.
+    /// State that the thread gets when it starts.
     idle: Option<Drain>,
-    orders: Sender<Order>,
+    commands: Sender<KernelCommand>,
     thread: Option<JoinHandle<Outcome>>,
 }
 
 impl Kernel {
     /// Loads the programs and attaches them.
     pub fn prepare(plan: &Plan<'_>) -> Result<Self, Error> {
-        let Plan { choice, terms, ring_size, follow, notice } = plan;
+        let Plan { choice, session_config, ring_size, follow, notice } = plan;
         let geometry = Geometry::of_size(tompion_os::online_cpus(), *ring_size);
         let options = Options {
             selection: choice.selection.clone(),
-            overwrite: terms.overwrite,
+            overwrite: session_config.overwrite,
             geometry,
             follow: follow.members().collect(),
             filter: choice.filter.clone(),
@@ -136,24 +136,24 @@ impl Kernel {
         let mut recorder = Recorder::load(&options, &choice.calls)?;
         recorder.attach()?;
         follow_newcomers(&recorder, follow)?;
-        let (orders, inbox) = mpsc::channel();
+        let (commands, inbox) = mpsc::channel();
         let KernelChoice { selection, calls, filter, contexts } = choice;
         let vocabulary = Vocabulary {
             calls: calls.clone(),
             tracepoints: selection.tracepoints.clone(),
             probes: selection.probes.clone(),
         };
-        let mut drain = Drain::new(recorder, Arc::new(vocabulary), (terms, *contexts), inbox);
+        let mut drain = Drain::new(recorder, Arc::new(vocabulary), (session_config, *contexts), inbox);
         drain.notice = *notice;
         drain.executions = ExecutionLog::new(&follow.named);
-        if let (Some(filter), Some(text)) = (filter, &terms.rules.filter) {
+        if let (Some(filter), Some(text)) = (filter, &session_config.rules.filter) {
             drain.filter = Some(KernelFilter::new(text, filter.clone(), drain.vocabulary.clone()));
             drain.switch_gaps = None;
         }
         if choice.selection.state {
             drain.state = Some(read_state()?);
         }
-        Ok(Self { idle: Some(drain), orders, thread: None })
+        Ok(Self { idle: Some(drain), commands, thread: None })
     }
 
     /// Starts the thread.
@@ -166,7 +166,7 @@ impl Kernel {
     /// Saves what the flight recorder holds. Returns the number of events.
     pub fn snapshot(&self) -> u64 {
         let (sender, receiver) = mpsc::channel();
-        match self.orders.send(Order::Snapshot(sender)) {
+        match self.commands.send(KernelCommand::Snapshot(sender)) {
             Ok(()) => receiver.recv().unwrap_or(0),
             Err(_) => 0,
         }
@@ -174,14 +174,14 @@ impl Kernel {
 
     /// Detaches the programs and completes the trace.
     pub fn finish(mut self) -> Option<Outcome> {
-        let _ = self.orders.send(Order::Finish);
+        let _ = self.commands.send(KernelCommand::Finish);
         self.thread.take()?.join().ok()
     }
 }
 
 /// Follows descendants that were made after the family was counted and before the programs were
 /// attached. From then on the programs follow each child of a process that they know.
-fn follow_newcomers(recorder: &Recorder, family: &Family) -> Result<(), Error> {
+fn follow_newcomers(recorder: &Recorder, family: &ProcessTree) -> Result<(), Error> {
     let mut family = family.clone();
     loop {
         let found = family.find_more();
@@ -198,8 +198,9 @@ struct Drain {
     recorder: Recorder,
     decoder: Decoder,
     vocabulary: Arc<Vocabulary>,
-    inbox: Receiver<Order>,
-    /// The state at the start, as far as it was read; none when all of it was taken, or nobody wants it.
+    inbox: Receiver<KernelCommand>,
+    /// The state at the start, as far as it was read; none when all of it was taken, or if it isn't
+    /// recorded.
     state: Option<Receiver<Vec<State>>>,
     folder: DirHandle,
     overwrite: bool,
@@ -219,11 +220,11 @@ struct Drain {
     switch_gaps: Option<SwitchGapDetector>,
     executions: ExecutionLog,
     refused: u64,
-    /// What of the filter the programs leave to this place.
+    /// Part of the filter that the programs leave to this thread.
     filter: Option<KernelFilter>,
     /// Records that did not pass it.
     unwanted: u64,
-    /// Why writing stopped, if it did.
+    /// Reason why writing stopped, if it did.
     stopped: Option<String>,
     /// Tells the user something at once.
     notice: fn(&str),
@@ -237,19 +238,24 @@ impl Drain {
     fn new(
         recorder: Recorder,
         vocabulary: Arc<Vocabulary>,
-        (terms, contexts): (&Terms, Contexts),
-        inbox: Receiver<Order>,
+        (session_config, contexts): (&SessionConfig, Contexts),
+        inbox: Receiver<KernelCommand>,
     ) -> Self {
         let cpus = recorder.geometry().cpus as usize;
-        let folder = terms.folder.join(KERNEL);
+        let folder = session_config.folder.join(KERNEL);
         Self {
             recorder,
             decoder: Decoder::new(vocabulary.clone()),
             vocabulary,
             inbox,
             state: None,
-            overwrite: terms.overwrite,
-            writer: SourceWriter::new(folder.clone(), description(terms, contexts), cpus, Manner::Now),
+            overwrite: session_config.overwrite,
+            writer: SourceWriter::new(
+                folder.clone(),
+                description(session_config, contexts),
+                cpus,
+                Manner::Now,
+            ),
             folder,
             classes: Classes::new(),
             contexts,
@@ -276,14 +282,14 @@ impl Drain {
         let mut sleep = MIN_SLEEP;
         loop {
             match self.inbox.recv_timeout(sleep) {
-                Ok(Order::Snapshot(done)) => {
+                Ok(KernelCommand::Snapshot(done)) => {
                     let before = self.writer.written_of_rings();
                     self.save_history();
                     self.flush();
-                    // Whoever asked may have gone.
+                    // The thread that asked may have gone.
                     let _ = done.send(self.writer.written_of_rings() - before);
                 }
-                Ok(Order::Finish) | Err(RecvTimeoutError::Disconnected) => return self.finish(),
+                Ok(KernelCommand::Finish) | Err(RecvTimeoutError::Disconnected) => return self.finish(),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             self.take_state(false);
@@ -293,7 +299,7 @@ impl Drain {
             } else {
                 sleep = next_sleep(sleep, self.collect());
             }
-            if self.flushed.elapsed() >= FLUSH_EVERY {
+            if self.flushed.elapsed() >= FLUSH_INTERVAL {
                 if self.overwrite {
                     self.stacks.look_at_all(tompion_os::monotonic_ns());
                 }
@@ -302,7 +308,8 @@ impl Drain {
         }
     }
 
-    /// Takes what was read of the state at the start. It is in a stream of its own, which no ring's history overwrites.
+    /// Takes what was read of the state at the start. It is in a stream of its own, which no ring's
+    /// history overwrites.
     fn take_state(&mut self, to_its_end: bool) {
         let Some(source) = self.state.take() else { return };
         let stream = self.writer.initial_stream();
@@ -330,7 +337,8 @@ impl Drain {
         });
     }
 
-    /// Writes what stacks' numbers mean, behind the state at the start, where nothing overwrites it.
+    /// Writes what stacks' numbers mean, behind the state at the start, where nothing overwrites
+    /// it.
     fn write_definitions(&mut self) {
         if self.state.is_some() {
             return;
@@ -355,7 +363,8 @@ impl Drain {
         self.attempt(|drain| drain.writer.flush(stream, Mark::default()));
     }
 
-    /// Takes what is new in all rings. Returns the largest share of a ring that was filled, in percent.
+    /// Takes what is new in all rings. Returns the largest share of a ring that was filled, in
+    /// percent.
     fn collect(&mut self) -> u64 {
         let mut fullest = 0;
         for cpu in 0..self.read.len() {
@@ -484,7 +493,7 @@ impl Drain {
     fn finish(mut self) -> Outcome {
         self.recorder.detach();
         self.take_state(true);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + DETACH_TIMEOUT;
         loop {
             if self.overwrite {
                 // Programs that still run have a moment.
@@ -576,32 +585,33 @@ fn next_sleep(last: Duration, filled_percent: u64) -> Duration {
     wanted.min(last * 3 / 2).clamp(MIN_SLEEP, MAX_SLEEP)
 }
 
-/// Starts a thread that reads the state of the machine. It has this thread's rights to look into processes.
+/// Starts a thread that reads the state of the machine. It has this thread's rights to look into
+/// processes.
 fn read_state() -> io::Result<Receiver<Vec<State>>> {
     let (sender, receiver) = mpsc::channel();
     let read = move || {
-        // Without a receiver recording has ended early, and nobody wants the rest.
+        // Without a receiver recording has ended early, and the rest is not needed.
         state::read(&mut |states| drop(sender.send(states)));
     };
     thread::Builder::new().name("state".into()).spawn(read)?;
     Ok(receiver)
 }
 
-/// What a ring lost so far.
+/// Number of events that a ring lost so far.
 fn lost_of(recorder: &Recorder, cpu: u32) -> u64 {
     let ring = recorder.ring(cpu);
     Cause::ALL.into_iter().map(|cause| ring.lost(cause)).fold(0, u64::saturating_add)
 }
 
-/// What the trace says of itself: what readers' analyses know LTTng's kernel traces by.
-fn description(terms: &Terms, contexts: Contexts) -> encode::Source {
+/// Description of the trace: the names by which readers' analyses know LTTng's kernel traces.
+fn description(session_config: &SessionConfig, contexts: Contexts) -> encode::Source {
     let read = |name: &str| {
         let text = fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).unwrap_or_default();
         EnvironmentValue::Text(text.trim().to_owned())
     };
     let text = |value: &str| EnvironmentValue::Text(value.to_owned());
     let environment = vec![
-        ("hostname", text(&terms.hostname)),
+        ("hostname", text(&session_config.hostname)),
         ("domain", text("kernel")),
         ("sysname", read("ostype")),
         ("kernel_release", read("osrelease")),
@@ -614,8 +624,8 @@ fn description(terms: &Terms, contexts: Contexts) -> encode::Source {
     encode::Source {
         uuid: Uuid(uuid::Uuid::new_v4().into_bytes()),
         environment: environment.into_iter().map(|(name, value)| (name.into(), value)).collect(),
-        clock_uuid: Uuid::parse(&terms.boot_id),
-        clock_offset_ns: terms.clock_offset_ns,
+        clock_uuid: Uuid::parse(&session_config.boot_id),
+        clock_offset_ns: session_config.clock_offset_ns,
         clock_precision_ns: 1,
         tid: false,
         context: context::fields(contexts),

@@ -1,4 +1,5 @@
-//! The filter on the kernel's events, as far as programs in the kernel leave it to who reads their records.
+//! Filter on the kernel's events, as far as programs in the kernel leave it to the reader of their
+//! records.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,14 +15,14 @@ const TID: u16 = 0;
 const PID: u16 = 1;
 const CPU: u16 = 2;
 
-/// What a record says beside its payload.
+/// Head of a record.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     /// The thread.
     pub tid: u32,
     /// Its process.
     pub pid: u32,
-    /// Where it was.
+    /// CPU.
     pub cpu: u32,
 }
 
@@ -82,7 +83,7 @@ impl KernelFilter {
     }
 }
 
-/// What a record's head knows.
+/// Fields of a record's head.
 fn context(name: &Name) -> Found<'static> {
     let known = |number| Found { place: Place::Context(number), kind: Kind::Integer };
     match (name.scope, name.head(), name.path.len()) {

@@ -7,8 +7,8 @@ use std::{
 
 use tompion_os::{Listener, PacketSocket, Peer};
 
-/// How long a name that is taken may be without a listening socket: a session that is being set up
-/// has the name for a moment before it listens.
+/// Time for which a name that is taken may be without a listening socket: a session that is being
+/// set up has the name for a moment before it listens.
 const SETUP_TIMEOUT: Duration = Duration::from_millis(20);
 /// Time between two looks at such a name.
 const SETUP_INTERVAL: Duration = Duration::from_millis(1);

@@ -1,4 +1,5 @@
-//! `tompion.json`, which stands beside the CTF traces of a recording and says what they cannot.
+//! Manifest `tompion.json`, which stands beside the CTF traces of a recording and says what they
+//! cannot.
 
 use std::{collections::BTreeMap, io, path::PathBuf};
 
@@ -23,12 +24,12 @@ pub const RECORDING: &str = "recording";
 pub const COMPLETE: &str = "complete";
 /// State of a recording whose session was killed, and that was completed afterwards.
 pub const RECOVERED: &str = "recovered";
-/// Mode of a flight recorder, which holds back what it has until somebody asks.
+/// Mode of a flight recorder, which holds back what it has until a snapshot is requested.
 pub const OVERWRITE: &str = "overwrite";
 /// Kind of the kernel's source, its name, and that of its folder.
 pub const KERNEL: &str = "kernel";
 /// Largest manifest that is read.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// A recording as a whole.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -43,26 +44,26 @@ pub struct Manifest {
     pub command: Vec<String>,
     /// The command line of `tompion` itself.
     pub invocation: Vec<String>,
-    /// Where it was recorded.
+    /// Machine on which it was recorded.
     pub host: Host,
-    /// How timestamps were made.
+    /// Source of timestamps.
     pub clock: Clock,
-    /// How events were buffered.
+    /// Buffering of events.
     pub channel: Channel,
     /// Processes, in the order of their coming.
     pub sources: Vec<Source>,
     /// Whether the kernel is a source, too; it stands among them when its trace is complete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kernel: bool,
-    /// Whether more was lost than the sources tell, which nobody can know: rings went with the session, or with the
-    /// machine's memory.
+    /// Whether an unknown number of further events was lost: rings went with the session, or with
+    /// the machine's memory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub losses_unknown: bool,
-    /// Processes that asked to take part and could not: they had given up waiting, or had no memory or descriptors
-    /// left. What they would have recorded is in no count.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub left_out: u64,
-    /// What programs said beyond the limits of one recording.
+    /// Processes that asked to take part and could not: they had given up waiting, or had no memory
+    /// or descriptors left. What they would have recorded is in no count.
+    #[serde(default, rename = "left_out", skip_serializing_if = "is_zero")]
+    pub rejected_processes: u64,
+    /// Counts of data that programs sent beyond the limits of one recording.
     #[serde(default, skip_serializing_if = "BeyondLimits::is_nothing")]
     pub beyond_limits: BeyondLimits,
     /// Problems that did not end the recording, one line each.
@@ -70,7 +71,7 @@ pub struct Manifest {
     /// While it is recorded: the process that records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorder: Option<Recorder>,
-    /// While it is recorded: the last snapshot that somebody asked the recorder for.
+    /// While it is recorded: the last snapshot that was requested from the recorder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Snapshot>,
     /// While it is recorded with `--backing`: where the rings are kept.
@@ -97,7 +98,7 @@ pub struct Host {
 /// The trace's clock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Clock {
-    /// What timestamps were taken from: `tsc` or `monotonic`.
+    /// Clock of timestamps: `tsc` or `monotonic`.
     pub source: String,
     /// CLOCK_REALTIME minus CLOCK_MONOTONIC at the beginning, in nanoseconds.
     pub realtime_offset_ns: i64,
@@ -133,10 +134,11 @@ pub struct Source {
     /// Its executable.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub executable: String,
-    /// How it writes its events: `rseq`, or `reserve` where there are no restartable sequences; the kernel by `bpf`.
+    /// Protocol by which it writes events: `rseq`, or `reserve` where there are no restartable
+    /// sequences; the kernel by `bpf`.
     #[serde(default)]
     pub producer: String,
-    /// How it ended, in words.
+    /// Reason of its end, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub end: String,
     /// Recorded events.
@@ -162,7 +164,7 @@ impl Source {
     }
 }
 
-/// What traces call the way in which a process with rings of this form writes its events.
+/// Name in traces of the protocol by which a process with rings of this form writes its events.
 pub const fn producer(form: WriteProtocol) -> &'static str {
     match form {
         WriteProtocol::Rseq => "rseq",
@@ -191,7 +193,8 @@ impl Manifest {
         self.state == RECORDING
     }
 
-    /// Writes the file anew; readers see the old one or the new one, whole. `durable`: the medium has it on return.
+    /// Writes the file; readers see the old one or the new one, whole. `durable`: the medium has it
+    /// on return.
     pub fn write(&self, folder: &DirHandle, durable: bool) -> io::Result<()> {
         let text = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
         folder.replace(FILE, text.as_bytes(), durable)
@@ -201,7 +204,7 @@ impl Manifest {
     pub fn read(folder: &DirHandle) -> Result<Self, String> {
         let path = path_in(folder, FILE);
         let bytes =
-            read_bounded(folder, FILE, MOST_BYTES).map_err(|error| format!("{}: {error}", path.display()))?;
+            read_bounded(folder, FILE, MAX_BYTES).map_err(|error| format!("{}: {error}", path.display()))?;
         let manifest: Self =
             serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
         if manifest.schema != SCHEMA {

@@ -1,8 +1,8 @@
 //! One recorded process: its shared memory, its rings, and the trace they go into.
 //!
-//! Everything in the shared memory comes from the process and is not trusted: descriptions are parsed,
-//! records are checked while they are walked, positions are held against what can be, and what is
-//! refused is counted under its own cause.
+//! Everything in the shared memory comes from the process and is not trusted: descriptions are
+//! parsed, records are checked while they are walked, positions are held against what can be, and
+//! what is refused is counted under its own cause.
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque, btree_map::Entry},
@@ -25,12 +25,14 @@ use crate::{
     backing::ProcessBacking,
     budget::Budget,
     context::Threads,
-    control::Terms,
     filter::{self, SessionFilter},
     jobs::ProcessJobs,
+    session_config::SessionConfig,
     source::{ClassId, Manner, Mark, SourceWriter},
 };
 
+mod backlog;
+mod buffer_pool;
 mod convert;
 mod durable;
 #[cfg(test)]
@@ -39,20 +41,19 @@ mod jobs;
 mod losses;
 mod placement;
 mod recovery;
-mod ripe;
-mod spare;
 
+pub use backlog::Backlog;
+use buffer_pool::BufferPool;
 use losses::Participation;
 use placement::Placement;
 pub use placement::SHARED_FOLDER;
-pub use ripe::Share;
-use spare::Spare;
 
 /// Later than any event can be, in nanoseconds; readers add the time since 1970 to it.
 const LATEST: u64 = 1 << 62;
-/// How many bytes of one process may wait to be converted. Beyond it they stay in its rings: who claims to
-/// write faster than anybody can read loses events of its own, and the session no memory.
-const MOST_PENDING_BYTES: u64 = 64 << 20;
+/// Maximum number of bytes of one process that may wait to be converted. Beyond it they stay in its
+/// rings: a process that claims to write faster than can be read loses events of its own, and the
+/// session no memory.
+const MAX_PENDING_BYTES: u64 = 64 << 20;
 
 /// A process as the session knows it.
 #[derive(Debug)]
@@ -61,13 +62,13 @@ pub struct Process {
     pub key: u64,
     /// Id in the session's pid namespace.
     pub pid: u32,
-    /// How it introduced itself.
+    /// Its `Hello`.
     pub hello: Hello,
-    /// How it ended, if it did.
+    /// Reason of its end, if it has ended.
     pub end: Option<String>,
     control: SharedMap,
     rings: SharedMap,
-    /// Where the memory is kept, if it is to outlast the machine.
+    /// Backing files, if it is to outlast the machine.
     kept_in: Option<ProcessBacking>,
     geometry: Geometry,
     form: WriteProtocol,
@@ -83,7 +84,7 @@ pub struct Process {
     files_settled: bool,
     /// Bytes of the catalog that are known to be on the medium.
     catalog_synced: usize,
-    /// What each event number means, as far as its description was taken.
+    /// Class of each event number, as far as its description was taken.
     classes: BTreeMap<u32, Class>,
     /// Room for descriptions.
     budget: Budget,
@@ -101,23 +102,24 @@ pub struct Process {
     kept_synced: usize,
     /// Places in their list that did not reach the medium.
     pinned_missing: u64,
-    /// What was refused that came from no ring.
+    /// Number of refused events that came from no ring.
     refused: u64,
-    attention: Attention,
+    context_sources: ThreadContextSources,
     /// Events that the session's part of the filter did not let through.
     filtered: u64,
-    /// Whether the machine has stopped since the rings were written: see [`tompion_ring::torn_pages`].
+    /// Whether the machine has stopped since the rings were written: see
+    /// [`tompion_ring::torn_pages`].
     may_have_torn_pages: bool,
-    /// What was found changed in the files that its session left, one line each.
+    /// Changes found in the files that its session left, one line each.
     damage_on_medium: Vec<String>,
-    /// How often the process asked for a snapshot, as far as that was heard.
+    /// Number of snapshots that the process asked for, as far as that was read.
     snapshots: u64,
     /// Whether writing was given up.
     given_up: bool,
-    /// When it took part, which bounds what it can have lost.
+    /// Time of its participation, which bounds what it can have lost.
     participation: Participation,
     /// Buffers for copies, used before: fresh memory would cost a page fault for each page.
-    spare: Spare,
+    buffers: BufferPool,
 }
 
 /// A record from the catalog, or an event of the program that is kept.
@@ -132,7 +134,7 @@ struct Initial {
     payload: Vec<u8>,
 }
 
-/// Where a record goes in the trace, and where it comes from.
+/// Destination of a record in the trace, and its origin.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     stream: usize,
@@ -144,13 +146,13 @@ struct Place {
 #[derive(Debug)]
 struct Class {
     event: Event,
-    /// What decides where the agent could not.
+    /// Filter that decides where the agent could not.
     filter: Option<SessionFilter>,
     /// Number in the metadata, once there was a record.
     id: Option<ClassId>,
 }
 
-/// What the session knows of one ring.
+/// State of one ring.
 #[derive(Clone, Debug, Default)]
 struct RingState {
     /// Up to where it was read.
@@ -158,32 +160,33 @@ struct RingState {
     /// Whether that was all there was.
     is_whole: bool,
     /// Up to where it had been read when the clock was sampled last, and the time before that.
-    sampled: u64,
-    ripe: u64,
+    sampled_until: u64,
+    bracketed_until: u64,
     /// Up to where its pages were made present.
     populated: u64,
     /// Up to where bytes were converted.
     converted: u64,
-    /// Whether records were overwritten that nobody has accounted for yet.
+    /// Whether records were overwritten that are not yet accounted for.
     has_gap: bool,
     /// Up to where its room was given back.
     consumed: u64,
     /// A position that can't be, and was refused.
     refused_at: Option<u64>,
-    /// Where the history begins that recovery reads.
+    /// Beginning of the history that recovery reads.
     history_begin: u64,
-    /// Up to where it was converted, and what became of the events: recorded, overwritten by design, refused.
+    /// Up to where it was converted, and what became of the events: recorded, overwritten by
+    /// design, refused.
     mark: Mark,
     /// Bytes that were copied. Those of the span, which are the last ones, wait to be converted.
     pending: VecDeque<(Span, Vec<u8>)>,
 }
 
-/// How a process is recorded.
+/// Parameters of a process's recording.
 #[derive(Debug)]
 pub struct Recording {
     /// Sizes of its rings.
     pub geometry: Geometry,
-    /// How records stand in them: in processes without restartable sequences they are reserved.
+    /// Protocol of records: in processes without restartable sequences they are reserved.
     pub form: WriteProtocol,
     /// Overwrite mode; else discard mode.
     pub overwrite: bool,
@@ -193,32 +196,32 @@ pub struct Recording {
     pub control: SharedMap,
     /// Ring file, mapped.
     pub rings: SharedMap,
-    /// Where its trace goes.
+    /// Folder of its trace.
     pub folder: DirHandle,
-    /// What its trace says of itself.
+    /// Description of its trace.
     pub description: encode::Source,
-    /// What is to be known of its threads.
-    pub attention: Attention,
-    /// Where the memory is kept, if it is to outlast the machine.
+    /// Sources of its threads' context.
+    pub context_sources: ThreadContextSources,
+    /// Backing files, if it is to outlast the machine.
     pub kept_in: Option<ProcessBacking>,
     /// Room for its descriptions.
     pub budget: Budget,
 }
 
-/// What the session looks at besides the rings.
+/// Sources of context besides the rings.
 #[derive(Debug, Default)]
-pub struct Attention {
+pub struct ThreadContextSources {
     /// The process's threads, if the trace or the filter has something of them.
     threads: Option<Threads>,
     /// The filter, if agents leave the last word to the session.
     filter: Option<String>,
-    /// Where its jobs are told; then nothing of it is written.
+    /// Sink of its jobs; then nothing of it is written.
     jobs: Option<ProcessJobs>,
 }
 
 impl RingState {
-    /// Accounts for events that the ring had taken before a sub-buffer was opened, and that weren't met: a flight
-    /// recorder has overwritten them by design, or they did not reach the medium.
+    /// Accounts for events that the ring had taken before a sub-buffer was opened, and that weren't
+    /// met: a flight recorder has overwritten them by design, or they did not reach the medium.
     fn pass_over(&mut self, events: u64, position: u64, overwrite: bool, may_have_torn_pages: bool) {
         let tally = &mut self.mark.tally;
         let Some(passed) = events.checked_sub(tally.accounted) else { return };
@@ -233,7 +236,7 @@ impl RingState {
         }
     }
 
-    /// Events that the ring had taken and that nobody can have any more.
+    /// Number of events that the ring had taken and that can't be read any more.
     fn unmet(&self) -> u64 {
         self.mark.tally.missing.saturating_add(self.mark.tally.unfinished)
     }
@@ -253,15 +256,15 @@ impl From<UntrustedPinned> for Initial {
     }
 }
 
-impl Attention {
-    /// What a session's terms ask for, of a process that has this id in its own pid namespace;
-    /// `given_time` as in [`Recording`].
-    pub fn new(terms: &Terms, peer: Peer, inner_pid: u32, given_time: bool) -> Self {
-        let filter = terms.rules.filter.clone().filter(|filter| filter::needs_session(filter));
-        let threads = (filter.is_some() || !terms.contexts.is_empty())
-            .then(|| Threads::new(peer.pid, inner_pid, terms.contexts.clone()));
-        let jobs = terms.jobs.clone();
-        let jobs = jobs.map(|teller| ProcessJobs::new(teller, peer, inner_pid, given_time));
+impl ThreadContextSources {
+    /// Sources that a session's configuration asks for, of a process that has this id in its own
+    /// pid namespace; `given_time` as in [`Recording`].
+    pub fn new(session_config: &SessionConfig, peer: Peer, inner_pid: u32, given_time: bool) -> Self {
+        let filter = session_config.rules.filter.clone().filter(|filter| filter::needs_session(filter));
+        let threads = (filter.is_some() || !session_config.contexts.is_empty())
+            .then(|| Threads::new(peer.pid, inner_pid, session_config.contexts.clone()));
+        let jobs = session_config.jobs.clone();
+        let jobs = jobs.map(|sink| ProcessJobs::new(sink, peer, inner_pid, given_time));
         Self { threads, filter, jobs }
     }
 
@@ -282,7 +285,7 @@ impl Process {
         recording: Recording,
     ) -> Self {
         let Recording { geometry, form, overwrite, given_time, control, rings, .. } = recording;
-        let Recording { folder, description, attention, kept_in, budget, .. } = recording;
+        let Recording { folder, description, context_sources, kept_in, budget, .. } = recording;
         let manner = if kept_in.is_some() { Manner::Durable } else { Manner::Soon };
         let rings_count = (geometry.cpus() * geometry.buffers()) as usize;
         Self {
@@ -314,14 +317,14 @@ impl Process {
             kept_synced: 0,
             pinned_missing: 0,
             refused: 0,
-            attention,
+            context_sources,
             filtered: 0,
             may_have_torn_pages: false,
             damage_on_medium: Vec::new(),
             snapshots: 0,
             given_up: false,
             participation: Participation::begin(),
-            spare: Spare::default(),
+            buffers: BufferPool::default(),
         }
     }
 
@@ -338,21 +341,22 @@ impl Process {
 
     /// Looks at what the kernel says of the threads.
     pub fn look_at_threads(&mut self) {
-        if let Some(threads) = &mut self.attention.threads {
+        if let Some(threads) = &mut self.context_sources.threads {
             threads.look();
         }
-        if let Some(jobs) = &mut self.attention.jobs {
+        if let Some(jobs) = &mut self.context_sources.jobs {
             jobs.look_at_threads();
         }
         if let Some(kept_in) = &self.kept_in {
-            // What isn't there is unknown to recovery, as it is of threads that nobody saw.
-            let _ = self.attention.keep(kept_in);
+            // A missing context is unknown to recovery, like that of threads that were never seen.
+            let _ = self.context_sources.keep(kept_in);
         }
     }
 
     /// Whether the program has asked for a snapshot since the last time that this was asked.
     pub fn wants_snapshot(&mut self) -> bool {
-        // Ordering: a counter by itself; what was recorded before is in the rings by their own order.
+        // Ordering: a counter by itself; what was recorded before is in the rings by their own
+        // order.
         let asked = self.control.word(control::OFFSET_SNAPSHOTS).load(Ordering::Acquire);
         std::mem::replace(&mut self.snapshots, asked) != asked && self.overwrite
     }
@@ -362,7 +366,7 @@ impl Process {
     ///
     /// A flight recorder's rings are left alone until [`Process::save_history`].
     pub fn collect(&mut self, most: u64) -> u64 {
-        if self.pending_bytes() < most.min(MOST_PENDING_BYTES) {
+        if self.pending_bytes() < most.min(MAX_PENDING_BYTES) {
             return self.collect_all();
         }
         self.states.iter_mut().for_each(|state| state.is_whole = false);
@@ -386,10 +390,10 @@ impl Process {
                 continue;
             }
             let mut bytes =
-                self.spare.take(written.saturating_sub(read).min(self.geometry.ring_size()) as usize);
+                self.buffers.take(written.saturating_sub(read).min(self.geometry.ring_size()) as usize);
             let reader = self.reader(ring);
-            // The room of kept rings is given back once the medium has what was in it. Once the process has ended,
-            // nobody completes a record any more.
+            // The room of backing files is given back once the medium has what was in it. Once the
+            // process has ended, no thread completes a record any more.
             let taken = match (self.is_durable(), self.end.is_some()) {
                 (true, false) => reader.copy_new(read, &mut bytes),
                 (true, true) => reader.copy_final(read, &mut bytes),
@@ -404,7 +408,7 @@ impl Process {
                     state.read = span.end;
                     state.is_whole = span.end >= written;
                     if span.is_empty() {
-                        self.spare.put(bytes);
+                        self.buffers.put(bytes);
                     } else {
                         state.pending.push_back((span, bytes));
                     }
@@ -516,14 +520,14 @@ impl Process {
             self.beyond_budget += 1;
             return;
         }
-        let filter = self.attention.filter.as_deref();
+        let filter = self.context_sources.filter.as_deref();
         let span = filter.and_then(|filter| filter::span_with_fields(filter, &event));
         self.spans_with_fields.extend(span);
         let filter = filter.map(|filter| SessionFilter::new(filter, &event));
         place.insert(Class { filter, event, id: None });
     }
 
-    /// How many descriptions there was no room for.
+    /// Number of descriptions that there was no room for.
     pub fn descriptions_beyond_budget(&self) -> u64 {
         self.beyond_budget
     }
@@ -536,8 +540,8 @@ impl Process {
         })
     }
 
-    /// Names of recorded events that the process describes in more than one way, with the number of ways.
-    /// The application's contexts, which come and go, do not count.
+    /// Names of recorded events that the process describes in more than one way, with the number of
+    /// ways. The application's contexts, which come and go, do not count.
     pub fn conflicts(&self) -> BTreeMap<String, usize> {
         let recorded = self.classes.values().filter(|class| class.id.is_some());
         let mut ways = BTreeMap::<String, HashSet<(&Option<String>, Vec<&Field>)>>::new();
@@ -554,7 +558,7 @@ impl Process {
             return Ok(());
         }
         (0..=self.states.len()).try_for_each(|stream| self.flush_stream(stream))?;
-        self.spare.trim();
+        self.buffers.trim();
         self.writer.check()?;
         self.settle()
     }
@@ -577,8 +581,8 @@ impl Process {
         self.settle()
     }
 
-    /// Completes a process's part of the trace that it shares. Nobody waits for the disk: what fails there is known
-    /// when the recording ends, at the latest.
+    /// Completes a process's part of the trace that it shares. It doesn't wait for the disk: a
+    /// failure there is known when the recording ends, at the latest.
     pub fn finish_shared(&mut self) -> io::Result<()> {
         (0..self.states.len()).try_for_each(|ring| self.flush_stream(ring))
     }
@@ -598,7 +602,7 @@ impl Process {
         self.given_up = true;
         // Why it failed is known; how many events were not written is known then.
         let _ = self.writer.settle();
-        self.spare = Spare::default();
+        self.buffers = BufferPool::default();
         for state in &mut self.states {
             state.pending = VecDeque::new();
         }

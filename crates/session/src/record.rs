@@ -1,4 +1,4 @@
-//! `tompion record`: one command, one recording, from start to end.
+//! Recording from start to end, as `tompion record` runs it.
 
 use std::{
     collections::BTreeSet,
@@ -23,34 +23,36 @@ use tompion_protocol::{
 };
 
 use crate::{
+    acceptor::{ClientAcceptor, Interest},
     attach::{self, ProgramSearch},
     backing::{self, SavedSession},
-    consumer::{self, Consumer, Order, Report},
+    consumer::{self, Consumer, ConsumerCommand, RecordingSummary},
     context::Context,
-    control::{Door, Interest, Terms},
     filter,
-    jobs::JobTeller,
+    jobs::JobSink,
     kernel::{self, Kernel, KernelChoice},
     listening,
     manifest::{self, Channel, Clock, Host, Manifest},
     rseq,
     running::{Recorder, Snapshot},
-    target::{self, Admission, Family, Target},
+    session_config::SessionConfig,
+    target::{self, Admission, ProcessTree, Target},
     untraced::{self, Expectation, Looks},
 };
 
-/// How long the command may take to end after it was asked to.
+/// Time within which the command may end after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long programs that were started last may take to introduce themselves.
-const NEWCOMERS_PATIENCE: Duration = Duration::from_millis(250);
+/// Time within which programs that were started last may join.
+const JOIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// ...and those that were made less than so long ago: on a busy machine they may not have got far.
 const YOUNG: Duration = Duration::from_secs(1);
-/// A program that is just being executed has no environment for a moment, so it is looked for more than once.
+/// A program that is just being executed has no environment for a moment, so it is looked for more
+/// than once.
 const LOOKS: u32 = 3;
-/// How long a running process may take to answer when it is asked to take part.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
-/// How long the session of a folder waits for the next program when it has none.
-const GATHERING_PATIENCE: Duration = Duration::from_secs(2);
+/// Time within which a running process may answer when it is asked to take part.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time for which the session of a folder waits for the next program when it has none.
+const SHARED_FOLDER_TIMEOUT: Duration = Duration::from_secs(2);
 
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
@@ -61,7 +63,7 @@ const SIGTERM: i32 = 15;
 const SIGCHLD: i32 = 17;
 const SIGXFSZ: i32 = 25;
 
-/// What happens to new events when a ring is full.
+/// Treatment of new events when a ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// They are lost, and counted; everything recorded goes to disk.
@@ -70,14 +72,14 @@ pub enum Mode {
     Overwrite,
 }
 
-/// What to record, and how.
+/// Configuration of a recording.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Folder of the trace; must not exist.
     pub folder: PathBuf,
-    /// Which events.
+    /// Rules that enable events.
     pub rules: Rules,
-    /// What happens when a ring is full.
+    /// Treatment of new events when a ring is full.
     pub mode: Mode,
     /// Bytes of a sub-buffer.
     pub subbuf_size: u64,
@@ -85,7 +87,7 @@ pub struct Config {
     pub subbufs: u64,
     /// Whether events carry the id of their thread.
     pub tid: bool,
-    /// What else the trace has about it.
+    /// Further context in the trace.
     pub contexts: Vec<Context>,
     /// Whether events carry the contexts that applications define.
     pub application_contexts: bool,
@@ -95,24 +97,27 @@ pub struct Config {
     pub library: Option<PathBuf>,
     /// End the recording, and the command, after this time.
     pub time: Option<Duration>,
-    /// What to record of the kernel, if anything.
+    /// Choice of the kernel's events, if any.
     pub kernel: Option<KernelChoice>,
-    /// Whom to record.
+    /// Processes to record.
     pub target: Target,
-    /// Folder in which to keep the rings, so that they outlast the session and the machine; must not exist.
+    /// Folder in which to keep the rings, so that they outlast the session and the machine; must
+    /// not exist.
     pub backing: Option<PathBuf>,
-    /// Where begins and ends of jobs are told as they happen; then nothing is written, and nothing is left of the folder.
-    pub jobs: Option<JobTeller>,
-    /// A mappable array of programs in the kernel whose first word says, by its lowest bit, which of two buffers is written.
-    /// Both are saved. Recorded programs get it, and should be able to read it alone.
+    /// Sink of jobs' begins and ends as they happen; then nothing is written, and nothing is left
+    /// of the folder.
+    pub jobs: Option<JobSink>,
+    /// A mappable array of programs in the kernel whose first word says, by its lowest bit, which
+    /// of two buffers is written. Both are saved. Recorded programs get it, and should be able to
+    /// read it alone.
     pub selector: Option<Arc<OwnedFd>>,
-    /// Who runs the command and owns the trace, where that is not the user of this process.
+    /// User that runs the command and owns the trace, where that is not the user of this process.
     pub user: Option<User>,
     /// Tompion's own command line, for the manifest.
     pub invocation: Vec<String>,
 }
 
-/// Why nothing was recorded. Nothing half-made is left behind.
+/// Reason why nothing was recorded. Nothing half-made is left behind.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The sizes can't be.
@@ -134,7 +139,7 @@ pub enum Error {
         user: u32,
         /// The folder.
         folder: PathBuf,
-        /// What was in the way.
+        /// Error of the system.
         error: io::Error,
     },
     /// The folder for the rings is there already.
@@ -157,18 +162,18 @@ pub enum Error {
     Session(#[from] io::Error),
 }
 
-/// How a recording ended.
+/// Outcome of a recording.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was recorded.
-    pub report: Report,
+    /// Summary of the recording.
+    pub report: RecordingSummary,
     /// The command's exit status, if it ended.
     pub status: Option<ExitStatus>,
     /// Whether the command was asked to end because the time was up.
     pub time_was_up: bool,
-    /// What users should know, one line each.
+    /// Problems for users, one line each.
     pub problems: Vec<String>,
-    /// How many processes took part.
+    /// Number of processes that took part.
     pub processes: u64,
     /// The trace's folder.
     pub folder: DirHandle,
@@ -183,19 +188,19 @@ impl Outcome {
     }
 }
 
-/// How many folders for rings may stand beside each other, each of a recording that was killed.
-const MOST_BACKINGS: u32 = 16;
+/// Maximum number of folders for rings beside each other, each of a recording that was killed.
+const MAX_BACKINGS: u32 = 16;
 
-/// Records the target, until all of it has ended (a command and its recorded children, processes and
-/// theirs), the time is up, or somebody interrupts. `notice` gets what users should know meanwhile, a line
-/// at a time.
+/// Records the target until all of it has ended (a command and its recorded children, processes and
+/// theirs), the time is up, or the user interrupts. `notice` gets what users should know meanwhile,
+/// a line at a time.
 pub fn record(config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
     let buffers = if config.selector.is_some() { 2 } else { 1 };
     let geometry = Geometry::new(config.subbuf_size, config.subbufs, tompion_os::possible_cpus(), buffers)?;
     let folder = create_folder(config)?;
     let result = create_backing(config, notice).and_then(|backing| {
-        let terms = terms(config, geometry, (folder.clone(), backing.clone()));
-        record_into(config, terms, notice).inspect_err(|_| {
+        let session_config = session_config(config, geometry, (folder.clone(), backing.clone()));
+        record_into(config, session_config, notice).inspect_err(|_| {
             backing.iter().for_each(|backing| drop(backing.remove_all()));
         })
     });
@@ -205,11 +210,11 @@ pub fn record(config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
     result
 }
 
-/// Makes the folder for the rings. Nobody is there to choose another one for a recording that a program has started by
-/// itself, so where a killed one has left its rings, it gets a folder beside them.
+/// Makes the folder for the rings. In a recording that a program has started by itself, no user can
+/// choose another one. So where a killed one has left its rings, it gets a folder beside them.
 fn create_backing(config: &Config, notice: fn(&str)) -> Result<Option<DirHandle>, Error> {
     let Some(wanted) = &config.backing else { return Ok(None) };
-    let others = if matches!(config.target, Target::Gathering(_)) { MOST_BACKINGS } else { 1 };
+    let others = if matches!(config.target, Target::SharedFolder(_)) { MAX_BACKINGS } else { 1 };
     for number in 1..=others {
         let mut folder = wanted.clone();
         if number > 1 {
@@ -246,46 +251,46 @@ fn create_folder(config: &Config) -> Result<DirHandle, Error> {
     }
 }
 
-fn record_into(config: &Config, terms: Terms, notice: fn(&str)) -> Result<Outcome, Error> {
+fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str)) -> Result<Outcome, Error> {
     let inheritance = Inheritance::current();
     tompion_os::raise_file_limit();
-    let folder = terms.folder.clone();
-    // Until this process is gone, whoever reads the trace knows that it is still being recorded.
+    let folder = session_config.folder.clone();
+    // Until this process is gone, readers of the trace know that it is still being recorded.
     let _lock = tompion_os::try_lock(&folder);
-    let mut manifest = manifest(config, &terms);
+    let mut manifest = manifest(config, &session_config);
     // With SIGXFSZ among them, so that a limit on the size of files is told and doesn't kill.
     let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGTERM, SIGCHLD, SIGXFSZ])?;
     let in_words = |error: io::Error| io::Error::new(error.kind(), consumer::reason(&error));
-    manifest.write(&folder, terms.backing.is_some()).map_err(in_words)?;
-    if let (Some(backing), Some(id)) = (&terms.backing, &manifest.id) {
-        let saved = backing::keep_session(backing, &SavedSession::new(&terms, id.clone()));
+    manifest.write(&folder, session_config.backing.is_some()).map_err(in_words)?;
+    if let (Some(backing), Some(id)) = (&session_config.backing, &manifest.id) {
+        let saved = backing::keep_session(backing, &SavedSession::new(&session_config, id.clone()));
         saved.map_err(|error| Error::Backing(backing.path().to_owned(), error))?;
     }
-    if let (false, Err(reason)) = (terms.tsc, tompion_os::tsc_state()) {
+    if let (false, Err(reason)) = (session_config.tsc, tompion_os::tsc_state()) {
         notice(&format!("timestamps come from clock_gettime, at a higher cost per event: {reason}"));
     }
     rseq::problem().iter().for_each(|problem| notice(problem));
     let poller = Poller::new()?;
     poller.add(signals.as_fd(), Interest::Signals.to_number())?;
-    let (orders, inbox) = mpsc::channel();
+    let (commands, inbox) = mpsc::channel();
     let (name, listener) = listen(config)?;
-    let mut kernel = prepare_kernel(config, &terms, notice);
+    let mut kernel = prepare_kernel(config, &session_config, notice);
     if manifest.kernel && kernel.is_none() {
         manifest.kernel = false;
-        manifest.write(&folder, terms.backing.is_some()).map_err(in_words)?;
+        manifest.write(&folder, session_config.backing.is_some()).map_err(in_words)?;
     }
-    let backing = terms.backing.clone();
-    let mut door = Door::open(listener, terms, orders.clone(), &poller)?;
-    let consumer = Consumer::new(folder.clone(), backing, manifest, notice)?.telling(config.jobs.clone());
+    let backing = session_config.backing.clone();
+    let mut acceptor = ClientAcceptor::open(listener, session_config, commands.clone(), &poller)?;
+    let consumer = Consumer::new(folder.clone(), backing, manifest, notice)?.with_jobs(config.jobs.clone());
     let consumer = thread::Builder::new().name("consumer".into()).spawn(move || consumer.run(&inbox))?;
-    let Reached { child, search, obstacle } = reach(config, &name, &mut door, &poller, inheritance)?;
+    let Reached { child, search, obstacle } = reach(config, &name, &mut acceptor, &poller, inheritance)?;
     if let Some(obstacle) = obstacle {
         notice(&format!("{obstacle}; programs are recorded up to 0.1 s after they start"));
     }
     if let Target::Processes(family) = &config.target {
         family.describe_descendants().iter().for_each(|line| notice(line));
     }
-    config.jobs.iter().try_for_each(JobTeller::tell_listening)?;
+    config.jobs.iter().try_for_each(JobSink::tell_listening)?;
     if let Some(kernel) = &mut kernel {
         kernel.start()?;
     }
@@ -295,10 +300,10 @@ fn record_into(config: &Config, terms: Terms, notice: fn(&str)) -> Result<Outcom
     let deadline = config.time.map(|time| Instant::now() + time);
     let mut control = Control {
         name,
-        door,
+        acceptor,
         signals,
         poller,
-        orders,
+        commands,
         kernel,
         target: config.target.clone(),
         search,
@@ -315,8 +320,8 @@ fn record_into(config: &Config, terms: Terms, notice: fn(&str)) -> Result<Outcom
     control.run(notice);
     control.leave_command(notice);
     let (sender, receiver) = mpsc::channel();
-    let Control { door, orders, status, kernel, looks, timed: time_was_up, .. } = control;
-    let Door { mut problems, welcomed, introductions, .. } = door.close();
+    let Control { acceptor, commands, status, kernel, looks, timed: time_was_up, .. } = control;
+    let ClientAcceptor { mut problems, admitted, introductions, .. } = acceptor.close();
     let mut executions = looks.map(Looks::finish).unwrap_or_default();
     let expectation = Expectation {
         preloads: !config.preload.is_empty(),
@@ -326,19 +331,19 @@ fn record_into(config: &Config, terms: Terms, notice: fn(&str)) -> Result<Outcom
     if let Some(mut outcome) = kernel.and_then(Kernel::finish) {
         problems.extend(outcome.problems.iter().cloned());
         executions.append(&mut outcome.executions);
-        let _ = orders.send(Order::Recorded(Box::new(outcome)));
+        let _ = commands.send(ConsumerCommand::Recorded(Box::new(outcome)));
     }
     problems.extend(untraced::describe(&executions, &introductions, expectation));
-    let _ = orders.send(Order::Finish(sender));
+    let _ = commands.send(ConsumerCommand::Finish(sender));
     let report = receiver.recv().map_err(|_| io::Error::other("the consumer ended early"))?;
     let _ = consumer.join();
-    Ok(Outcome { report, status, time_was_up, problems, processes: welcomed, folder })
+    Ok(Outcome { report, status, time_was_up, problems, processes: admitted, folder })
 }
 
 /// Listens under the session's own name: a random one, or the first one of a folder's that no other
 /// user has.
 fn listen(config: &Config) -> io::Result<(String, Listener)> {
-    let Target::Gathering(first) = &config.target else {
+    let Target::SharedFolder(first) = &config.target else {
         let name = format!("tompion-{}-{:016x}", std::process::id(), uuid::Uuid::new_v4().as_u64_pair().0);
         return Listener::bind(&name).map(|listener| (name, listener));
     };
@@ -355,27 +360,32 @@ fn listen(config: &Config) -> io::Result<(String, Listener)> {
     })
 }
 
-/// The kernel's programs, attached. Where that can't be, one line says why, and programs are recorded alone.
-fn prepare_kernel(config: &Config, terms: &Terms, notice: fn(&str)) -> Option<Kernel> {
+/// The kernel's programs, attached. Where that can't be, one line says why, and programs are
+/// recorded alone.
+fn prepare_kernel(config: &Config, session_config: &SessionConfig, notice: fn(&str)) -> Option<Kernel> {
     let choice = config.kernel.as_ref()?;
     // What programs are loaded with is root's to read.
     let _rights = FileRights::of_the_process().inspect_err(|error| notice(&error.to_string())).ok();
     let plan = kernel::Plan {
         choice,
-        terms,
+        session_config,
         ring_size: config.subbuf_size.saturating_mul(config.subbufs),
         follow: match &config.target {
             // Its children: the command is to be.
-            Target::Command(_) => Family::new(vec![std::process::id()], false),
+            Target::Command(_) => ProcessTree::new(vec![std::process::id()], false),
             Target::Processes(family) => family.clone(),
-            Target::Everything | Target::Gathering(_) => Family::default(),
+            Target::Everything | Target::SharedFolder(_) => ProcessTree::default(),
         },
         notice,
     };
     Kernel::prepare(&plan).map_err(|error| notice(&format!("the kernel is not recorded: {error}"))).ok()
 }
 
-fn terms(config: &Config, geometry: Geometry, (folder, backing): (DirHandle, Option<DirHandle>)) -> Terms {
+fn session_config(
+    config: &Config,
+    geometry: Geometry,
+    (folder, backing): (DirHandle, Option<DirHandle>),
+) -> SessionConfig {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let monotonic = tompion_os::monotonic_ns();
     let realtime = tompion_os::realtime_ns();
@@ -386,11 +396,11 @@ fn terms(config: &Config, geometry: Geometry, (folder, backing): (DirHandle, Opt
     let owner = |pid: &u32| fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid()).ok();
     let processes = config.target.processes();
     let asked = processes.iter().filter(|_| own == 0).filter_map(owner);
-    // And who listens for jobs of the whole machine hears all users that have any.
+    // A session that takes jobs of the whole machine also admits all users that have any.
     let all =
         if own == 0 && config.jobs.is_some() { attach::attach_sockets().processes() } else { Vec::new() };
     let all = all.iter().filter_map(owner);
-    Terms {
+    SessionConfig {
         geometry,
         rules: config.rules.clone(),
         overwrite: config.mode == Mode::Overwrite,
@@ -414,7 +424,7 @@ fn terms(config: &Config, geometry: Geometry, (folder, backing): (DirHandle, Opt
             .into_iter()
             .collect(),
         admission: match &config.target {
-            Target::Processes(family) => Admission::Family(family.members().collect()),
+            Target::Processes(family) => Admission::ProcessTree(family.members().collect()),
             _ => Admission::Anyone,
         },
         backing,
@@ -423,7 +433,7 @@ fn terms(config: &Config, geometry: Geometry, (folder, backing): (DirHandle, Opt
     }
 }
 
-fn manifest(config: &Config, terms: &Terms) -> Manifest {
+fn manifest(config: &Config, session_config: &SessionConfig) -> Manifest {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let kernel = ["ostype", "osrelease", "version"].map(|name| read(&format!("/proc/sys/kernel/{name}")));
     Manifest {
@@ -433,32 +443,32 @@ fn manifest(config: &Config, terms: &Terms) -> Manifest {
         command: config.target.command().to_vec(),
         invocation: config.invocation.clone(),
         host: Host {
-            name: terms.hostname.clone(),
+            name: session_config.hostname.clone(),
             kernel: kernel.join(" "),
-            cpus: terms.geometry.cpus(),
-            boot_id: terms.boot_id.clone(),
+            cpus: session_config.geometry.cpus(),
+            boot_id: session_config.boot_id.clone(),
         },
         clock: Clock {
-            source: if terms.tsc { "tsc" } else { "monotonic" }.into(),
-            realtime_offset_ns: terms.clock_offset_ns,
-            error_bound_ns: if terms.tsc { 25 } else { 1 },
+            source: if session_config.tsc { "tsc" } else { "monotonic" }.into(),
+            realtime_offset_ns: session_config.clock_offset_ns,
+            error_bound_ns: if session_config.tsc { 25 } else { 1 },
             samples: Vec::new(),
         },
         channel: Channel {
-            mode: if terms.overwrite { manifest::OVERWRITE } else { "discard" }.into(),
+            mode: if session_config.overwrite { manifest::OVERWRITE } else { "discard" }.into(),
             subbuf_size: config.subbuf_size,
             subbufs: config.subbufs,
         },
         sources: Vec::new(),
         kernel: config.kernel.is_some(),
         losses_unknown: false,
-        left_out: 0,
+        rejected_processes: 0,
         beyond_limits: Default::default(),
         problems: Vec::new(),
         recorder: Recorder::own(),
         snapshot: None,
-        backing: terms.backing.as_ref().map(|backing| backing.path().to_owned()),
-        id: terms.backing.is_some().then(|| uuid::Uuid::new_v4().to_string()),
+        backing: session_config.backing.as_ref().map(|backing| backing.path().to_owned()),
+        id: session_config.backing.is_some().then(|| uuid::Uuid::new_v4().to_string()),
     }
 }
 
@@ -477,7 +487,7 @@ struct Reached {
 fn reach(
     config: &Config,
     session: &str,
-    door: &mut Door,
+    acceptor: &mut ClientAcceptor,
     poller: &Poller,
     inheritance: Inheritance,
 ) -> Result<Reached, Error> {
@@ -488,17 +498,18 @@ fn reach(
             return Ok(Reached { child: Some(child), ..Reached::default() });
         }
         Target::Processes(family) => {
-            let obstacle = door.open_to_programs(poller)?;
-            ask_family(family, session, config.kernel.is_some(), &mut door.problems)?;
+            let obstacle = acceptor.listen_for_programs(poller)?;
+            ask_family(family, session, config.kernel.is_some(), &mut acceptor.problems)?;
             obstacle
         }
         Target::Everything => {
-            let obstacle = door.open_to_programs(poller)?;
-            search.ask_new(session, |pid| door.seeks(pid));
+            let obstacle = acceptor.listen_for_programs(poller)?;
+            search.ask_new(session, |pid| acceptor.would_admit(pid));
             obstacle
         }
-        Target::Gathering(_) => {
-            // Who started this session may have stopped waiting, and comes all the same.
+        Target::SharedFolder(_) => {
+            // The program that started this session may have stopped waiting, and joins all the
+            // same.
             let _ = tompion_os::report_ready();
             None
         }
@@ -506,10 +517,10 @@ fn reach(
     Ok(Reached { child: None, search: obstacle.is_some().then_some(search), obstacle })
 }
 
-/// Asks running processes to take part. The kernel can record those without the library, and of
-/// descendants nobody has said that they have it.
+/// Asks running processes to take part. The kernel can record those without the library, and
+/// descendants need not have it.
 fn ask_family(
-    family: &Family,
+    family: &ProcessTree,
     session: &str,
     has_kernel: bool,
     problems: &mut Vec<String>,
@@ -528,7 +539,8 @@ fn ask_family(
     Ok(())
 }
 
-/// Watches the processes that were named: their end is the recording's, whether they take part or not.
+/// Watches the processes that were named: their end is the recording's, whether they take part or
+/// not.
 fn watch(target: &Target, poller: &Poller) -> io::Result<Vec<ProcessWatch>> {
     // Those that have ended by now are none to wait for.
     let watched: Vec<_> = target.processes().iter().filter_map(|pid| ProcessWatch::new(*pid).ok()).collect();
@@ -538,7 +550,8 @@ fn watch(target: &Target, poller: &Poller) -> io::Result<Vec<ProcessWatch>> {
     Ok(watched)
 }
 
-/// Starts the command with what it needs to find the session, and else as if `tompion` were not there.
+/// Starts the command with what it needs to find the session, and else as if `tompion` were not
+/// there.
 fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Child, Error> {
     let [program, arguments @ ..] = config.target.command() else {
         return Err(Error::Command(String::new(), io::Error::from(io::ErrorKind::InvalidInput)));
@@ -564,13 +577,13 @@ fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Chi
 struct Control {
     /// The session's name, which programs find in their environment.
     name: String,
-    door: Door,
+    acceptor: ClientAcceptor,
     signals: Signals,
     poller: Poller,
-    orders: Sender<Order>,
+    commands: Sender<ConsumerCommand>,
     /// The kernel, if it is recorded.
     kernel: Option<Kernel>,
-    /// Whom the session records.
+    /// Processes that the session records.
     target: Target,
     /// The search for programs that can't find the session.
     search: Option<ProgramSearch>,
@@ -578,11 +591,11 @@ struct Control {
     child: Option<Child>,
     /// Its process id.
     command: u32,
-    /// What shows the programs that the command and its descendants execute.
+    /// Observer of the programs that the command and its descendants execute.
     looks: Option<Looks>,
     status: Option<ExitStatus>,
     deadline: Option<Instant>,
-    /// When there was nobody to wait for the last time that this began.
+    /// Time at which the session last began to have no client.
     alone_since: Instant,
     /// With the kernel's events: processes that were named, until they have ended.
     watched: Vec<ProcessWatch>,
@@ -593,25 +606,25 @@ struct Control {
 }
 
 impl Control {
-    /// Until there is nobody left to record, or the recording is to end.
+    /// Runs until there is no process left to record, or the recording is to end.
     fn run(&mut self, notice: fn(&str)) {
-        let mut told = false;
+        let mut is_reported = false;
         loop {
             let mut leave_at = None;
-            self.door.dismiss_silent(&self.poller);
+            self.acceptor.drop_timed_out(&self.poller);
             self.watched.retain(|process| !process.has_ended());
             if self.child.is_none() {
-                // A child that was just made may be knocking.
-                self.door.answer(&self.poller);
-                self.door.hear_guests(&self.poller);
-                if self.door.expects_events() {
+                // A child that was just made may be connecting.
+                self.acceptor.accept_pending(&self.poller);
+                self.acceptor.read_handshakes(&self.poller);
+                if self.acceptor.expects_events() {
                     self.alone_since = Instant::now();
-                    told = told || self.tell_who_is_left(notice);
+                    is_reported = is_reported || self.tell_who_is_left(notice);
                 } else {
-                    match self.patience() {
+                    match self.wait_timeout() {
                         None => {}
-                        Some(patience) if self.alone_since.elapsed() < patience => {
-                            leave_at = Some(self.alone_since + patience);
+                        Some(wait_timeout) if self.alone_since.elapsed() < wait_timeout => {
+                            leave_at = Some(self.alone_since + wait_timeout);
                         }
                         Some(_) if self.newcomers_come() => {}
                         Some(_) => return,
@@ -626,76 +639,80 @@ impl Control {
             }
             // Milliseconds are rounded up, so as not to spin at the end.
             let others =
-                leave_at.into_iter().chain(search_at).chain(look_at).chain(self.door.patience_ends());
+                leave_at.into_iter().chain(search_at).chain(look_at).chain(self.acceptor.next_timeout());
             let until = self.deadline.into_iter().chain(others).min();
             let timeout = until.map(|until| until.saturating_duration_since(now) + Duration::from_millis(1));
             let Ok(ready) = self.poller.wait(timeout) else { return };
             for interest in ready {
                 match Interest::from_number(interest) {
-                    Interest::Listener => self.door.answer(&self.poller),
+                    Interest::Listener => self.acceptor.accept_pending(&self.poller),
                     Interest::Signals if self.take_signals(notice) => return,
                     Interest::Signals => {}
-                    Interest::Socket(key) => self.door.hear(key, &self.poller),
-                    Interest::Watch(key) => self.bury(key),
+                    Interest::Socket(key) => self.acceptor.handle_message(key, &self.poller),
+                    Interest::Watch(key) => self.client_exited(key),
                 }
             }
         }
     }
 
-    /// Asks programs that have started, where they can't find the session. Returns when to ask again.
+    /// Asks programs that have started, where they can't find the session. Returns when to ask
+    /// again.
     fn ask_new_programs(&mut self) -> Option<Instant> {
         let search = self.search.as_mut()?;
         if search.next() <= Instant::now() {
-            search.ask_new(&self.name, |pid| self.door.seeks(pid));
+            search.ask_new(&self.name, |pid| self.acceptor.would_admit(pid));
         }
         Some(search.next())
     }
 
-    /// How long the session stays with nobody to record; none if until it is told to end.
-    fn patience(&self) -> Option<Duration> {
+    /// Time for which the session stays without a client; none if until it is told to end.
+    fn wait_timeout(&self) -> Option<Duration> {
         match self.target {
             Target::Command(_) => Some(Duration::ZERO),
             Target::Processes(_) if !self.watched.is_empty() => None,
-            Target::Processes(_) if self.door.welcomed == 0 && self.kernel.is_none() => Some(ANSWER_PATIENCE),
+            Target::Processes(_) if self.acceptor.admitted == 0 && self.kernel.is_none() => {
+                Some(ANSWER_TIMEOUT)
+            }
             Target::Processes(_) => Some(Duration::ZERO),
-            Target::Gathering(_) => Some(GATHERING_PATIENCE),
+            Target::SharedFolder(_) => Some(SHARED_FOLDER_TIMEOUT),
             Target::Everything => None,
         }
     }
 
-    /// Says once whom the session still records after its command has ended.
+    /// Reports once which processes the session still records after its command has ended.
     fn tell_who_is_left(&self, notice: fn(&str)) -> bool {
-        let living = self.door.living();
+        let living = self.acceptor.living();
         if living.is_empty() || self.ending || self.command == 0 {
             return false;
         }
-        let some = consumer::some_of(&living);
+        let some = consumer::summarize_names(&living);
         notice(&format!("the command has ended; still recording {some} (Ctrl-C ends it)"));
         true
     }
 
-    /// Whether a program knocks that was still being started when the last member ended.
+    /// Whether a program connects that was still being started when the last client ended.
     ///
-    /// Between exec and its agent's hello nobody but the kernel knows of a program; its environment tells.
+    /// Between exec and its agent's `Hello` only the kernel knows of a program; its environment
+    /// tells.
     fn newcomers_come(&mut self) -> bool {
         let (begun, mut absent) = (Instant::now(), 0);
         while !self.ending && absent < LOOKS {
             match target::youngest_with_in_environment(&self.name) {
                 None => absent += 1,
-                Some(age) if age < YOUNG || begun.elapsed() < NEWCOMERS_PATIENCE => absent = 0,
+                Some(age) if age < YOUNG || begun.elapsed() < JOIN_TIMEOUT => absent = 0,
                 Some(_) => return false,
             }
             thread::sleep(Duration::from_millis(5));
-            self.door.answer(&self.poller);
-            self.door.hear_guests(&self.poller);
-            if self.door.expects_events() {
+            self.acceptor.accept_pending(&self.poller);
+            self.acceptor.read_handshakes(&self.poller);
+            if self.acceptor.expects_events() {
                 return true;
             }
         }
         false
     }
 
-    /// What becomes of a command that did not end when it was asked to.
+    /// Leaves a command running that did not end when it was asked to.
     fn leave_command(&mut self, notice: fn(&str)) {
         let Some(child) = &mut self.child else { return };
         if self.timed {
@@ -750,21 +767,21 @@ impl Control {
         }
     }
 
-    fn bury(&mut self, key: u64) {
+    fn client_exited(&mut self, key: u64) {
         self.reap();
         let (command, status) = (self.command, self.status);
         let how = |pid| status.filter(|_| pid == command).map(describe);
-        self.door.bury(key, &self.poller, how);
+        self.acceptor.client_exited(key, &self.poller, how);
     }
 
     fn snapshot(&self, notice: fn(&str)) {
         let begun_ns = tompion_os::monotonic_ns();
         let (sender, receiver) = mpsc::channel();
-        if self.orders.send(Order::Snapshot(sender)).is_ok() {
+        if self.commands.send(ConsumerCommand::Snapshot(sender)).is_ok() {
             if let Ok(events) = receiver.recv() {
                 let events = events + self.kernel.as_ref().map_or(0, Kernel::snapshot);
-                // Whoever asked looks for it there.
-                let _ = self.orders.send(Order::NoteSnapshot(Snapshot { begun_ns, events }));
+                // The program that asked looks for it there.
+                let _ = self.commands.send(ConsumerCommand::NoteSnapshot(Snapshot { begun_ns, events }));
                 notice(&format!("saved {events} events"));
             }
         }

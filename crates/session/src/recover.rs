@@ -2,16 +2,17 @@
 //!
 //! For each process that the backing folder still has, and that the manifest doesn't tell of:
 //!
-//! 1. streams are cut behind their last whole packet, indexes made anew     `SourceWriter::resume`
+//! 1. streams are cut behind their last whole packet, indexes are made      `SourceWriter::resume`
 //! 2. what the rings hold behind that is copied and checked                 `Process::recover`
 //! 3. packets are written, then synchronised                               `Process::finish`
 //! 4. the manifest tells of the process, on the medium                      `Recovery::complete`
 //! 5. the process's files go                                                `Process::remove_files`
 //!
-//! Of the kernel, and of processes whose rings were not kept, the trace is completed with what is in its files.
+//! Of the kernel, and of processes whose rings were not kept, the trace is completed with what is
+//! in its files.
 //!
-//! At last the manifest's state becomes `recovered`, and the backing folder goes. Whoever is killed in between has
-//! done nothing that the next one doesn't find done or does again.
+//! At last the manifest's state becomes `recovered`, and the backing folder goes. A recovery that
+//! is killed in between has done nothing that the next one doesn't find done or does again.
 
 use std::{
     collections::BTreeMap,
@@ -27,21 +28,22 @@ use tompion_os::{DirHandle, Lock, sample_clocks, try_lock};
 use crate::{
     backing::{self, ProcessBacking, SESSION_FILE, SavedProcess, SavedSession},
     clock::ClockMap,
-    control::Terms,
     files::path_in,
     manifest::{self, KERNEL, Manifest, Source},
     process::Process,
     resume::{self, Cut, Expected},
+    session_config::SessionConfig,
 };
 
 /// Cause of records that the session refused.
 const REFUSED: &str = "refused";
-/// How long a reader that looks whether a trace is being recorded may hold its lock.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// How long programs may take to leave a session that is gone.
-const LEAVING_PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes behind a stream's last whole packet that a session without kept rings can have been writing.
-const MOST_TORN: u64 = 64 << 20;
+/// Time for which a reader that checks whether a trace is being recorded may hold its lock.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time within which programs may leave a session that is gone.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bytes behind a stream's last whole packet that a session without kept rings can have been
+/// writing.
+const MAX_TORN: u64 = 64 << 20;
 
 /// The recording to which a path belongs, if its session was killed before it had ended it.
 pub fn incomplete(path: &Path) -> Option<PathBuf> {
@@ -53,14 +55,14 @@ pub fn incomplete(path: &Path) -> Option<PathBuf> {
     (is_recording && tompion_os::is_unlocked(folder)).then(|| folder.to_owned())
 }
 
-/// What a recovery came to.
+/// Result of a recovery.
 #[derive(Debug)]
 pub struct Recovered {
     /// The trace's folder.
     pub folder: PathBuf,
     /// The manifest as it is now.
     pub manifest: Manifest,
-    /// What users should know, one line each.
+    /// Problems for users, one line each.
     pub problems: Vec<String>,
     /// Whether there was nothing to do.
     pub was_complete: bool,
@@ -71,17 +73,17 @@ pub struct Recovered {
 /// Completes the trace in `folder`, or the one whose rings are kept in `folder`.
 ///
 /// # Errors
-/// A line for people: what was expected, what was found, where, and what to do. The trace is then as it was, or
-/// completed in part; what is left can be completed later.
+/// A line for people: what was expected, what was found, where, and what to do. The trace is then
+/// as it was, or completed in part; what is left can be completed later.
 pub fn recover(folder: &Path) -> Result<Recovered, String> {
     let named = open(folder)?;
-    // Root completes what another user recorded with no more than that user's file rights: nothing that lies there, nor the
-    // paths that the descriptions name, can lead to what is root's.
+    // Root completes what another user recorded with no more than that user's file rights: nothing
+    // that lies there, nor the paths that the descriptions name, can lead to what is root's.
     let _rights =
         named.take_owners_rights().map_err(|error| format!("{}: {error}", named.path().display()))?;
     let Where { folder, backing } = find(named, &folder.display().to_string())?;
     let _lock = lock(&folder)?;
-    // Somebody else may have been faster.
+    // Another recovery may have been faster.
     let mut manifest = Manifest::read(&folder)?;
     if !manifest.is_recording() {
         // Killed before it could take away what isn't needed any more.
@@ -169,7 +171,7 @@ fn lock(folder: &DirHandle) -> Result<Lock, String> {
     loop {
         match try_lock(folder) {
             Ok(Some(lock)) => return Ok(lock),
-            Ok(None) if begin.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(5)),
+            Ok(None) if begin.elapsed() < LOCK_TIMEOUT => thread::sleep(Duration::from_millis(5)),
             Ok(None) => {
                 let folder = folder.path().display();
                 return Err(format!("{folder} is still being recorded or recovered; end that first"));
@@ -185,7 +187,7 @@ const MAX_COUNT: u64 = 1 << 62;
 struct Recovery {
     folder: DirHandle,
     problems: Vec<String>,
-    /// Whether nothing is left that somebody could still recover.
+    /// Whether nothing is left to be recovered.
     is_complete: bool,
     /// Whether the machine has run on since it was recorded.
     same_boot: bool,
@@ -200,8 +202,8 @@ impl Recovery {
     /// Completes the traces of the processes whose rings are kept.
     fn complete_rings(&mut self, backing: &DirHandle, manifest: &mut Manifest) -> Result<(), String> {
         let saved = SavedSession::read(backing)?;
-        let terms = saved
-            .terms(&self.folder)
+        let session_config = saved
+            .session_config(&self.folder)
             .map_err(|error| format!("{}: {error}", path_in(backing, SESSION_FILE).display()))?;
         let same_boot = is_this_boot(&saved.boot_id);
         self.same_boot = same_boot;
@@ -229,7 +231,8 @@ impl Recovery {
                 let _ = folder.remove_all();
                 continue;
             }
-            if let Err(problem) = self.complete(folder, &process, (&terms, same_boot), (&mut clock, manifest))
+            if let Err(problem) =
+                self.complete(folder, &process, (&session_config, same_boot), (&mut clock, manifest))
             {
                 self.is_complete = false;
                 self.problems.push(problem);
@@ -240,7 +243,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// What the machine's stop means for the trace, if there was one.
+    /// Reports what the machine's stop means for the trace, if there was one.
     fn tell_of_a_stop(&mut self, manifest: &mut Manifest) {
         if self.same_boot {
             return;
@@ -255,7 +258,7 @@ impl Recovery {
         &mut self,
         folder: DirHandle,
         saved: &SavedProcess,
-        (terms, same_boot): (&Terms, bool),
+        (session_config, same_boot): (&SessionConfig, bool),
         (clock, manifest): (&mut ClockMap, &mut Manifest),
     ) -> Result<(), String> {
         let shown = folder.path().display().to_string();
@@ -266,7 +269,7 @@ impl Recovery {
             let more = "its later events are not in the trace";
             self.problems.push(format!("{name} still writes to its rings and may be stopped; {more}"));
         }
-        let mut process = Process::resume(kept_in, saved, terms, !same_boot)?;
+        let mut process = Process::resume(kept_in, saved, session_config, !same_boot)?;
         self.problems.extend(process.damage());
         let how = if lives { "running when it was recovered" } else { "not known: its session was killed" };
         process.end = Some(how.into());
@@ -332,9 +335,10 @@ impl Recovery {
     }
 }
 
-/// Adds a source whose numbers were counted in its files. They include processes of the same trace that
-/// the session wrote down before it was killed, with a snapshot: those keep their numbers, and the new
-/// source has the rest. Where the files have less than was written down, only the files count.
+/// Adds a source whose numbers were counted in its files. They include processes of the same trace
+/// that the session wrote down before it was killed, with a snapshot: those keep their numbers, and
+/// the new source has the rest. Where the files have less than was written down, only the files
+/// count.
 fn add_counted(sources: &mut Vec<Source>, mut counted: Source) {
     let known: Vec<&Source> = sources.iter().filter(|source| source.path == counted.path).collect();
     let sum =
@@ -349,8 +353,8 @@ fn add_counted(sources: &mut Vec<Source>, mut counted: Source) {
         counted.events -= events;
         counted.overwritten = counted.overwritten.saturating_sub(overwritten);
         for (cause, count) in &mut counted.lost {
-            let told = if cause == REFUSED { refused } else { lost.saturating_sub(refused) };
-            *count = count.saturating_sub(told);
+            let counted_before = if cause == REFUSED { refused } else { lost.saturating_sub(refused) };
+            *count = count.saturating_sub(counted_before);
         }
         counted.lost.retain(|_, count| *count != 0);
         let is_empty = counted.events == 0 && counted.overwritten == 0 && counted.lost.is_empty();
@@ -366,8 +370,8 @@ fn is_this_boot(id: &str) -> bool {
     this.is_ok_and(|this| this.trim() == id)
 }
 
-/// Whether a process has left the recording with these rings, or is gone; waits for it a while. One whose memory nobody
-/// may look at is taken to be there.
+/// Whether a process has left the recording with these rings, or is gone; waits for it a while. One
+/// whose memory can't be read is taken to be there.
 fn has_left(pid: u32, rings: &Path) -> bool {
     const ESRCH: i32 = 3;
     let begin = Instant::now();
@@ -377,7 +381,7 @@ fn has_left(pid: u32, rings: &Path) -> bool {
         Err(error) => error.kind() != io::ErrorKind::NotFound && error.raw_os_error() != Some(ESRCH),
     };
     while is_there() {
-        if begin.elapsed() > LEAVING_PATIENCE {
+        if begin.elapsed() > EXIT_TIMEOUT {
             return false;
         }
         thread::sleep(Duration::from_millis(10));
@@ -385,9 +389,9 @@ fn has_left(pid: u32, rings: &Path) -> bool {
     true
 }
 
-/// A process, or the kernel, of which only the trace is left. Its streams are cut behind their last whole packets, of
-/// which those up to the position `trusted` need no look at their bytes.
-/// Returns a line for each damage as well.
+/// A process, or the kernel, of which only the trace is left. Its streams are cut behind their last
+/// whole packets, of which those up to the position `trusted` need no look at their bytes. Returns
+/// a line for each damage as well.
 fn source_of(
     folder: &DirHandle,
     root: &Path,
@@ -405,7 +409,7 @@ fn source_of(
     names.sort();
     let (mut events, mut overwritten, mut lost) = (0u64, 0u64, BTreeMap::<String, u64>::new());
     let (mut damage, mut is_unknown) = (Vec::new(), false);
-    let expected = Expected { uuid, trusted, most_torn: MOST_TORN };
+    let expected = Expected { uuid, trusted, most_torn: MAX_TORN };
     for name in names {
         let Some(Cut { data, last: Some(last), damage: found, .. }) = resume::cut(folder, &name, &expected)?
         else {

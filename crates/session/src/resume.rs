@@ -1,9 +1,11 @@
-//! Going on with a trace that somebody else has begun: what is whole stays, what is torn is cut off.
+//! Continuation of a trace that another session has begun: what is whole stays, what is torn is cut
+//! off.
 //!
-//! A stream ends behind its last whole packet. A packet is whole if its beginning and trailer say so; one whose
-//! bytes may not have reached the medium is held against its checksum, too. Every packet's checksum is computed, so
-//! that one that was changed is named: readers leave its events out. Whole packets behind one that was changed are
-//! kept. The index is made anew from the packets. Memory is bounded by the largest packet.
+//! A stream ends behind its last whole packet. A packet is whole if its beginning and trailer say
+//! so; one whose bytes may not have reached the medium is compared with its checksum, too. Every
+//! packet's checksum is computed, so that one that was changed is named: readers leave its events
+//! out. Whole packets behind one that was changed are kept. The index is made from the packets.
+//! Memory is bounded by the largest packet.
 
 use std::{
     fs::File,
@@ -33,11 +35,11 @@ use crate::{
 };
 
 /// Largest metadata file.
-const MOST_METADATA: u64 = 256 << 20;
+const MAX_METADATA: u64 = 256 << 20;
 /// Largest packet that is taken for one.
-const MOST_PACKET: u64 = 64 << 20;
+const MAX_PACKET: u64 = 64 << 20;
 
-/// Why a trace can't be continued.
+/// Reason why a trace can't be continued.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The system refused something.
@@ -53,9 +55,9 @@ pub enum Error {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// Offset in it.
         offset: u64,
-        /// What was expected and found, and what to do.
+        /// Expected and found data, and what to do.
         what: String,
     },
 }
@@ -84,7 +86,7 @@ pub fn metadata(folder: &DirHandle, uuid: Uuid) -> Result<Option<Trace>, Error> 
 /// The metadata that is there, if any.
 pub fn any_metadata(folder: &DirHandle) -> Result<Option<Trace>, Error> {
     let path = path_in(folder, "metadata");
-    let bytes = match read_bounded(folder, "metadata", MOST_METADATA) {
+    let bytes = match read_bounded(folder, "metadata", MAX_METADATA) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         bytes => bytes.map_err(Error::io(&path))?,
     };
@@ -94,19 +96,21 @@ pub fn any_metadata(folder: &DirHandle) -> Result<Option<Trace>, Error> {
     }
 }
 
-/// What is known of a stream's packets.
+/// Facts known of a stream's packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     /// Their trace's id.
     pub uuid: Uuid,
-    /// Those that end at this position of their ring, or before, are known to be on the medium. `None`: not one is.
+    /// Those that end at this position of their ring, or before, are known to be on the medium.
+    /// `None`: not one is.
     pub trusted: Option<u64>,
-    /// How many bytes may be torn at the end. Where there are more, the file is damaged in another way.
+    /// Maximum number of torn bytes at the end. Where there are more, the file is damaged in
+    /// another way.
     pub most_torn: u64,
 }
 
-/// A ring's stream, cut behind its last whole packet and ready to be continued, with a line for each damage before
-/// that; none if there is no such file.
+/// A ring's stream, cut behind its last whole packet and ready to be continued, with a line for
+/// each damage before that; none if there is no such file.
 pub fn stream(
     folder: &DirHandle,
     source: &encode::Source,
@@ -144,11 +148,11 @@ pub struct Cut {
     pub size: u64,
     /// The last packet.
     pub last: Option<Resumed>,
-    /// What was changed after it was written, before the end: one line each.
+    /// Changes after it was written, before the end: one line each.
     pub damage: Vec<String>,
 }
 
-/// Cuts a stream behind its last whole packet and makes its index anew; none if there is no such file.
+/// Cuts a stream behind its last whole packet and makes its index; none if there is no such file.
 pub fn cut(folder: &DirHandle, name: &str, expected: &Expected) -> Result<Option<Cut>, Error> {
     let path = path_in(folder, name);
     let data = match folder.write(name) {
@@ -190,26 +194,26 @@ struct StreamScan<'a> {
     index: &'a mut BufWriter<File>,
     /// That packet and its position.
     last: Option<(u64, Resumed)>,
-    /// What was changed before it.
+    /// Changes before it.
     damage: Vec<Damage>,
 }
 
 impl StreamScan<'_> {
-    /// Reads a stream and makes its index. What can't be believed is part of the stream only if a whole packet
-    /// follows it.
+    /// Reads a stream and makes its index. What can't be believed is part of the stream only if a
+    /// whole packet follows it.
     fn read(&mut self, data: &File, len: u64, expected: &Expected) -> io::Result<()> {
-        let mut doubtful: Vec<(Option<(u64, Resumed)>, Damage)> = Vec::new();
+        let mut unconfirmed: Vec<(Option<(u64, Resumed)>, Damage)> = Vec::new();
         let (mut at, mut sequence) = (0, None::<u64>);
         while at < len {
             let packet = packet_at(data, at, len, expected)?;
             let follows = |packet: &FoundPacket| {
                 let number = packet.resumed.origin.sequence;
                 let next = sequence.map_or(number, |sequence| sequence.wrapping_add(1));
-                is_next(number, next) || packet.is_intact && number > next && !doubtful.is_empty()
+                is_next(number, next) || packet.is_intact && number > next && !unconfirmed.is_empty()
             };
             let Some(packet) = packet.filter(follows) else {
                 let Some(next) = damage::next_packet(data, at + 1, len, expected.uuid)? else { break };
-                doubtful.push((None, Damage::Bytes { at, bytes: next - at }));
+                unconfirmed.push((None, Damage::Bytes { at, bytes: next - at }));
                 at = next;
                 continue;
             };
@@ -217,10 +221,10 @@ impl StreamScan<'_> {
             sequence = Some(resumed.origin.sequence);
             if !is_intact {
                 let number = resumed.origin.sequence;
-                doubtful.push((Some((at, resumed)), Damage::Packet { at, number }));
+                unconfirmed.push((Some((at, resumed)), Damage::Packet { at, number }));
             }
             if is_intact || is_trusted {
-                for (packet, damage) in doubtful.drain(..) {
+                for (packet, damage) in unconfirmed.drain(..) {
                     packet.map_or(Ok(()), |(at, packet)| self.keep(at, packet))?;
                     self.damage.push(damage);
                 }
@@ -239,8 +243,8 @@ impl StreamScan<'_> {
     }
 }
 
-/// Whether a packet's sequence number is the expected one, or the one behind it, where a flight recorder
-/// has overwritten events before the packet.
+/// Whether a packet's sequence number is the expected one, or the one behind it, where a flight
+/// recorder has overwritten events before the packet.
 fn is_next(number: u64, expected: u64) -> bool {
     matches!(number.wrapping_sub(expected), 0 | 1)
 }
@@ -263,7 +267,7 @@ fn packet_at(data: &File, at: u64, len: u64, expected: &Expected) -> io::Result<
     }
     data.read_exact_at(&mut head, at)?;
     let Ok(head) = encode::read_head(&head, expected.uuid) else { return Ok(None) };
-    if head.info.size > MOST_PACKET.min(len - at) {
+    if head.info.size > MAX_PACKET.min(len - at) {
         return Ok(None);
     }
     data.read_exact_at(&mut trailer, at + head.info.content)?;

@@ -1,9 +1,10 @@
-//! Recordings that go on, and snapshots of their flight recorders on request of another process.
+//! Running recordings, and snapshots of their flight recorders on request of another process.
 //!
-//! A recorder writes its process id and start time into the manifest of its trace, and takes SIGUSR1 as the request for
-//! a snapshot. When the snapshot is on disk, the manifest says so. A process is only sent the signal if three things
-//! agree: it is a `tompion`, it has the trace's folder or a file in it open, and the manifest names it. So neither a
-//! manifest that somebody made up nor a process id that was given again leads the signal to a stranger.
+//! A recorder writes its process id and start time into the manifest of its trace, and takes
+//! SIGUSR1 as the request for a snapshot. When the snapshot is on disk, the manifest says so. A
+//! process is only sent the signal if three things agree: it is a `tompion`, it has the trace's
+//! folder or a file in it open, and the manifest names it. So neither a forged manifest nor a
+//! reused process id leads the signal to another process.
 
 use std::{
     collections::BTreeSet,
@@ -37,7 +38,8 @@ const MANIFEST_INTERVAL: Duration = Duration::from_millis(5);
 pub struct Recorder {
     /// Its id in its own pid namespace.
     pub pid: u32,
-    /// When it was started, in clock ticks since the machine was. Source: `starttime` in `proc_pid_stat(5)`.
+    /// Start time, in clock ticks since the machine was started. Source: `starttime` in
+    /// `proc_pid_stat(5)`.
     pub start_ticks: u64,
 }
 
@@ -55,16 +57,16 @@ impl Recorder {
     }
 }
 
-/// Last snapshot that somebody asked for, as the manifest has it.
+/// Last snapshot that was requested, as the manifest has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// When it was begun, by CLOCK_MONOTONIC in nanoseconds.
+    /// Begin of the snapshot, by CLOCK_MONOTONIC in nanoseconds.
     pub begun_ns: u64,
     /// Number of events that it saved.
     pub events: u64,
 }
 
-/// Why there is no snapshot.
+/// Reason why there is no snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// There is no such process.
@@ -89,7 +91,7 @@ pub enum SnapshotError {
     /// The recording is over.
     #[error("{0} is no longer being recorded; all of it is on disk")]
     Ended(PathBuf),
-    /// Nobody records, and nobody has completed the trace.
+    /// The recorder was killed, and the trace was not completed.
     #[error("{0} is no longer recorded, and its recorder did not finish; next: tompion recover {0}")]
     Killed(PathBuf),
     /// Nothing is held back that could be saved.
@@ -105,7 +107,7 @@ pub enum SnapshotError {
     Signal(u32, io::Error),
 }
 
-/// What came of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {
     /// A snapshot with so many events is on disk.
@@ -121,15 +123,16 @@ pub struct Running {
     pub pid: u32,
     /// Folder of the trace.
     pub folder: PathBuf,
-    /// What the manifest said a moment ago.
+    /// The manifest, as it was a moment ago.
     pub manifest: Manifest,
     process: ProcessWatch,
-    /// The folder, held open: whoever owns it may put something else in its place.
+    /// The folder, held open: its owner may put something else in its place.
     directory: DirHandle,
 }
 
 impl Running {
-    /// Finds the recordings of some users, without those that another command of Tompion's has begun for itself.
+    /// Finds the recordings of some users, without those that another command of Tompion's has
+    /// begun for itself.
     pub fn of_users(users: &[u32]) -> Vec<Self> {
         let of_users = all_processes().filter(|pid| user_of(*pid).is_some_and(|user| users.contains(&user)));
         let recordings = of_users.filter_map(|pid| Self::of_process(pid).ok());
@@ -141,7 +144,8 @@ impl Running {
     /// # Errors
     /// If it records nothing, or the caller may not look.
     pub fn of_process(pid: u32) -> Result<Self, SnapshotError> {
-        // Held from here on: whatever is found out is of this process, and the signal goes to no other.
+        // Held from here on: whatever is found out is of this process, and the signal goes to no
+        // other.
         let process = ProcessWatch::new(pid).map_err(|_| SnapshotError::NoProcess(pid))?;
         let user = user_of(pid).ok_or(SnapshotError::NoProcess(pid))?;
         if tompion_os::name_of(&pid.to_string()).is_none_or(|name| name != COMMAND) {
@@ -174,10 +178,10 @@ impl Running {
         Ok(Self { pid, folder: directory.path().to_owned(), manifest, process, directory })
     }
 
-    /// Finds who records into a folder.
+    /// Finds the process that records into a folder.
     ///
     /// # Errors
-    /// If nobody does, or the caller may not ask.
+    /// If there is none, or the caller may not ask.
     pub fn of_trace(folder: &Path) -> Result<Self, SnapshotError> {
         let missing = |error| SnapshotError::NoManifest(format!("{}: {error}", folder.display()));
         let directory = DirHandle::open(folder).map_err(missing)?;
@@ -205,7 +209,8 @@ impl Running {
         running.find(is_it).map(as_named).ok_or_else(killed)
     }
 
-    /// Says whether another command of Tompion's has begun it for itself, and saves what it holds in its own time.
+    /// Says whether another command of Tompion's has begun it for itself, and saves what it holds
+    /// in its own time.
     fn is_companion(&self) -> bool {
         self.manifest.invocation.iter().any(|word| matches!(word.as_str(), "--selector" | "tell-jobs"))
     }
@@ -257,14 +262,15 @@ impl Running {
     }
 }
 
-/// Returns the user of a process, by whom it may be signalled. Source: `proc_pid_status(5)`.
+/// Returns the user of a process, which may signal it. Source: `proc_pid_status(5)`.
 fn user_of(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     users.split_whitespace().next()?.parse().ok()
 }
 
-/// Says whether a process's first thread takes a signal by a descriptor, as recorders do: others would be killed by it.
+/// Says whether a process's first thread takes a signal by a descriptor, as recorders do: others
+/// would be killed by it.
 fn takes_signal(pid: u32, signal: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));

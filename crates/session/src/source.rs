@@ -1,4 +1,4 @@
-//! The CTF trace of one process: metadata, one data stream for each ring, their indexes.
+//! CTF trace of one process: metadata, one data stream for each ring, their indexes.
 
 use std::{
     io::{self, Write},
@@ -27,8 +27,8 @@ use shared::Shared;
 /// A packet is written when it has this many bytes.
 const PACKET_SIZE: usize = 256 * 1024;
 
-/// After the metadata was written, a ring's losses end no packet with new classes for this long: whoever makes up
-/// losses and classes would have the metadata written for each of them.
+/// After the metadata was written, a ring's losses end no packet with new classes for this long: a
+/// program that makes up losses and classes would have the metadata written for each of them.
 const METADATA_PAUSE: Duration = Duration::from_millis(100);
 
 /// File of the events that tell of the initial state. Readers look for it.
@@ -43,24 +43,25 @@ pub struct SourceWriter {
     folder: DirHandle,
     description: encode::Source,
     classes: Vec<EventClass>,
-    /// How events of the classes are encoded; none for a class of a trace that is continued, until it is met.
+    /// Encodings of the classes' events; none for a class of a trace that is continued, until it is
+    /// met.
     plans: Vec<Option<Plan>>,
-    /// How many classes the metadata file has.
+    /// Number of classes in the metadata file.
     described: usize,
-    /// When it was written.
+    /// Time at which it was written.
     described_at: Option<Instant>,
     manner: Manner,
-    /// When the writer was made: no event is older.
+    /// Time at which the writer was made: no event is older.
     begun: u64,
     /// One for each ring, and one for the initial state.
     streams: Vec<Option<StreamWriter>>,
     /// Streams whose ring has overwritten events since the last packet.
     interrupted: Vec<bool>,
-    /// What is beyond them, if processes share the trace.
+    /// State of a trace that processes share.
     shared: Option<Shared>,
 }
 
-/// How packets are written.
+/// Way in which packets are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// Soon, by a thread of its own: see [`SourceWriter::settle`].
@@ -80,7 +81,7 @@ pub struct StreamWriter {
     pub size: u64,
     /// The packet in the making.
     pub packet: Packet,
-    /// Where its events come from.
+    /// Origin of its events.
     pub origin: Origin,
     /// Time of the last event that was written.
     pub last_moment: u64,
@@ -99,7 +100,7 @@ pub struct Mark {
     pub tally: Tally,
 }
 
-/// What became of an event that was appended.
+/// Outcome of appending an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
     /// It is in the packet.
@@ -129,8 +130,8 @@ impl OpenPacket<'_> {
         }
     }
 
-    /// Appends events of one class that come behind the others of the packet in its ring, as many as can be in a short
-    /// way and fit. Returns how many.
+    /// Appends events of one class that come behind the others of the packet in its ring, as many
+    /// as can be in a short way and fit. Returns how many.
     #[inline(always)]
     pub fn push_run<'a, const PAYLOAD: usize>(
         &mut self,
@@ -160,9 +161,10 @@ impl SourceWriter {
         }
     }
 
-    /// Goes on with what somebody else has left in the folder, if anything: streams end behind their last whole
-    /// packet, classes keep their numbers. `expected` is what is known of each ring's packets. The initial state
-    /// is written anew. Returns a line for each damage that was found.
+    /// Continues the trace that another session has left in the folder, if any: streams end behind
+    /// their last whole packet, classes keep their numbers. `expected` is what is known of each
+    /// ring's packets. The initial state is written again. Returns a line for each damage that was
+    /// found.
     pub fn resume(&mut self, expected: &[resume::Expected]) -> Result<Vec<String>, resume::Error> {
         let Some(trace) = resume::metadata(&self.folder, self.description.uuid)? else {
             // It comes before the first packet.
@@ -187,7 +189,7 @@ impl SourceWriter {
         Ok(damage)
     }
 
-    /// What was written of a ring before; nothing if there is no stream of it.
+    /// Mark of a ring as written before; empty if there is no stream of it.
     pub fn mark(&self, ring: usize) -> Mark {
         let stream = self.streams[ring].as_ref();
         stream
@@ -210,12 +212,12 @@ impl SourceWriter {
         rings.iter().flatten().map(StreamWriter::written).sum()
     }
 
-    /// What the trace says of itself.
+    /// Description of the trace.
     pub fn description(&self) -> &encode::Source {
         &self.description
     }
 
-    /// How many event classes the trace has.
+    /// Number of event classes of the trace.
     pub fn classes_count(&self) -> usize {
         self.classes.len()
     }
@@ -308,7 +310,7 @@ impl SourceWriter {
         Ok(())
     }
 
-    /// How many events the ring had lost until the end of the stream's packet, as it knows.
+    /// Number of events that the ring had lost until the end of the stream's packet, as it knows.
     pub fn discarded(&self, stream: usize) -> u64 {
         self.streams[stream].as_ref().map_or(0, |writer| writer.origin.discarded)
     }
@@ -328,8 +330,9 @@ impl SourceWriter {
         Ok(())
     }
 
-    /// Ends the stream's packet, since the ring has overwritten what came behind it. The next packet's
-    /// sequence number leaves one out, by which every reader knows that events are missing between them.
+    /// Ends the stream's packet, since the ring has overwritten what came behind it. The next
+    /// packet's sequence number leaves one out, by which every reader knows that events are missing
+    /// between them.
     pub fn interrupt(&mut self, stream: usize, mark: Mark) -> io::Result<()> {
         self.interrupted[stream] = true;
         self.flush(stream, mark)
@@ -348,8 +351,8 @@ impl SourceWriter {
         }
     }
 
-    /// Says in a packet without events that a ring was converted up to there, and nothing was taken: where all
-    /// is left out, the ring's room would never be given back otherwise.
+    /// Says in a packet without events that a ring was converted up to there, and nothing was
+    /// taken: where all is left out, the ring's room would never be given back otherwise.
     pub fn say_passed(&mut self, stream: usize, mark: Mark) -> io::Result<()> {
         if self.streams[stream].is_none() {
             self.create(stream, self.begun)?;
@@ -381,8 +384,8 @@ impl SourceWriter {
         }
     }
 
-    /// Sees to it that the medium has what was written of a stream. Returns up to where that accounts for the
-    /// ring; nothing if that is known already.
+    /// Sees to it that the medium has what was written of a stream. Returns up to where that
+    /// accounts for the ring; nothing if that is known already.
     pub fn sync(&mut self, stream: usize) -> io::Result<Option<u64>> {
         let Some(writer) = self.streams[stream].as_mut().filter(|writer| writer.unsynced) else {
             return Ok(None);

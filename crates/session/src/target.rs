@@ -1,5 +1,5 @@
-//! Whom a session records: a command, processes that run, all programs of a user, or programs that record
-//! themselves into a folder.
+//! Targets of a session: a command, processes that run, all programs of a user, or programs that
+//! record themselves into a folder.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,20 +9,20 @@ use std::{
     time::Duration,
 };
 
-use crate::consumer::some_of;
+use crate::consumer::summarize_names;
 
-/// Whom a session records.
+/// Target of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A command that the session starts, and all programs that inherit its environment.
     Command(Vec<String>),
     /// Processes that run already, and the children that they have from now on.
-    Processes(Family),
+    Processes(ProcessTree),
     /// All instrumented programs of the user, those that run and those that start later.
     Everything,
-    /// Programs that were told to record themselves into a folder; the name under which they look for the
-    /// session. It ends when they all have.
-    Gathering(String),
+    /// Programs that were told to record themselves into a folder; the name under which they look
+    /// for the session. It ends when they all have.
+    SharedFolder(String),
 }
 
 impl Target {
@@ -51,14 +51,14 @@ impl Target {
                 _ => format!("{} processes", family.named.len()),
             },
             Self::Everything => "the programs of this user".into(),
-            Self::Gathering(_) => "the program".into(),
+            Self::SharedFolder(_) => "the program".into(),
         }
     }
 }
 
 /// Processes that the user has named, and their running descendants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Family {
+pub struct ProcessTree {
     /// Ids of the processes that were named, each once.
     pub named: Vec<u32>,
     /// Ids of their descendants that are recorded as well.
@@ -67,7 +67,7 @@ pub struct Family {
     pub has_descendants: bool,
 }
 
-impl Family {
+impl ProcessTree {
     /// The named processes, and if wanted all descendants that they have now.
     pub fn new(named: Vec<u32>, has_descendants: bool) -> Self {
         let mut known = BTreeSet::new();
@@ -109,7 +109,7 @@ impl Family {
             Some(name) => format!("{name} ({pid})"),
             None => pid.to_string(),
         };
-        let named = some_of(&self.named.iter().map(name).collect::<Vec<_>>());
+        let named = summarize_names(&self.named.iter().map(name).collect::<Vec<_>>());
         match self.descendants.len() {
             0 => None,
             1 => Some(format!("recording {named} and 1 running child")),
@@ -135,8 +135,8 @@ pub(crate) fn all_processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Finds the processes of a name: that of the process, of which Linux keeps 15 bytes, or that of its
-/// executable. The caller is never among them.
+/// Finds the processes of a name: that of the process, of which Linux keeps 15 bytes, or that of
+/// its executable. The caller is never among them.
 pub fn processes_named(name: &str) -> Vec<u32> {
     let is_named = |pid: &u32| {
         let pid = pid.to_string();
@@ -154,34 +154,34 @@ pub fn process_names() -> BTreeSet<String> {
     all_processes().filter_map(|pid| tompion_os::name_of(&pid.to_string())).collect()
 }
 
-/// Whom the door lets in.
+/// Rule for the processes that are admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Whoever knows the name.
+    /// Any process that knows the name.
     Anyone,
     /// These processes and their descendants.
-    Family(Vec<u32>),
+    ProcessTree(Vec<u32>),
 }
 
 impl Admission {
     /// Whether a process may come in.
-    pub fn lets_in(&self, pid: u32) -> bool {
+    pub fn admits(&self, pid: u32) -> bool {
         match self {
             Self::Anyone => true,
-            Self::Family(heads) => ancestry(pid).any(|ancestor| heads.contains(&ancestor)),
+            Self::ProcessTree(heads) => ancestry(pid).any(|ancestor| heads.contains(&ancestor)),
         }
     }
 }
 
-/// Whether a process is no more, so that nobody can tell whose child it was.
+/// Whether a process is gone, so that its parents are unknown.
 pub fn is_gone(pid: u32) -> bool {
     pid != 0 && !Path::new(&format!("/proc/{pid}")).exists()
 }
 
 /// A process and its ancestors, from the process on.
 fn ancestry(pid: u32) -> impl Iterator<Item = u32> {
-    const MOST_GENERATIONS: usize = 1000;
-    std::iter::successors(Some(pid), |pid| parent_of(*pid)).take(MOST_GENERATIONS)
+    const MAX_GENERATIONS: usize = 1000;
+    std::iter::successors(Some(pid), |pid| parent_of(*pid)).take(MAX_GENERATIONS)
 }
 
 /// A process's parent. Source: field 4 of `proc_pid_stat(5)`.
@@ -196,8 +196,8 @@ pub fn process_of(tid: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
 
-/// Reads a number of the `stat` file in a process's folder below `/proc`, by its position from 3 on.
-/// Source: `proc_pid_stat(5)`.
+/// Reads a number of the `stat` file in a process's folder below `/proc`, by its position from 3
+/// on. Source: `proc_pid_stat(5)`.
 pub fn stat_field(process: &Path, field: usize) -> Option<u64> {
     let stat = fs::read_to_string(process.join("stat")).ok()?;
     // The name before it may have blanks and parentheses.
@@ -205,15 +205,16 @@ pub fn stat_field(process: &Path, field: usize) -> Option<u64> {
     rest.split(' ').nth(field.checked_sub(3)?)?.parse().ok()
 }
 
-/// How long ago a process was made that has this folder below `/proc`. Source: field 22 of `proc_pid_stat(5)`, which is in
-/// hundredths of a second since the machine was started, on all processors that Linux has left.
+/// Age of the process that has this folder below `/proc`. Source: field 22 of `proc_pid_stat(5)`,
+/// which is in hundredths of a second since the machine was started, on all processors that Linux
+/// has left.
 pub fn age_of(process: &Path) -> Option<Duration> {
     let begun = stat_field(process, 22)?;
     Some(Duration::from_nanos(tompion_os::boottime_ns().saturating_sub(begun.saturating_mul(10_000_000))))
 }
 
-/// How old the youngest process is, of those that we may look into and that were started with this
-/// text in their environment.
+/// Age of the youngest process, of those that we may look into and that were started with this text
+/// in their environment.
 pub fn youngest_with_in_environment(text: &str) -> Option<Duration> {
     let processes = fs::read_dir("/proc").ok()?;
     let own = std::process::id().to_string();
@@ -242,10 +243,10 @@ mod tests {
     fn a_family_is_a_process_and_its_descendants() {
         let own = std::process::id();
         let parent = parent_of(own).unwrap();
-        assert!(Admission::Anyone.lets_in(1));
-        assert!(Admission::Family(vec![own]).lets_in(own));
-        assert!(Admission::Family(vec![parent]).lets_in(own));
-        assert!(!Admission::Family(vec![own]).lets_in(parent));
+        assert!(Admission::Anyone.admits(1));
+        assert!(Admission::ProcessTree(vec![own]).admits(own));
+        assert!(Admission::ProcessTree(vec![parent]).admits(own));
+        assert!(!Admission::ProcessTree(vec![own]).admits(parent));
     }
 
     #[test]
@@ -253,9 +254,9 @@ mod tests {
         let mut shell = std::process::Command::new("sh");
         let mut shell = shell.args(["-c", "sleep 60 & wait"]).spawn().unwrap();
         let child = loop {
-            let alone = Family::new(vec![shell.id(), shell.id()], false);
+            let alone = ProcessTree::new(vec![shell.id(), shell.id()], false);
             assert_eq!(alone.members().collect::<Vec<_>>(), [shell.id()]);
-            let family = Family::new(vec![shell.id()], true);
+            let family = ProcessTree::new(vec![shell.id()], true);
             if let [child] = family.descendants[..] {
                 assert!(family.find_more().is_empty());
                 break child;
@@ -287,7 +288,7 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
         child.wait().unwrap();
-        assert!(is_gone(pid) && !Admission::Family(vec![std::process::id()]).lets_in(pid));
+        assert!(is_gone(pid) && !Admission::ProcessTree(vec![std::process::id()]).admits(pid));
         assert!(!is_gone(std::process::id()));
     }
 }

@@ -21,7 +21,7 @@ use object::{
 use tompion_kernel::{events, records::UntrustedRecord};
 use tompion_os::BoundedFile;
 
-use crate::untrusted_text::{MOST_NAME, tidy};
+use crate::untrusted_text::{MAX_NAME, tidy};
 
 /// Most executed programs, and most introductions, that are remembered.
 const MAX_EXECUTIONS: usize = 1 << 16;
@@ -189,7 +189,7 @@ impl Introductions {
     }
 }
 
-/// Why a program took no part.
+/// Reason why a program took no part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
     Static,
@@ -209,7 +209,7 @@ impl Reason {
     }
 }
 
-/// What was to take part.
+/// Programs that were expected to take part.
 #[derive(Clone, Copy, Debug)]
 pub struct Expectation {
     /// Whether libraries are preloaded, so that each program was to.
@@ -247,7 +247,7 @@ pub fn describe(
     let name = |((program, reason), pids): (&(PathBuf, Reason), &BTreeSet<u32>)| {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         let times = if pids.len() == 1 { String::new() } else { format!(", {} processes", pids.len()) };
-        format!("{} ({}{times})", tidy(&name, MOST_NAME), reason.text())
+        format!("{} ({}{times})", tidy(&name, MAX_NAME), reason.text())
     };
     let mut names: Vec<String> = absent.iter().take(MAX_NAMES).map(name).collect();
     if absent.len() > MAX_NAMES {
@@ -257,8 +257,8 @@ pub fn describe(
     (!names.is_empty()).then(|| format!("not traced{but}: {}", names.join(", ")))
 }
 
-/// The program that the kernel ran for a file: itself, or what a script names. None if that can't be
-/// found here.
+/// The program that the kernel ran for a file: itself, or what a script names. None if that can't
+/// be found here.
 fn interpreter_of(file: &Path) -> Option<PathBuf> {
     let mut file = file.to_owned();
     for _ in 0..MAX_INTERPRETERS {
@@ -277,7 +277,7 @@ fn interpreter_of(file: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Why a program may have taken no part; none if it was not to, or is no program.
+/// Reason why a program may have taken no part; none if it was not to, or is no program.
 fn reason(program: &Path, expectation: Expectation) -> Option<Reason> {
     let cache = ReadCache::new(BoundedFile::open(program, MAX_READ).ok()?);
     let (is_dynamic, is_long) = match FileKind::parse(&cache).ok()? {
@@ -286,7 +286,7 @@ fn reason(program: &Path, expectation: Expectation) -> Option<Reason> {
         _ => return None,
     };
     if !expectation.preloads {
-        // Who links the library wants to be recorded.
+        // A program that links the library is to be recorded.
         let names = object::File::parse(&cache).ok()?;
         let names = names.section_by_name(".dynstr")?.data().ok()?;
         names.windows(LIBRARY.len()).find(|window| *window == LIBRARY)?;

@@ -25,8 +25,8 @@ use tompion_os::{DirHandle, User};
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
 use tompion_session::{
-    Config, Context, Error, Family, KernelChoice, Manifest, Mode, Outcome, Report, Target, process_names,
-    processes_named,
+    Config, Context, Error, KernelChoice, Manifest, Mode, Outcome, ProcessTree, RecordingSummary, Target,
+    process_names, processes_named,
 };
 
 pub use command_start::separate as separate_command;
@@ -418,7 +418,7 @@ fn kernel_contexts(arguments: &[ContextArgument]) -> Contexts {
 
 fn target(arguments: &Arguments) -> Result<Target, String> {
     Ok(match (&arguments.gather_as, &arguments.pids[..], &arguments.command[..]) {
-        (Some(name), _, _) => Target::Gathering(name.clone()),
+        (Some(name), _, _) => Target::SharedFolder(name.clone()),
         (None, [], []) => Target::Everything,
         (None, [], command) => Target::Command(command.to_vec()),
         (None, words, _) => Target::Processes(family(words, !arguments.no_children)?),
@@ -426,7 +426,7 @@ fn target(arguments: &Arguments) -> Result<Target, String> {
 }
 
 /// Finds the processes that were named by id or name.
-fn family(words: &[String], has_descendants: bool) -> Result<Family, String> {
+fn family(words: &[String], has_descendants: bool) -> Result<ProcessTree, String> {
     let mut named = Vec::new();
     for word in words.iter().map(|word| word.trim()) {
         match word.parse() {
@@ -434,7 +434,7 @@ fn family(words: &[String], has_descendants: bool) -> Result<Family, String> {
             Err(_) => named.extend(processes_of_name(word)?),
         }
     }
-    Ok(Family::new(named, has_descendants))
+    Ok(ProcessTree::new(named, has_descendants))
 }
 
 fn processes_of_name(name: &str) -> Result<Vec<u32>, String> {
@@ -485,7 +485,7 @@ fn name_of(target: &Target) -> String {
             _ => "processes".into(),
         },
         Target::Everything => "all".into(),
-        Target::Gathering(_) => String::new(),
+        Target::SharedFolder(_) => String::new(),
     }
 }
 
@@ -514,7 +514,7 @@ fn preloads(wanted: &[Preload]) -> anyhow::Result<Vec<PathBuf>> {
 /// Says what came of it. The trace of a recording without events is taken away again. Returns whether
 /// there is a trace with all that was to be written.
 fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> bool {
-    let Report { manifest, known, stopped } = &outcome.report;
+    let RecordingSummary { manifest, known, stopped } = &outcome.report;
     for problem in &outcome.problems {
         say(problem);
     }
@@ -616,8 +616,8 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
     }
     // First what weighs most: nobody should read "none lost" of processes that are not there at
     // all.
-    if manifest.left_out != 0 {
-        text = format!("{} NOT RECORDED, {text}", counted(manifest.left_out, "process"));
+    if manifest.rejected_processes != 0 {
+        text = format!("{} NOT RECORDED, {text}", counted(manifest.rejected_processes, "process"));
     }
     if overwritten != 0 {
         text += &format!(", {} overwritten by design", grouped(overwritten));
@@ -637,12 +637,13 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
 /// That nothing was lost, of whom that can be said.
 fn nothing_lost(manifest: &Manifest) -> String {
     let unknown = manifest.sources.iter().any(|source| source.losses_unknown);
-    if unknown || manifest.left_out != 0 { "none lost of the others" } else { "none lost" }.to_owned()
+    if unknown || manifest.rejected_processes != 0 { "none lost of the others" } else { "none lost" }
+        .to_owned()
 }
 
 /// The reason, and what to do.
 fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> String {
-    let Report { known, .. } = &outcome.report;
+    let RecordingSummary { known, .. } = &outcome.report;
     let command = config.target.describe();
     if outcome.processes == 0 && config.kernel.is_some() && arguments.filter.is_some() {
         return "no event passed the filter".into();
@@ -651,7 +652,7 @@ fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> Str
         return match config.target {
             Target::Processes(_) => format!("{command} did not answer"),
             Target::Everything => "no instrumented program ran".into(),
-            Target::Gathering(_) => "no program came".into(),
+            Target::SharedFolder(_) => "no program came".into(),
             Target::Command(_) if !outcome.problems.is_empty() => format!("{command} could not join"),
             Target::Command(_) => not_loaded(&command, arguments, config, outcome),
         };

@@ -19,7 +19,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tompion_os::{BoundedFile, DirHandle};
-use tompion_session::write_told;
+use tompion_session::write_synthetic_trace;
 
 pub use words::{Culprit, Verdict};
 
@@ -203,7 +203,7 @@ impl Incident {
             unfinished.make()?;
             unfinished.replace(FILE, &serde_json::to_vec_pretty(self)?, false)?;
             unfinished.replace("report.json", &serde_json::to_vec_pretty(report)?, false)?;
-            write_told(
+            write_synthetic_trace(
                 &unfinished,
                 &trace::of(self, &names::with_newest(caught)),
                 invocation,

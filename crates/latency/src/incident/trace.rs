@@ -3,7 +3,7 @@
 
 use tompion_kernel::events::{KNOWN, WAKER_CONTEXTS};
 use tompion_schema::{Event, Field, Integer, Kind, Level, Type};
-use tompion_session::{Told, ToldBy, ToldEvent};
+use tompion_session::{Origin, SyntheticEvent, SyntheticSource};
 
 use super::Incident;
 use crate::{
@@ -41,7 +41,7 @@ enum KernelClass {
 }
 
 /// The sources of an incident's trace.
-pub fn of(incident: &Incident, caught: &Caught) -> Vec<Told> {
+pub fn of(incident: &Incident, caught: &Caught) -> Vec<SyntheticSource> {
     vec![kernel(caught), spans(incident)]
 }
 
@@ -83,7 +83,7 @@ impl Payload {
     }
 }
 
-fn kernel(caught: &Caught) -> Told {
+fn kernel(caught: &Caught) -> SyntheticSource {
     let known = |name: &&str| KNOWN.iter().find(|known| known.name == *name);
     let classes = NAMES.iter().filter_map(known).map(|known| known.event()).collect();
     let mut events = Vec::new();
@@ -99,7 +99,7 @@ fn kernel(caught: &Caught) -> Told {
             context.follow(&moment.what);
             let told = told(&moment.what, moment.time, (&thread, &context));
             if let Some((class, payload)) = told {
-                events.push(ToldEvent {
+                events.push(SyntheticEvent {
                     class: class as usize,
                     time: moment.time,
                     cpu,
@@ -113,7 +113,7 @@ fn kernel(caught: &Caught) -> Told {
         }
     }
     events.sort_by_key(|event| event.time);
-    Told { by: ToldBy::Kernel, classes, events, overwritten: caught.overwritten.iter().sum() }
+    SyntheticSource { origin: Origin::Kernel, classes, events, overwritten: caught.overwritten.iter().sum() }
 }
 
 /// The kernel's own number of a thread's state as its events report it (`__task_state_index`).
@@ -216,7 +216,7 @@ fn class(name: String, kind: Kind, length: &str) -> Event {
 
 /// The whole latency, or a job's response with its deadline, and the segments, as spans of the thread. Where in its response a
 /// job's code began is an event amidst them.
-fn spans(incident: &Incident) -> Told {
+fn spans(incident: &Incident) -> SyntheticSource {
     let (latency, limit) = (incident.latency_ns / 1000, incident.limit_ns / 1000);
     let (whole, kind, first, number, why) = match &incident.job {
         Some(job) => {
@@ -236,7 +236,7 @@ fn spans(incident: &Incident) -> Told {
         classes.push(class(format!("{name}_end"), Kind::End, ""));
     }
     let (tid, cpu) = (incident.thread.tid, incident.question.cpu);
-    let told = |class, time, payload| ToldEvent { class, time, cpu, tid, payload };
+    let told = |class, time, payload| SyntheticEvent { class, time, cpu, tid, payload };
     let (begin, end) = (incident.question.begin(), incident.question.end);
     let mut events = vec![told(0, begin, Payload::default().word(number).text(&why).done())];
     for segment in &incident.segments {
@@ -253,8 +253,8 @@ fn spans(incident: &Incident) -> Told {
         events.insert(place, told(classes.len(), time, payload));
         classes.push(class("job_begins".into(), Kind::Instant, "after_ns"));
     }
-    let by = ToldBy::Program(incident.pid, incident.thread.name.clone());
-    Told { by, classes, events, overwritten: 0 }
+    let origin = Origin::Program(incident.pid, incident.thread.name.clone());
+    SyntheticSource { origin, classes, events, overwritten: 0 }
 }
 
 /// `interrupts_off`.

@@ -139,7 +139,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Jobs {
     /// Watches from now on, behind the programs that count under this name. `told` is where a session tells the jobs of
-    /// `TOMPION_JOB` ([`tompion_session::JobTeller`]), if such jobs are wished for.
+    /// `TOMPION_JOB` ([`tompion_session::JobSink`]), if such jobs are wished for.
     ///
     /// # Errors
     /// If nothing counts under the name, the kernel refuses the programs, or a program has no such place.

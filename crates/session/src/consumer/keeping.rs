@@ -1,16 +1,16 @@
-//! What the consumer keeps of processes beyond their end, within limits: their entries in the
-//! manifest, names of events, problems, and kept rings until the manifest is on the medium.
+//! Data of processes that the consumer keeps beyond their end, within limits: their entries in the
+//! manifest, names of events, problems, and backing files until the manifest is on the medium.
 
 use std::{fs::File, io, time::Instant};
 
 use tompion_os::DirHandle;
 
-use super::{Consumer, MANIFEST_ROOM, MOST_TOLD};
+use super::{Consumer, MANIFEST_ROOM, MAX_NOTICES};
 use crate::{
     budget::{MANY_SOURCE_BYTES, MAX_NAME_BYTES, MAX_NAMES, MAX_NAMES_OF_PROCESS, MAX_SOURCE_BYTES},
     manifest,
     process::Process,
-    untrusted_text::{MOST_PROBLEM, tidy},
+    untrusted_text::{MAX_PROBLEM, tidy},
 };
 
 impl Consumer {
@@ -69,18 +69,18 @@ impl Consumer {
         for (name, count) in process.conflicts() {
             let program = &process.hello.name;
             let problem = format!("{program} describes {name} in {count} ways, which are kept apart");
-            self.tell_problem(problem);
+            self.report_once(problem);
         }
     }
 
     /// Tells a problem that doesn't end the recording, once, and not too many of them.
-    pub(super) fn tell_problem(&mut self, problem: String) {
-        let problem = tidy(&problem, MOST_PROBLEM);
+    pub(super) fn report_once(&mut self, problem: String) {
+        let problem = tidy(&problem, MAX_PROBLEM);
         let problems = &mut self.manifest.problems;
         if problems.contains(&problem) {
             return;
         }
-        if problems.len() >= MOST_TOLD {
+        if problems.len() >= MAX_NOTICES {
             self.manifest.beyond_limits.problems += 1;
             return;
         }

@@ -9,13 +9,13 @@ use std::mem;
 
 use super::JobMessage;
 
-/// How long a ring may stay unread, in nanoseconds, because of a record that nobody completes.
-/// Then the others wait no longer, and everything since then counts as a loss.
+/// Time for which a ring may stay unread, in nanoseconds, because of a record that is not
+/// completed. Then the others wait no longer, and everything since then counts as a loss.
 const HOLD_TIMEOUT_NS: u64 = 1_000_000_000;
 /// Events of one process that wait.
 const MAX_HELD: usize = 1 << 16;
-/// How far the converted times of events may be off, in nanoseconds: the clock's newest line has
-/// no sample behind it yet.
+/// Tolerance of the events' converted times, in nanoseconds: the clock's newest line has no sample
+/// behind it yet.
 const CONVERSION_SLACK_NS: u64 = 100_000;
 
 /// A moment, as rings have it and in nanoseconds of CLOCK_MONOTONIC. Rings' times are exact, and
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_nobody_completes_becomes_a_loss() {
+    fn a_ring_that_is_never_completed_becomes_a_loss() {
         let mut order = order();
         push(&mut order, 50);
         assert!(order.release(at(HOLD_TIMEOUT_NS)).is_empty());
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_comes_before_all_that_it_makes_doubtful() {
+    fn a_loss_comes_before_all_that_it_makes_uncertain() {
         let mut order = order();
         for time in [30, 10, 20] {
             push(&mut order, time);

@@ -1,11 +1,11 @@
-//! What the kernel's events have beside their own, as it stands in the trace.
+//! Context of the kernel's events, as it stands in the trace.
 
 use std::{fs, os::unix::fs::MetadataExt};
 
 use tompion_ctf::encode::ContextField;
 use tompion_kernel::context::{Context, Contexts, Values};
 
-/// Where control groups are folders, whose inodes have their numbers.
+/// Folder of control groups, whose inodes have their numbers.
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
 /// The fields of all events. Names and values are those of LTTng's kernel tracer where it has such.

@@ -1,13 +1,14 @@
-//! Stacks of the kernel's events: numbers in the trace, what they mean, and which files processes have in memory.
+//! Stacks of the kernel's events: numbers in the trace, their descriptions, and which files
+//! processes have in memory.
 //!
 //! ```text
-//! ring:   stack 0x8a31…: addresses │ event … 0x8a31…     told again now and then, in each CPU's ring
+//! ring:   stack 0x8a31…: addresses │ event … 0x8a31…     repeated now and then, in each CPU's ring
 //! trace:  stack 7: addresses, names   (once, stream_initial)       event … stack 7
 //! ```
 //!
-//! Stacks are compared whole, so a number never means another one. The files that a process has in memory are read
-//! when a stack of it has an address that nobody knows yet. A flight recorder's events are read too late for that: it
-//! looks at all processes now and then.
+//! Stacks are compared whole, so a number never means another one. The files that a process has in
+//! memory are read when a stack of it has an unknown address. A flight recorder's events are read
+//! too late for that: it reads all processes now and then.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,24 +25,26 @@ use tompion_kernel::{
 
 use crate::target::all_processes;
 
-/// Most stacks that are compared with others; then all are forgotten, and told once more.
-const MOST_STACKS: usize = 1 << 16;
-/// A ring's stacks are looked through for old ones when there are so many; a process's are forgotten.
+/// Most stacks that are compared with others; then all are forgotten, and described once more.
+const MAX_STACKS: usize = 1 << 16;
+/// A ring's stacks are looked through for old ones when there are so many; a process's are
+/// forgotten.
 const MANY: usize = 1 << 12;
 /// Most processes whose memory is known.
-const MOST_PROCESSES: usize = 1 << 14;
-/// How soon the memory of a process is looked at again, at first and at the most: programs without frame pointers
-/// have addresses in their stacks that are nobody's.
+const MAX_PROCESSES: usize = 1 << 14;
+/// Pause before the memory of a process is read again, at first and at the most: programs without
+/// frame pointers have addresses in their stacks that belong to no file.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(5));
 
-/// Most files that are known of a process's memory; then all are forgotten, and told once more.
+/// Most files that are known of a process's memory; then all are forgotten, and described once
+/// more.
 const MAX_OBJECTS: usize = 1 << 12;
 
-/// What is to be written into the trace.
+/// Definition to be written into the trace.
 pub struct Definition {
     /// The moment from which on it holds.
     pub time: u64,
-    /// What kind it is.
+    /// Class of it.
     pub class: Class,
     /// Its payload.
     pub payload: Vec<u8>,
@@ -54,12 +57,12 @@ type Frames = Arc<[u64]>;
 pub struct Stacks {
     contexts: Contexts,
     symbols: KernelSymbols,
-    /// By who it is of, and addresses.
+    /// Numbers by process and addresses.
     numbers: HashMap<(u32, Frames), u32>,
     last: u32,
-    /// What each ring has told, by its numbers.
-    told: Vec<HashMap<u64, ToldStack>>,
-    /// When a ring's stacks are looked through.
+    /// Stacks that each ring has described, by its numbers.
+    described: Vec<HashMap<u64, DescribedStack>>,
+    /// Number of a ring's stacks at which old ones are dropped.
     many: usize,
     memory: Memory,
     definitions: Vec<Definition>,
@@ -67,8 +70,8 @@ pub struct Stacks {
     missed: u64,
 }
 
-/// A stack as a ring has told it last.
-struct ToldStack {
+/// A stack as a ring has described it last.
+struct DescribedStack {
     number: u32,
     frames: Frames,
     position: u64,
@@ -83,7 +86,7 @@ impl Stacks {
             symbols: if wants_names { KernelSymbols::of_this_kernel() } else { KernelSymbols::default() },
             numbers: HashMap::new(),
             last: 0,
-            told: (0..rings).map(|_| HashMap::new()).collect(),
+            described: (0..rings).map(|_| HashMap::new()).collect(),
             many: MANY,
             memory: Memory::default(),
             definitions: Vec::new(),
@@ -96,7 +99,7 @@ impl Stacks {
         self.missed
     }
 
-    /// What is to be written since the last time.
+    /// Returns the definitions to be written since the last time.
     pub fn definitions(&mut self) -> Vec<Definition> {
         self.memory.look_again(&mut self.definitions);
         std::mem::take(&mut self.definitions)
@@ -119,27 +122,27 @@ impl Stacks {
         }
         let known = self.numbers.get(&(record.extra, frames.clone())).copied();
         let number = known.unwrap_or_else(|| self.add(record, &frames));
-        let told = &mut self.told[ring];
-        told.insert(key, ToldStack { number, frames, position });
-        if told.len() >= self.many {
-            told.retain(|_, stack| stack.position + STACKS_FORGOTTEN > position);
-            self.many = MANY.max(2 * told.len());
+        let described = &mut self.described[ring];
+        described.insert(key, DescribedStack { number, frames, position });
+        if described.len() >= self.many {
+            described.retain(|_, stack| stack.position + STACKS_FORGOTTEN > position);
+            self.many = MANY.max(2 * described.len());
         }
         true
     }
 
     fn add(&mut self, record: &UntrustedRecord<'_>, frames: &Frames) -> u32 {
-        if self.numbers.len() >= MOST_STACKS {
+        if self.numbers.len() >= MAX_STACKS {
             self.numbers.clear();
         }
         self.last += 1;
         self.numbers.insert((record.extra, frames.clone()), self.last);
-        let (told, payload) = if record.extra == OF_PROGRAM {
+        let (described, payload) = if record.extra == OF_PROGRAM {
             (StackEvent::UserStack, stacks::user_stack(self.last, frames))
         } else {
             (StackEvent::KernelStack, stacks::kernel_stack(self.last, frames, &self.symbols))
         };
-        self.definitions.push(Definition { time: record.time, class: Class::Stacks(told), payload });
+        self.definitions.push(Definition { time: record.time, class: Class::Stacks(described), payload });
         self.last
     }
 
@@ -150,9 +153,9 @@ impl Stacks {
         }
         let mut missed = false;
         let mut find = |key| {
-            let told = self.told[ring].get(&key);
-            missed |= told.is_none() && key != NO_STACK;
-            told
+            let described = self.described[ring].get(&key);
+            missed |= described.is_none() && key != NO_STACK;
+            described
         };
         let (kernel, user) = (find(values.kernel_stack), find(values.user_stack));
         self.missed += u64::from(missed);
@@ -175,7 +178,7 @@ impl Stacks {
     }
 }
 
-/// What processes have in their memory.
+/// Files that processes have in their memory.
 #[derive(Default)]
 struct Memory {
     processes: HashMap<u32, Process>,
@@ -184,14 +187,14 @@ struct Memory {
     pending: HashMap<u32, u64>,
 }
 
-/// What one process has.
+/// Files of one process.
 struct Process {
     objects: Vec<Object>,
-    /// How many of them the trace has.
-    told: usize,
+    /// Number of them that the trace has.
+    described: usize,
     /// Numbers of stacks whose addresses were looked for.
     seen: HashSet<u32>,
-    /// When it was looked at, and how long not to look again.
+    /// Time of the last reading, and the pause before the next.
     looked: Option<(Instant, Duration)>,
 }
 
@@ -209,13 +212,18 @@ impl Memory {
     }
 
     fn make_room(&mut self) {
-        if self.processes.len() >= MOST_PROCESSES {
+        if self.processes.len() >= MAX_PROCESSES {
             self.processes.clear();
         }
     }
 
     /// Sees to it that the trace has the files around a stack's addresses.
-    fn look(&mut self, record: &UntrustedRecord<'_>, stack: &ToldStack, definitions: &mut Vec<Definition>) {
+    fn look(
+        &mut self,
+        record: &UntrustedRecord<'_>,
+        stack: &DescribedStack,
+        definitions: &mut Vec<Definition>,
+    ) {
         let (pid, time) = (record.pid, record.time);
         if !self.processes.contains_key(&pid) {
             self.make_room();
@@ -254,7 +262,7 @@ impl Memory {
     fn look_at_all(&mut self, time: u64, definitions: &mut Vec<Definition>) {
         let pids: HashSet<u32> = all_processes().collect();
         self.processes.retain(|pid, _| pids.contains(pid));
-        for pid in pids.into_iter().take(MOST_PROCESSES) {
+        for pid in pids.into_iter().take(MAX_PROCESSES) {
             let process = self.processes.entry(pid).or_insert_with(|| Process::with(Vec::new()));
             if process.may_look() {
                 process.look(pid, &mut self.files);
@@ -266,20 +274,20 @@ impl Memory {
 
 impl Process {
     fn with(objects: Vec<Object>) -> Self {
-        Self { objects, told: 0, seen: HashSet::new(), looked: None }
+        Self { objects, described: 0, seen: HashSet::new(), looked: None }
     }
 
     fn knows(&self, frames: &[u64]) -> bool {
         frames.iter().all(|frame| self.objects.iter().any(|object| object.has(*frame)))
     }
 
-    /// What the trace doesn't have yet.
+    /// Adds the definitions that the trace doesn't have yet.
     fn tell(&mut self, (pid, time): (u32, u64), definitions: &mut Vec<Definition>) {
-        for object in self.objects.iter().skip(self.told) {
+        for object in self.objects.iter().skip(self.described) {
             let payload = stacks::object(pid, object);
             definitions.push(Definition { time, class: Class::Stacks(StackEvent::Object), payload });
         }
-        self.told = self.objects.len();
+        self.described = self.objects.len();
     }
 
     fn may_look(&self) -> bool {
@@ -290,7 +298,7 @@ impl Process {
         if self.objects.len() >= MAX_OBJECTS {
             // A program can map files at any number of places, one after the other.
             self.objects.clear();
-            self.told = 0;
+            self.described = 0;
         }
         let before = self.objects.len();
         for object in files.of_process(pid) {

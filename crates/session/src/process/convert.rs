@@ -1,8 +1,9 @@
-//! From copied ring bytes to packets.
+//! Conversion of copied ring bytes to packets.
 //!
-//! Whoever writes faster than this converts loses events in the end, so what a record costs here decides which rate
-//! is borne. Runs of events that need nothing special take a short path ([`Process::convert_events`]); everything
-//! else, and the event at which a run ends, goes the long one, which takes any record.
+//! A program that writes faster than this converts loses events in the end, so the cost of a record
+//! here decides which rate is borne. Runs of events that need nothing special take a short path
+//! ([`Process::convert_events`]); everything else, and the event at which a run ends, goes the long
+//! one, which takes any record.
 
 use std::io;
 
@@ -15,7 +16,7 @@ use tompion_ring::{
 };
 use tompion_schema::Kind;
 
-use super::{Class, Initial, LATEST, Place, Placement, Process, Share};
+use super::{Backlog, Class, Initial, LATEST, Place, Placement, Process};
 use crate::{
     clock::{ClockMap, Line},
     filter::{self, Circumstances},
@@ -26,26 +27,26 @@ use crate::{
 const STEP_BYTES: u64 = 64 << 10;
 
 impl Process {
-    /// Converts the oldest copied bytes of some ring and writes full packets. Returns how many bytes that were;
-    /// 0 if nothing of this share waits.
+    /// Converts the oldest copied bytes of some ring and writes full packets. Returns how many
+    /// bytes that were; 0 if nothing of this share waits.
     ///
-    /// One step is short, so that whoever calls can look after the rings in between.
-    pub fn convert_some(&mut self, share: Share, clock: &mut ClockMap) -> io::Result<u64> {
+    /// One step is short, so that the caller can poll the rings in between.
+    pub fn convert_some(&mut self, share: Backlog, clock: &mut ClockMap) -> io::Result<u64> {
         let mut states = self.states.iter();
         let Some(ring) = states.position(|state| state.waiting(share).next().is_some()) else { return Ok(0) };
         let Some((mut span, bytes)) = self.states[ring].pending.pop_front() else { return Ok(0) };
         let done = self.convert_span(ring, span, &bytes, clock)?;
         span.begin += done;
         if span.is_empty() {
-            self.spare.put(bytes);
+            self.buffers.put(bytes);
         } else {
             self.states[ring].pending.push_front((span, bytes));
         }
         Ok(done)
     }
 
-    /// Converts what is known of the initial state: what the catalog says, and what the program wants to be
-    /// kept. A process without an event doesn't tell it.
+    /// Converts what is known of the initial state: what the catalog says, and what the program
+    /// wants to be kept. A process without an event doesn't tell it.
     pub fn convert_initial(&mut self, clock: &mut ClockMap) -> io::Result<()> {
         self.read_catalog();
         self.read_kept();
@@ -63,8 +64,8 @@ impl Process {
         Ok(())
     }
 
-    /// Writes a record, if its class is known and, where it is `filtered`, the session's part of the filter lets
-    /// it through.
+    /// Writes a record, if its class is known and, where it is `filtered`, the session's part of
+    /// the filter lets it through.
     #[inline(always)]
     fn record(
         &mut self,
@@ -74,7 +75,7 @@ impl Process {
         clock: &mut ClockMap,
     ) -> io::Result<()> {
         let Place { stream, cpu, position } = place;
-        if self.attention.jobs.is_some() {
+        if self.context_sources.jobs.is_some() {
             self.take_job(stream, (number, tid, time, payload), clock);
             return Ok(());
         }
@@ -86,7 +87,7 @@ impl Process {
             }
             return Ok(());
         };
-        let thread = self.attention.threads.as_mut().map(|threads| threads.get(tid));
+        let thread = self.context_sources.threads.as_mut().map(|threads| threads.get(tid));
         if let (true, Some(Class { filter: Some(filter), event, .. })) = (filtered, self.classes.get(&number))
         {
             let here = thread.map(|thread| Circumstances { tid, cpu, values: thread.seen() });
@@ -126,7 +127,7 @@ impl Process {
         }
     }
 
-    /// What is known of a stream's ring; the initial state comes from none.
+    /// State of a stream's ring; the initial state comes from none.
     pub(super) fn mark(&self, stream: usize) -> Mark {
         self.states.get(stream).map_or(Mark::default(), |state| state.mark)
     }
@@ -155,8 +156,8 @@ impl Process {
         }
     }
 
-    /// Converts the first records of a span, whose bytes are the last ones. Returns how many bytes they had; never
-    /// 0.
+    /// Converts the first records of a span, whose bytes are the last ones. Returns how many bytes
+    /// they had; never 0.
     fn convert_span(
         &mut self,
         ring: usize,
@@ -213,8 +214,8 @@ impl Process {
         }
     }
 
-    /// Converts events of a ring up to the first for which more must be done than to append it to the packet, or up
-    /// to the one at which enough is done. Returns whether the packet is full.
+    /// Converts events of a ring up to the first for which more must be done than to append it to
+    /// the packet, or up to the one at which enough is done. Returns whether the packet is full.
     fn convert_events(
         &mut self,
         ring: usize,
@@ -222,9 +223,10 @@ impl Process {
         enough: u64,
         clock: &mut ClockMap,
     ) -> bool {
-        // What a filter or contexts ask of threads takes the long path, and so do jobs that are told.
+        // What a filter or contexts ask of threads takes the long path, and so do jobs that are
+        // told.
         let is_shared = matches!(self.placement, Placement::Shared { .. });
-        if is_shared || self.attention.threads.is_some() || self.attention.jobs.is_some() {
+        if is_shared || self.context_sources.threads.is_some() || self.context_sources.jobs.is_some() {
             return false;
         }
         let cpu = ring as u32 % self.geometry.cpus();
@@ -267,8 +269,8 @@ impl Process {
         Ok(())
     }
 
-    /// Takes note of how many events a ring had taken at a place: those that were not found before it have been
-    /// overwritten, were never completed, or did not reach the medium.
+    /// Takes note of how many events a ring had taken at a place: those that were not found before
+    /// it have been overwritten, were never completed, or did not reach the medium.
     fn account(&mut self, ring: usize, events: u64, position: u64) {
         let state = &mut self.states[ring];
         let has_gap = std::mem::take(&mut state.has_gap);
@@ -300,8 +302,9 @@ impl Process {
     }
 }
 
-/// Converts the events behind one that are of its kind and length and lie on the same line of the clock, up to a position:
-/// a loop without a choice in it costs a quarter of what each would cost by itself. Returns how many they were.
+/// Converts the events behind one that are of its kind and length and lie on the same line of the
+/// clock, up to a position: a loop without a choice in it costs a quarter of what each would cost
+/// by itself. Returns how many they were.
 #[inline(always)]
 fn convert_run(
     to: (&mut OpenPacket<'_>, ClassId),
@@ -323,8 +326,8 @@ fn convert_run(
     }
 }
 
-/// The same for one length, which the compiler knows. Each is a function of its own, whose loop has no call in it:
-/// in one with all of them, the compiler leaves some.
+/// The same for one length, which the compiler knows. Each is a function of its own, whose loop has
+/// no call in it: in one with all of them, the compiler leaves some.
 #[inline(never)]
 fn convert_alike_of<const PAYLOAD: usize>(
     (packet, id): (&mut OpenPacket<'_>, ClassId),

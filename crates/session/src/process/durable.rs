@@ -1,4 +1,5 @@
-//! A process whose memory and trace are to outlast the session, and the machine: what is on the medium, and when.
+//! Durability of a process whose memory and trace are to outlast the session, and the machine: what
+//! is on the medium, and when.
 //!
 //! In this order, for each ring:
 //!
@@ -7,7 +8,8 @@
 //! 3. the packet with the records,                   `SourceWriter::flush`, `sync`
 //! 4. `consumed`: the program may overwrite them.    `Process::give_back`
 //!
-//! So at any moment a record is in a whole packet on the medium, or its bytes in the ring are not overwritten.
+//! So at any moment a record is in a whole packet on the medium, or its bytes in the ring are not
+//! overwritten.
 
 use std::io;
 
@@ -26,7 +28,7 @@ impl Process {
     }
 
     /// Whether a ring that is kept is a quarter full of what is not on the medium.
-    pub fn is_pressed(&self) -> bool {
+    pub fn is_backpressured(&self) -> bool {
         let limit = self.geometry.ring_size() / PRESSED_SHARE;
         self.is_durable()
             && !self.overwrite
@@ -55,8 +57,8 @@ impl Process {
         self.kept_in.as_ref().map_or(Ok(()), ProcessBacking::remove)
     }
 
-    /// Sees to it that the medium has the catalog and the events that are kept as far as they were read: nothing in the
-    /// trace is older than its description.
+    /// Sees to it that the medium has the catalog and the events that are kept as far as they were
+    /// read: nothing in the trace is older than its description.
     pub(super) fn sync_catalog(&mut self) -> io::Result<()> {
         if let Some(backing) = &self.kept_in {
             if self.catalog_synced < self.catalog_read || self.kept_synced < self.kept_read {
@@ -67,7 +69,8 @@ impl Process {
         Ok(())
     }
 
-    /// Sees to it that the medium has all packets that were written, then gives back the room of what they hold.
+    /// Sees to it that the medium has all packets that were written, then gives back the room of
+    /// what they hold.
     pub(super) fn settle(&mut self) -> io::Result<()> {
         if !self.is_durable() {
             return Ok(());
@@ -82,7 +85,7 @@ impl Process {
         Ok(())
     }
 
-    /// Where the filter leaves out everything, a packet says so now and then.
+    /// Writes a packet now and then where the filter rejects everything.
     fn say_passed(&mut self, stream: usize) -> io::Result<()> {
         let Some(state) = self.states.get(stream) else { return Ok(()) };
         let Mark { ring_end, .. } = state.mark;

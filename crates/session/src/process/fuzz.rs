@@ -1,8 +1,9 @@
-//! Whatever stands in a program's shared memory, it becomes packets that can be read, or is refused.
+//! Fuzz test: whatever stands in a program's shared memory, it becomes packets that can be read, or
+//! is refused.
 //!
-//! An execution takes a sound ring, or one that is left from the execution before, damages it, and sends it the
-//! whole way: positions, copy, records, classes, conversion, packet. What must hold is checked each time. The
-//! same in every run; see `docs/design/trust.md` for how to run more of it.
+//! An execution takes a sound ring, or one that is left from the execution before, damages it, and
+//! sends it the whole way: positions, copy, records, classes, conversion, packet. What must hold is
+//! checked each time. The same in every run; see `docs/design/trust.md` for how to run more of it.
 
 use tompion_ctf::{
     decode::{Decoder, Input},
@@ -21,9 +22,9 @@ mod sound;
 
 use sound::{Image, Random};
 
-/// How many executions there are in normal tests.
+/// Number of executions in normal tests.
 const FEW: u64 = 100_000;
-/// How many with `TOMPION_FULL=1`.
+/// Number of executions with `TOMPION_FULL=1`.
 const MANY: u64 = 2_000_000;
 /// After so many the process is a new one.
 const OF_ONE_PROCESS: u64 = 16_384;
@@ -47,7 +48,7 @@ const ODD: [u64; 16] = [
     u64::MAX,
 ];
 
-/// How many executions are wanted, and from which seed: `TOMPION_FUZZ=100000000`, `TOMPION_FUZZ_SEED=7`.
+/// Number of executions, and their seed: `TOMPION_FUZZ=100000000`, `TOMPION_FUZZ_SEED=7`.
 fn wanted() -> (u64, u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let full = std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1");
@@ -56,9 +57,9 @@ fn wanted() -> (u64, u64) {
 }
 
 /// Says which execution it was if it fails.
-struct Told(u64, u64);
+struct Execution(u64, u64);
 
-impl Drop for Told {
+impl Drop for Execution {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("execution {} of seed {}", self.1, self.0);
@@ -66,7 +67,7 @@ impl Drop for Told {
     }
 }
 
-/// What the executions came to.
+/// Counts of the executions' outcomes.
 #[derive(Debug, Default)]
 struct Tally {
     executions: u64,
@@ -83,7 +84,7 @@ struct Tally {
     kept: u64,
 }
 
-/// A process of nobody, and what it is held against.
+/// A made-up process, and what is expected of it.
 struct Fixture {
     process: Process,
     clock: ClockMap,
@@ -152,7 +153,7 @@ impl Fixture {
             rings: map(c"rings", geometry.file_size()),
             folder: folder.clone(),
             description: source(),
-            attention: Attention {
+            context_sources: ThreadContextSources {
                 threads: filter.as_ref().map(|_| Threads::new(std::process::id(), 1, Vec::new())),
                 filter,
                 jobs: None,
@@ -241,7 +242,7 @@ impl Fixture {
         tally.unfinished += walked.unfinished;
     }
 
-    /// What was copied lies inside what can be.
+    /// Checks that copied bytes lie inside the possible range.
     fn check_span(&self, before: u64) {
         let geometry = self.process.geometry;
         let state = &self.process.states[0];
@@ -254,7 +255,8 @@ impl Fixture {
         assert!(span.begin >= before, "nothing is read twice");
     }
 
-    /// What was copied becomes events, or is refused, or is filtered; packets hold as many, and can be read.
+    /// Checks that copied bytes become events, or are refused, or are filtered; packets hold as
+    /// many, and can be read.
     fn check_conversion(&mut self, sound_events: Option<u64>, random: &mut Random, tally: &mut Tally) {
         let process = &mut self.process;
         let counts = |process: &Process| (process.writer.events_of(0), process.refused(), process.filtered);
@@ -263,7 +265,7 @@ impl Fixture {
         let walked = pending.map(|(span, bytes)| walk(*span, bytes, process.geometry, WriteProtocol::Rseq));
         let walked = walked.unwrap_or_default();
         let size = process.pending_bytes();
-        while process.convert_some(Share::All, &mut self.clock).unwrap() != 0 {}
+        while process.convert_some(Backlog::All, &mut self.clock).unwrap() != 0 {}
         let after = counts(process);
         let (events, refused, filtered) = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
         assert_eq!(events + refused + filtered, walked.events + walked.refusals);
@@ -316,7 +318,7 @@ impl Fixture {
     }
 }
 
-/// What there is in a span.
+/// Records in a span.
 #[derive(Default)]
 struct Walked {
     events: u64,
@@ -324,7 +326,8 @@ struct Walked {
     unfinished: u64,
 }
 
-/// Walks a span. All of it is an event, refused, unfinished, padding, or the header of a sub-buffer.
+/// Walks a span. All of it is an event, refused, unfinished, padding, or the header of a
+/// sub-buffer.
 fn walk(span: Span, bytes: &[u8], geometry: Geometry, form: WriteProtocol) -> Walked {
     let mut records = Records::new(bytes, span.begin, geometry.subbuf_size()).in_form(form);
     let (mut at, mut walked) = (span.begin, Walked::default());
@@ -425,10 +428,10 @@ fn damage(rings: &SharedMap, image: &Image, geometry: Geometry, random: &mut Ran
 fn run(rounds: u64, seed: u64) -> Tally {
     let mut tally = Tally::default();
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut told = Told(seed, 0);
+    let mut execution = Execution(seed, 0);
     let mut fixture = Fixture::new(&mut random, 0);
     for round in 0..rounds {
-        told.1 = round;
+        execution.1 = round;
         if round % OF_ONE_PROCESS == OF_ONE_PROCESS - 1 {
             let next = Fixture::new(&mut random, round);
             std::mem::replace(&mut fixture, next).end(&mut random, &mut tally);

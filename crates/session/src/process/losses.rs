@@ -1,4 +1,5 @@
-//! What a process lost: what it counts itself in memory that it shares, and what this side finds.
+//! Losses of a process: those that it counts itself in memory that it shares, and those that this
+//! side finds.
 //!
 //! A process can write any number over its counters. What no process can have lost in the time that
 //! it took part is not counted: its losses are then unknown, and said to be.
@@ -12,7 +13,7 @@ use crate::manifest;
 
 /// More than any program can lose. A reader takes the largest number for a mistake of its own.
 pub(super) const MAX_DISCARDED: u64 = 1 << 62;
-/// How far clocks and the time of joining may be off, in nanoseconds.
+/// Tolerance for clocks and the time of joining, in nanoseconds.
 const CLOCK_SLACK_NS: u64 = 1_000_000_000;
 /// The same for a recording that was not ended by its session: the last samples of the clock may be
 /// missing.
@@ -40,7 +41,8 @@ impl Participation {
         Self { begin: first, end, says_what_cannot_be: false }
     }
 
-    /// How many events so many processors can have lost: to count one takes more than a nanosecond.
+    /// Maximum number of events that so many processors can have lost: to count one takes more than
+    /// a nanosecond.
     fn max_losses(self, cpus: u32) -> u64 {
         let end = self.end.unwrap_or_else(tompion_os::monotonic_ns);
         let span = end.saturating_sub(self.begin).saturating_add(CLOCK_SLACK_NS);
@@ -63,7 +65,7 @@ impl Process {
         (count <= self.participation.max_losses(self.geometry.cpus())).then_some(count)
     }
 
-    /// What it lost for these causes.
+    /// Losses for these causes.
     pub(super) fn losses(&self, causes: impl Fn(Cause) -> bool) -> Losses {
         let mut losses = Losses { total: 0, unknown: self.participation.says_what_cannot_be };
         for cause in Cause::ALL.into_iter().filter(|cause| causes(*cause)) {
@@ -75,7 +77,7 @@ impl Process {
         losses
     }
 
-    /// What a ring has lost until now; none if it says what can't be.
+    /// Number of events that a ring has lost until now; none if the ring's count is impossible.
     pub(super) fn lost_in(&self, ring: usize) -> Option<u64> {
         let reader = self.reader(ring);
         let counts = Cause::ALL.into_iter().map(|cause| reader.lost(cause));
@@ -108,10 +110,10 @@ impl Process {
         rings.fold(self.refused.saturating_add(u64::from(self.was_cut())), u64::saturating_add)
     }
 
-    /// What the process lost for a reason; none if it says what can't be.
+    /// Number of events that the process lost for a reason; none if its count is impossible.
     fn lost(&self, cause: Cause) -> Option<u64> {
         let count = match cause {
-            // Counted by nobody but this side.
+            // Counted by this side alone.
             Cause::Invalid => return Some(self.refused()),
             Cause::NotPersisted => {
                 let missing = self.states.iter().map(|state| state.mark.tally.missing);
@@ -123,7 +125,7 @@ impl Process {
         self.possible(count)
     }
 
-    /// What the counters say that it shares.
+    /// Value of the counters that it shares.
     fn lost_in_shared(&self, cause: Cause) -> u64 {
         let without_ring = control::OFFSET_LOST + cause as usize * 8;
         let rings = (0..self.states.len()).map(|ring| self.reader(ring).lost(cause));

@@ -1,8 +1,8 @@
-//! Which trace a process's events go to: one of its own, or one that short processes share.
+//! Placement of a process's events: in a trace of its own, or in one that short processes share.
 //!
-//! Nothing is converted before that is decided, so a process that ends soon costs no file. It gets a trace of its own
-//! when its events can't wait any longer, or when it has something to say that a shared trace has no place for: losses,
-//! an initial state.
+//! Nothing is converted before that is decided, so a process that ends soon costs no file. It gets
+//! a trace of its own when its events can't wait any longer, or when it has something to say that a
+//! shared trace has no place for: losses, an initial state.
 
 use std::{
     path::PathBuf,
@@ -21,10 +21,11 @@ pub const SHARED_FOLDER: &str = "short-lived";
 const MAX_WAIT: Duration = Duration::from_millis(200);
 /// So many bytes of a process may.
 const MAX_WAITING_BYTES: u64 = 64 << 10;
-/// A process that describes more events has a trace of its own: descriptions stay in the shared one for good.
+/// A process that describes more events has a trace of its own: descriptions stay in the shared one
+/// for good.
 const MAX_SHARED_DESCRIPTIONS: usize = 64;
 
-/// Where a process's events go.
+/// Trace of a process's events.
 #[derive(Debug)]
 pub(super) enum Placement {
     /// Not decided; since when events wait.
@@ -35,7 +36,7 @@ pub(super) enum Placement {
     Shared {
         /// The process, as each of its events says it.
         identity: Vec<u8>,
-        /// How many events it has there, once they are written.
+        /// Number of its events there, once they are written.
         events: u64,
     },
 }
@@ -65,7 +66,7 @@ impl Process {
 
     /// Whether a process that has ended can share a trace with others.
     pub fn may_share(&mut self) -> bool {
-        if !self.is_undecided() || self.is_durable() || self.attention.jobs.is_some() || self.given_up {
+        if !self.is_undecided() || self.is_durable() || self.context_sources.jobs.is_some() || self.given_up {
             return false;
         }
         self.read_catalog();
@@ -75,8 +76,8 @@ impl Process {
         !lost && self.initial.is_empty() && self.classes.len() <= MAX_SHARED_DESCRIPTIONS
     }
 
-    /// Has events go to the recording's shared trace from now on, which is made with the first process that needs it.
-    /// Pairs with [`Process::leave_shared`].
+    /// Has events go to the recording's shared trace from now on, which is made with the first
+    /// process that needs it. Pairs with [`Process::leave_shared`].
     pub fn enter_shared(&mut self, shared: &mut Option<SourceWriter>, recording: &DirHandle) {
         let description = self.writer.description();
         let fields = IdentityFields::beside(&description.context);
@@ -127,7 +128,7 @@ impl Process {
     }
 }
 
-/// The description of a trace of many processes, of whom each event says whose it is.
+/// Description of a trace of many processes, in which each event names its own.
 fn description_of_many(one: &encode::Source, fields: IdentityFields) -> encode::Source {
     const OF_ONE: [&str; 4] = ["vpid", "procname", "executable", "ring_producer"];
     let environment = one.environment.iter().filter(|(name, _)| !OF_ONE.contains(&name.as_str()));

@@ -1,4 +1,5 @@
-//! A process whose session is gone: its rings are read where the trace ends, and its trace is completed.
+//! Recovery of a process whose session is gone: its rings are read where the trace ends, and its
+//! trace is completed.
 
 use std::{io, sync::atomic::Ordering};
 
@@ -10,49 +11,51 @@ use tompion_ring::{
     torn_pages::{self, Next, RingFormat},
 };
 
-use super::{Attention, Process, Recording, Share, losses::Participation};
+use super::{Backlog, Process, Recording, ThreadContextSources, losses::Participation};
 use crate::{
     backing::{ProcessBacking, SavedProcess},
     budget::Budget,
     clock::ClockMap,
     context::Threads,
-    control::{Terms, describe, form_for},
     filter,
     resume::Expected,
+    session_config::{SessionConfig, describe, form_for},
 };
 
-/// Bytes behind a stream's last whole packet that a session can have been writing, beside what rings can hold.
-const MOST_TORN: u64 = 64 << 20;
+/// Bytes behind a stream's last whole packet that a session can have been writing, beside what
+/// rings can hold.
+const MAX_TORN: u64 = 64 << 20;
 
 impl Process {
-    /// A process that a session has left behind, and its trace as far as it got. `may_have_torn_pages`: the machine has
-    /// stopped since, and the pages of the rings may be from different times. Errors are lines for people.
+    /// A process that a session has left behind, and its trace as far as it got.
+    /// `may_have_torn_pages`: the machine has stopped since, and the pages of the rings may be from
+    /// different times. Errors are lines for people.
     pub fn resume(
         kept_in: ProcessBacking,
         saved: &SavedProcess,
-        terms: &Terms,
+        session_config: &SessionConfig,
         may_have_torn_pages: bool,
     ) -> Result<Self, String> {
         let hello = saved.hello();
         let uuid = Uuid::parse(&saved.uuid).ok_or_else(|| format!("`{}` is no trace's id", saved.uuid))?;
-        let (control, rings) = kept_in.map(terms.geometry).map_err(|error| error.to_string())?;
-        let attention = Attention::recall(terms, hello.pid, &kept_in);
+        let (control, rings) = kept_in.map(session_config.geometry).map_err(|error| error.to_string())?;
+        let context_sources = ThreadContextSources::recall(session_config, hello.pid, &kept_in);
         let recording = Recording {
-            geometry: terms.geometry,
+            geometry: session_config.geometry,
             form: form_for(&hello),
-            overwrite: terms.overwrite,
+            overwrite: session_config.overwrite,
             given_time: saved.given_time,
             control,
             rings,
-            folder: terms.folder.join("user").join(&saved.folder),
-            description: describe(terms, &hello, saved.pid, uuid),
-            attention,
+            folder: session_config.folder.join("user").join(&saved.folder),
+            description: describe(session_config, &hello, saved.pid, uuid),
+            context_sources,
             kept_in: Some(kept_in),
             budget: Budget::default(),
         };
         let mut process = Self::new(saved.key, saved.pid, hello, None, recording);
         process.may_have_torn_pages = may_have_torn_pages;
-        let most_torn = MOST_TORN + 4 * terms.geometry.ring_size();
+        let most_torn = MAX_TORN + 4 * session_config.geometry.ring_size();
         let expected = |ring| Expected { uuid, trusted: Some(process.reader(ring).released()), most_torn };
         let expected: Vec<_> = (0..process.states.len()).map(expected).collect();
         process.damage_on_medium = process.writer.resume(&expected).map_err(|error| error.to_string())?;
@@ -64,14 +67,14 @@ impl Process {
         Ok(process)
     }
 
-    /// What is wrong with the files that its session left, one line each.
+    /// Damage of the files that its session left, one line each.
     pub fn damage(&self) -> Vec<String> {
         self.damage_of_control().into_iter().chain(self.damage_on_medium.iter().cloned()).collect()
     }
 
-    /// What is wrong with the control file's beginning, if anything. The rest may be sound all the same.
+    /// Damage of the control file's beginning, if any. The rest may be sound all the same.
     fn damage_of_control(&self) -> Option<String> {
-        // Ordering: nobody writes this any more.
+        // Ordering: the file has no writer any more.
         let magic = self.control.word(control::OFFSET_MAGIC).load(Ordering::Relaxed);
         let folder = self.kept_in.as_ref()?.folder().display();
         (magic != control::MAGIC).then(|| {
@@ -89,7 +92,7 @@ impl Process {
         for ring in 0..self.states.len() {
             for (span, bytes) in self.left_in(ring) {
                 self.states[ring].pending.push_back((span, bytes));
-                while self.convert_some(Share::All, clock)? != 0 {}
+                while self.convert_some(Backlog::All, clock)? != 0 {}
             }
             self.count_missing(ring);
         }
@@ -97,7 +100,7 @@ impl Process {
         self.finish()
     }
 
-    /// What of a ring's bytes behind the trace's end can be believed, in pieces.
+    /// Returns the intact ranges of a ring's bytes behind the trace's end.
     fn left_in(&mut self, ring: usize) -> Vec<(Span, Vec<u8>)> {
         let Some((span, bytes)) = self.copy_left(ring) else { return Vec::new() };
         let read = self.states[ring].read;
@@ -187,12 +190,12 @@ fn header_at(bytes: &[u8], position: u64, format: RingFormat) -> Option<(u64, u6
     }
 }
 
-impl Attention {
-    /// As [`Attention::new`], for a process that is gone.
-    fn recall(terms: &Terms, inner_pid: u32, kept_in: &ProcessBacking) -> Self {
-        let filter = terms.rules.filter.clone().filter(|filter| filter::needs_session(filter));
-        let threads = (filter.is_some() || !terms.contexts.is_empty())
-            .then(|| Threads::recall(inner_pid, terms.contexts.clone(), kept_in.threads()));
+impl ThreadContextSources {
+    /// As [`ThreadContextSources::new`], for a process that is gone.
+    fn recall(session_config: &SessionConfig, inner_pid: u32, kept_in: &ProcessBacking) -> Self {
+        let filter = session_config.rules.filter.clone().filter(|filter| filter::needs_session(filter));
+        let threads = (filter.is_some() || !session_config.contexts.is_empty())
+            .then(|| Threads::recall(inner_pid, session_config.contexts.clone(), kept_in.threads()));
         Self { threads, filter, jobs: None }
     }
 }

@@ -1,4 +1,4 @@
-//! What was changed in a stream after it was written, and where its next packet begins.
+//! Damage to a stream after it was written, and the search for its next packet.
 
 use std::{fmt, fs::File, io, os::unix::fs::FileExt, path::Path};
 
@@ -24,7 +24,7 @@ pub enum Damage {
     Bytes {
         /// Position of the first one.
         at: u64,
-        /// How many there are.
+        /// Number of bytes.
         bytes: u64,
     },
 }

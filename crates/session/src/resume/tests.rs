@@ -54,7 +54,8 @@ fn packets() -> Vec<Vec<u8>> {
     (0..4).map(packet).collect()
 }
 
-/// Cuts a stream of these packets; returns how many bytes are left, the last packet's number, and the damage.
+/// Cuts a stream of these packets; returns how many bytes are left, the last packet's number, and
+/// the damage.
 fn cut_stream(name: &str, packets: &[Vec<u8>], expected: &Expected) -> (u64, Option<u64>, Vec<String>) {
     let path = std::env::temp_dir().join(format!("tompion-resume-{name}-{}", std::process::id()));
     let folder = Folder(path);

@@ -1,12 +1,14 @@
 //! One trace for many short processes.
 //!
-//! A folder with metadata, streams and indexes costs a process that lives for a millisecond more than its events do:
-//! file systems search for a free inode for longer than the process runs. So the events of processes that end before
-//! anything of theirs was written go to a trace that they share. In it events say their process themselves, by the
-//! contexts `vpid` and `procname`, as in LTTng's traces of all processes of a user.
+//! A folder with metadata, streams and indexes costs a process that lives for a millisecond more
+//! than its events do: file systems search for a free inode for longer than the process runs. So
+//! the events of processes that end before anything of theirs was written go to a trace that they
+//! share. In it events say their process themselves, by the contexts `vpid` and `procname`, as in
+//! LTTng's traces of all processes of a user.
 //!
-//! A stream of that trace is a *lane*. It has packets of one process after another, never of two at the same time, so
-//! times in it don't go back. There are as many lanes as rings of such processes had events at the same time.
+//! A stream of that trace is a *lane*. It has packets of one process after another, never of two at
+//! the same time, so times in it don't go back. There are as many lanes as rings of such processes
+//! had events at the same time.
 
 use std::collections::HashMap;
 
@@ -16,7 +18,7 @@ use tompion_schema::Event;
 
 use super::{ClassId, Manner, Mark, SourceWriter, StreamWriter};
 
-/// What a writer knows whose trace is shared.
+/// State of a writer whose trace is shared.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// Event classes by their descriptions: processes run the same programs.
@@ -82,8 +84,8 @@ impl SourceWriter {
         }
     }
 
-    /// Ends the process's part and returns how many events it has in whole packets. Events in a packet that could not
-    /// be written are forgotten.
+    /// Ends the process's part and returns how many events it has in whole packets. Events in a
+    /// packet that could not be written are forgotten.
     pub fn end_process(&mut self) -> u64 {
         let written = self.written();
         let Some(shared) = &mut self.shared else { return 0 };
@@ -105,8 +107,8 @@ impl SourceWriter {
         self.streams.iter().flatten().chain(idle)
     }
 
-    /// The lane for events from this time on: of those that end before, the one that ends last. Nothing if there is
-    /// none, or the trace isn't shared.
+    /// The lane for events from this time on: of those that end before, the one that ends last.
+    /// Nothing if there is none, or the trace isn't shared.
     pub(super) fn take_lane(&mut self, time: u64) -> Option<StreamWriter> {
         let idle = &mut self.shared.as_mut()?.idle;
         let fits = idle.iter().enumerate().filter(|(_, lane)| lane.last_moment <= time);
@@ -138,7 +140,7 @@ impl SourceWriter {
         }
     }
 
-    /// What a packet says of its ring. A lane has many rings, each read to its end and without a loss.
+    /// Mark of a packet's ring. A lane has many rings, each read to its end and without a loss.
     pub(super) fn mark_in_packet(&self, stream: usize, mark: Mark) -> Mark {
         let Some(lane) = self.shared.as_ref().and(self.streams[stream].as_ref()) else { return mark };
         let Origin { tally: Tally { written, .. }, ring_end, .. } = lane.origin;

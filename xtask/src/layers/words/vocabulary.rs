@@ -19,7 +19,6 @@ pub const PENDING: &[&str] = &[
     "crates/history/",
     "crates/latency/",
     "crates/rttest/",
-    "crates/session/",
     "crates/viewer/",
     "docs/benchmarks.md",
     "tests/",

@@ -24,7 +24,7 @@ use tompion_latency::{
 use tompion_os::{Inheritance, Signals};
 use tompion_protocol::rules::Rules;
 use tompion_schema::Level;
-use tompion_session::{Config, JobMessage, JobTeller, Mode, Target};
+use tompion_session::{Config, JobMessage, JobSink, Mode, Target};
 
 use crate::{
     messages::{counted, say},
@@ -173,7 +173,7 @@ pub fn tell(telling: &Telling) -> anyhow::Result<()> {
         kernel: None,
         target: Target::Everything,
         backing: None,
-        jobs: Some(JobTeller::new(File::from(output))),
+        jobs: Some(JobSink::new(File::from(output))),
         selector: None,
         user: None,
         invocation: Vec::new(),

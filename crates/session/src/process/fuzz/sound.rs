@@ -1,5 +1,5 @@
-//! What a sound program would have written: rings, catalogs, lists of kept events, made from random numbers; and
-//! damage to the latter two.
+//! Data that a sound program would have written: rings, catalogs, lists of pinned events, made from
+//! random numbers; and damage to the latter two.
 
 use std::sync::{OnceLock, atomic::Ordering};
 
@@ -11,7 +11,7 @@ use tompion_layout::{
 use tompion_os::SharedMap;
 use tompion_schema::{Enumeration, Event, Field, Integer, Kind, Label, Level, Type};
 
-/// When the clocks begin.
+/// Time at which the clocks begin.
 pub const EPOCH: u64 = 1 << 40;
 
 /// Numbers that look random (xorshift64).
@@ -120,14 +120,15 @@ fn fill(fields: &[Field], random: &mut Random, fixed: &mut Vec<u8>, tails: &mut 
 
 /// A sound ring.
 pub struct Image {
-    /// What was written last, with its places in the data. The rest of the ring stays as it is: of another lap.
+    /// Words that were written last, with their places in the data. The rest of the ring stays as
+    /// it is: of another lap.
     words: Vec<(usize, u64)>,
     write: u64,
-    /// Where the reader has arrived.
+    /// Position of the reader.
     pub read: u64,
-    /// How many events there are from there on.
+    /// Number of events from there on.
     pub events: u64,
-    /// Where records begin, and the end.
+    /// Positions at which records begin, and the end.
     pub boundaries: Vec<u64>,
 }
 
@@ -167,7 +168,8 @@ impl Image {
         let mut bytes = vec![0; size as usize];
         let mut starts = Vec::new();
         let (mut at, mut events, mut time) = (start, lap, EPOCH);
-        // Mostly short ones: what can go wrong goes wrong within a few records, or at the end of a sub-buffer.
+        // Mostly short ones: what can go wrong goes wrong within a few records, or at the end of a
+        // sub-buffer.
         let most = [200, 400, 600, 800, 1000, 1200, 1400, size][random.below(8)];
         let end = start + random.below(most as usize + 1) as u64;
         let put = |bytes: &mut Vec<u8>, at: u64, record: &[u8]| {

@@ -1,4 +1,4 @@
-//! Traces of what somebody knows already: events that come from no ring of a recording's, written as recordings are.
+//! Writes a complete trace from events held in memory, without a ring. Latency incidents use it.
 //!
 //! The latency monitor's incidents are made so. What the events are is the caller's business.
 
@@ -18,12 +18,12 @@ use crate::{
 
 /// An event that is known.
 #[derive(Clone, Debug)]
-pub struct ToldEvent {
-    /// Which of the source's classes.
+pub struct SyntheticEvent {
+    /// Index among the source's classes.
     pub class: usize,
     /// CLOCK_MONOTONIC, in nanoseconds.
     pub time: u64,
-    /// Where it happened.
+    /// CPU where it happened.
     pub cpu: u32,
     /// The thread.
     pub tid: u32,
@@ -31,9 +31,9 @@ pub struct ToldEvent {
     pub payload: Vec<u8>,
 }
 
-/// Whose events they are.
+/// Origin of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ToldBy {
+pub enum Origin {
     /// The kernel's.
     Kernel,
     /// A program's: its number and name.
@@ -42,14 +42,14 @@ pub enum ToldBy {
 
 /// Events of one source.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct SyntheticSource {
     /// Whose.
-    pub by: ToldBy,
+    pub origin: Origin,
     /// The classes.
     pub classes: Vec<Event>,
     /// The events, in the order of time.
-    pub events: Vec<ToldEvent>,
-    /// How many there were besides, which were overwritten by design.
+    pub events: Vec<SyntheticEvent>,
+    /// Number of further events, which were overwritten by design.
     pub overwritten: u64,
 }
 
@@ -57,20 +57,20 @@ pub struct Told {
 ///
 /// # Errors
 /// What the file system says.
-pub fn write_told(
+pub fn write_synthetic_trace(
     folder: &DirHandle,
-    told: &[Told],
+    traces: &[SyntheticSource],
     invocation: &[String],
     problems: &[String],
 ) -> io::Result<()> {
-    let here = Here::now();
+    let host = HostInfo::now();
     let mut sources = Vec::new();
-    for told in told {
-        let (path, kind, pid, name) = match &told.by {
-            ToldBy::Kernel => (KERNEL.to_owned(), KERNEL, 0, KERNEL.to_owned()),
-            ToldBy::Program(pid, name) => (format!("user/{pid}"), "user", *pid, name.clone()),
+    for source in traces {
+        let (path, kind, pid, name) = match &source.origin {
+            Origin::Kernel => (KERNEL.to_owned(), KERNEL, 0, KERNEL.to_owned()),
+            Origin::Program(pid, name) => (format!("user/{pid}"), "user", *pid, name.clone()),
         };
-        let events = write_source(folder.join(&path), told, &here)?;
+        let events = write_source(folder.join(&path), source, &host)?;
         sources.push(manifest::Source {
             path,
             kind: kind.into(),
@@ -81,7 +81,7 @@ pub fn write_told(
             end: String::new(),
             events,
             lost: BTreeMap::new(),
-            overwritten: told.overwritten,
+            overwritten: source.overwritten,
             losses_unknown: false,
         });
     }
@@ -92,22 +92,22 @@ pub fn write_told(
         command: Vec::new(),
         invocation: invocation.to_vec(),
         host: Host {
-            name: here.hostname,
-            kernel: here.kernel.join(" "),
+            name: host.hostname,
+            kernel: host.kernel.join(" "),
             cpus: tompion_os::possible_cpus(),
-            boot_id: here.boot_id,
+            boot_id: host.boot_id,
         },
         clock: Clock {
             source: "monotonic".into(),
-            realtime_offset_ns: here.clock_offset_ns,
+            realtime_offset_ns: host.clock_offset_ns,
             error_bound_ns: 1,
             samples: Vec::new(),
         },
         channel: Channel { mode: "overwrite".into(), subbuf_size: 0, subbufs: 0 },
         sources,
-        kernel: told.iter().any(|told| told.by == ToldBy::Kernel),
+        kernel: traces.iter().any(|source| source.origin == Origin::Kernel),
         losses_unknown: false,
-        left_out: 0,
+        rejected_processes: 0,
         beyond_limits: Default::default(),
         problems: problems.to_vec(),
         recorder: None,
@@ -119,7 +119,7 @@ pub fn write_told(
 }
 
 /// The machine, as traces tell of it.
-struct Here {
+struct HostInfo {
     hostname: String,
     /// Type, release, version.
     kernel: [String; 3],
@@ -127,7 +127,7 @@ struct Here {
     clock_offset_ns: i64,
 }
 
-impl Here {
+impl HostInfo {
     fn now() -> Self {
         let read = |name: &str| {
             let text = fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).unwrap_or_default();
@@ -144,7 +144,7 @@ impl Here {
         }
     }
 
-    fn describe(&self, by: &ToldBy) -> encode::Source {
+    fn describe(&self, origin: &Origin) -> encode::Source {
         let text = |name: &str, value: &str| (name.to_owned(), EnvironmentValue::from(value));
         let number = |name: &str, value: i64| (name.to_owned(), EnvironmentValue::from(value));
         let mut environment = vec![
@@ -153,8 +153,8 @@ impl Here {
             number("tracer_minor", 13),
             text("producer", concat!("tompion ", env!("CARGO_PKG_VERSION"))),
         ];
-        let (tid, context) = match by {
-            ToldBy::Kernel => {
+        let (tid, context) = match origin {
+            Origin::Kernel => {
                 let [sysname, release, version] = &self.kernel;
                 environment.extend([
                     text("domain", "kernel"),
@@ -165,7 +165,7 @@ impl Here {
                 ]);
                 (false, vec![ContextField::signed("tid", 32)])
             }
-            ToldBy::Program(pid, name) => {
+            Origin::Program(pid, name) => {
                 environment.extend([
                     text("domain", "ust"),
                     text("tracer_name", "lttng-ust"),
@@ -187,13 +187,13 @@ impl Here {
     }
 }
 
-fn write_source(folder: DirHandle, told: &Told, here: &Here) -> io::Result<u64> {
-    let cpus = told.events.iter().map(|event| event.cpu as usize + 1).max().unwrap_or(0);
-    let mut writer = SourceWriter::new(folder, here.describe(&told.by), cpus, Manner::Now);
-    let ids: Vec<_> = told.classes.iter().map(|class| writer.add_class(class)).collect();
-    let is_kernel = told.by == ToldBy::Kernel;
+fn write_source(folder: DirHandle, source: &SyntheticSource, host: &HostInfo) -> io::Result<u64> {
+    let cpus = source.events.iter().map(|event| event.cpu as usize + 1).max().unwrap_or(0);
+    let mut writer = SourceWriter::new(folder, host.describe(&source.origin), cpus, Manner::Now);
+    let ids: Vec<_> = source.classes.iter().map(|class| writer.add_class(class)).collect();
+    let is_kernel = source.origin == Origin::Kernel;
     let mut written = vec![0u64; cpus];
-    for event in &told.events {
+    for event in &source.events {
         let Some(id) = ids.get(event.class) else { continue };
         let tid = event.tid.to_le_bytes();
         let context: &[u8] = if is_kernel { &tid } else { &[] };

@@ -1,26 +1,26 @@
-//! Buffers for copies of rings, used again.
+//! Pool of buffers for copies of rings.
 //!
-//! How much is copied at once is never the same, and memory that comes fresh from the kernel costs as much as converting
-//! what is in it. So buffers are kept, and each copy gets the smallest that holds it: were large ones given to small
-//! copies, all would be large in the end.
+//! How much is copied at once is never the same, and memory that comes fresh from the kernel costs
+//! as much as converting what is in it. So buffers are kept, and each copy gets the smallest that
+//! holds it: were large ones given to small copies, all would be large in the end.
 
 /// Bytes of buffers that are kept: as many as may wait to be converted.
-const MOST_BYTES: usize = super::MOST_PENDING_BYTES as usize;
+const MAX_BYTES: usize = super::MAX_PENDING_BYTES as usize;
 /// Buffers that are kept.
-const MOST: usize = 256;
+const MAX_BUFFERS: usize = 256;
 /// Sizes are multiples of this.
 const STEP: usize = 64 << 10;
 
 /// Buffers that wait for the next copy.
 #[derive(Debug, Default)]
-pub struct Spare {
+pub struct BufferPool {
     buffers: Vec<Vec<u8>>,
     bytes: usize,
-    /// How many waited at least since [`Spare::trim`].
-    fewest: usize,
+    /// Minimum number of idle buffers since [`BufferPool::trim`].
+    idle_low_water: usize,
 }
 
-impl Spare {
+impl BufferPool {
     /// A buffer with room for so many bytes, and a little more. What is in it is of no use.
     pub fn take(&mut self, len: usize) -> Vec<u8> {
         let fits = |(_, buffer): &(usize, &Vec<u8>)| buffer.capacity() >= len;
@@ -29,7 +29,7 @@ impl Spare {
             Some(index) => {
                 let buffer = self.buffers.swap_remove(index);
                 self.bytes -= buffer.capacity();
-                self.fewest = self.fewest.min(self.buffers.len());
+                self.idle_low_water = self.idle_low_water.min(self.buffers.len());
                 buffer
             }
             // The ring goes on being filled.
@@ -39,15 +39,15 @@ impl Spare {
 
     /// Gives half of those back that were not needed since this was called the last time.
     pub fn trim(&mut self) {
-        for buffer in self.buffers.drain(..self.fewest.div_ceil(2)) {
+        for buffer in self.buffers.drain(..self.idle_low_water.div_ceil(2)) {
             self.bytes -= buffer.capacity();
         }
-        self.fewest = self.buffers.len();
+        self.idle_low_water = self.buffers.len();
     }
 
     /// Keeps a buffer, if there are not too many.
     pub fn put(&mut self, buffer: Vec<u8>) {
-        if self.buffers.len() < MOST && self.bytes + buffer.capacity() <= MOST_BYTES {
+        if self.buffers.len() < MAX_BUFFERS && self.bytes + buffer.capacity() <= MAX_BYTES {
             self.bytes += buffer.capacity();
             self.buffers.push(buffer);
         }
@@ -60,32 +60,32 @@ mod tests {
 
     #[test]
     fn a_copy_gets_the_smallest_buffer_that_holds_it() {
-        let mut spare = Spare::default();
-        let large = spare.take(1 << 20);
-        let small = spare.take(1000);
+        let mut pool = BufferPool::default();
+        let large = pool.take(1 << 20);
+        let small = pool.take(1000);
         let (large_size, small_size) = (large.capacity(), small.capacity());
         assert!(small_size < large_size && small_size >= 1000);
-        spare.put(large);
-        spare.put(small);
-        assert_eq!(spare.take(10).capacity(), small_size);
-        assert_eq!(spare.take(10).capacity(), large_size);
-        assert_eq!(spare.take(10).capacity(), small_size, "a new one");
+        pool.put(large);
+        pool.put(small);
+        assert_eq!(pool.take(10).capacity(), small_size);
+        assert_eq!(pool.take(10).capacity(), large_size);
+        assert_eq!(pool.take(10).capacity(), small_size, "a new one");
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let mut spare = Spare::default();
+        let mut pool = BufferPool::default();
         for _ in 0..100 {
-            spare.put(Vec::with_capacity(1 << 20));
+            pool.put(Vec::with_capacity(1 << 20));
         }
-        assert_eq!((spare.buffers.len(), spare.bytes), (MOST_BYTES >> 20, MOST_BYTES));
+        assert_eq!((pool.buffers.len(), pool.bytes), (MAX_BYTES >> 20, MAX_BYTES));
         for _ in 0..8 {
-            spare.trim();
+            pool.trim();
         }
-        assert_eq!((spare.buffers.len(), spare.bytes), (0, 0));
-        let kept = spare.take(1);
-        spare.put(kept);
-        spare.trim();
-        assert_eq!(spare.buffers.len(), 1, "it was needed");
+        assert_eq!((pool.buffers.len(), pool.bytes), (0, 0));
+        let kept = pool.take(1);
+        pool.put(kept);
+        pool.trim();
+        assert_eq!(pool.buffers.len(), 1, "it was needed");
     }
 }

@@ -1,0 +1,690 @@
+//! Acceptor of clients: admits processes that may take part, and gives them their memory.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    ffi::CStr,
+    hash::{BuildHasher as _, RandomState},
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    sync::{Arc, atomic::Ordering, mpsc::Sender},
+    time::{Duration, Instant},
+};
+
+use tompion_ctf::metadata::Uuid;
+use tompion_layout::{LAYOUT_VERSION, control, record::WriteProtocol};
+use tompion_os::{
+    DirHandle, Heard, Listener, PacketSocket, Peer, Poller, ProcessWatch, SharedMap, create_memfd,
+};
+use tompion_protocol::{
+    message::{Hello, MAX_MESSAGE, MessageError, ToAgent, ToSession},
+    names,
+};
+
+use crate::{
+    backing::{ProcessBacking, SavedProcess},
+    budget::{Budget, Shared},
+    consumer::{ConsumerCommand, reason},
+    handshakes::PendingHandshakes,
+    listening,
+    process::{self, Process, ThreadContextSources},
+    session_config::{SessionConfig, describe, form_for},
+    target::{self, Admission},
+    untraced::Introductions,
+    untrusted_text::{MAX_NAME, MAX_PATH, MAX_REASON, tidy},
+};
+
+/// Maximum number of problems that are reported one by one.
+const MAX_PROBLEMS: usize = 100;
+/// Maximum number of connections accepted before other work is done.
+const MAX_AT_ONCE: usize = 64;
+/// Maximum number of recordings of one process that it has left behind: one for each program that
+/// it was before it executed the next.
+const MAX_STALE_CLIENTS: usize = 8;
+/// Maximum number of times that a process can take part.
+const MAX_JOINS: u32 = 1000;
+/// Maximum number of sockets of ended processes that are read because their children hold them
+/// open.
+const MAX_INHERITED_SOCKETS: usize = 1024;
+/// Processes that could not take part, of which old ones are forgotten.
+const MANY_REJECTED: usize = 1 << 14;
+/// A process's number is not another one's so soon.
+const PID_REUSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause after a connection could not be accepted.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A process that takes part, as the control thread knows it.
+#[derive(Debug)]
+struct Client {
+    pid: u32,
+    name: String,
+    socket: Option<Arc<PacketSocket>>,
+    watch: ProcessWatch,
+}
+
+/// Record of a process's participations.
+#[derive(Debug, Default)]
+struct JoinCount {
+    count: u32,
+    /// Memory of its descriptions, all participations together.
+    budget: Shared,
+}
+
+/// Acceptor of the session's clients.
+#[derive(Debug)]
+pub struct ClientAcceptor {
+    config: SessionConfig,
+    /// Sockets that programs connect to: the session's own name, and others under which they look
+    /// for it.
+    listeners: Vec<Listener>,
+    /// Connections without a `Hello` so far.
+    handshakes: PendingHandshakes,
+    clients: HashMap<u64, Client>,
+    /// Participations of each living process.
+    join_counts: HashMap<u32, JoinCount>,
+    /// Processes that could not take part, and when: each counts once.
+    rejected_processes: HashMap<u32, Instant>,
+    /// Room for the descriptions of each user's processes, and of all.
+    user_budgets: HashMap<u32, Shared>,
+    budget: Shared,
+    /// Conversations of clients that have ended, which their children hold open until they
+    /// introduce themselves.
+    inherited_sockets: BTreeMap<u64, Arc<PacketSocket>>,
+    next_key: u64,
+    commands: Sender<ConsumerCommand>,
+    /// Names of sources' folders that are taken, by their hashes: programs make up any number of
+    /// them.
+    folders: HashSet<u64>,
+    hasher: RandomState,
+    /// Problems for users, one line each.
+    pub problems: Vec<String>,
+    /// Number of processes that took part.
+    pub admitted: u64,
+    /// Programs that sent a `Hello`.
+    pub introductions: Introductions,
+}
+
+/// Meaning of a descriptor in the poller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// A connection waits.
+    Listener,
+    /// A signal arrived.
+    Signals,
+    /// A client said something.
+    Socket(u64),
+    /// A client ended.
+    Watch(u64),
+}
+
+impl Interest {
+    /// As a number for the poller.
+    pub const fn to_number(self) -> u64 {
+        match self {
+            Self::Listener => 0,
+            Self::Signals => 1,
+            Self::Socket(key) => key * 2 + 2,
+            Self::Watch(key) => key * 2 + 3,
+        }
+    }
+
+    /// From the poller's number.
+    pub const fn from_number(number: u64) -> Self {
+        match number {
+            0 => Self::Listener,
+            1 => Self::Signals,
+            number if number % 2 == 0 => Self::Socket((number - 2) / 2),
+            number => Self::Watch((number - 3) / 2),
+        }
+    }
+}
+
+impl ClientAcceptor {
+    /// Begins to accept connections of processes that know the listener's name.
+    pub fn open(
+        listener: Listener,
+        config: SessionConfig,
+        commands: Sender<ConsumerCommand>,
+        poller: &Poller,
+    ) -> io::Result<Self> {
+        listener.refuse_descriptors();
+        poller.add(listener.as_fd(), Interest::Listener.to_number())?;
+        Ok(Self {
+            config,
+            listeners: vec![listener],
+            handshakes: PendingHandshakes::default(),
+            clients: HashMap::new(),
+            join_counts: HashMap::new(),
+            rejected_processes: HashMap::new(),
+            user_budgets: HashMap::new(),
+            budget: Shared::default(),
+            inherited_sockets: BTreeMap::new(),
+            next_key: 0,
+            commands,
+            folders: HashSet::new(),
+            hasher: RandomState::new(),
+            problems: Vec::new(),
+            admitted: 0,
+            introductions: Introductions::default(),
+        })
+    }
+
+    /// Whether a process would be let in.
+    pub fn would_admit(&self, pid: u32) -> bool {
+        target::is_of(pid, &self.config.users) && self.config.admission.admits(pid)
+    }
+
+    /// Also listens where all programs look that the session's users start. Returns what is in the
+    /// way of that, where other users have all those names.
+    pub fn listen_for_programs(&mut self, poller: &Poller) -> io::Result<Option<String>> {
+        const MAX: u32 = names::MAX_OPEN_SESSIONS;
+        let mut obstacle = None;
+        for user in &self.config.users {
+            let names = (0..MAX).map(|number| names::open_session(*user, number));
+            let search = listening::listen(names, *user, MAX)?;
+            let stranger = search.describe_stranger();
+            match search.found {
+                Some((_, listener)) => {
+                    listener.refuse_descriptors();
+                    poller.add(listener.as_fd(), Interest::Listener.to_number())?;
+                    self.listeners.push(listener);
+                }
+                None if search.strangers == 0 => {
+                    let text = format!("{MAX} sessions already record the programs of user {user}");
+                    return Err(io::Error::other(text));
+                }
+                None => {
+                    let first = names::open_session(*user, 0);
+                    let count = search.strangers;
+                    obstacle = Some(format!(
+                        "{count} of the {MAX} names where programs of user {user} look for sessions \
+                         ({first} to {}) are taken {stranger}",
+                        MAX - 1
+                    ));
+                }
+            }
+        }
+        Ok(obstacle)
+    }
+
+    /// Whether there is anything to wait for: a client that is alive, the child of one that may
+    /// still connect, or a pending handshake.
+    pub fn expects_events(&self) -> bool {
+        !self.clients.is_empty() || !self.inherited_sockets.is_empty() || !self.handshakes.is_empty()
+    }
+
+    /// Time at which the first pending handshake times out.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.handshakes.next_timeout()
+    }
+
+    /// Names of the clients that are still alive, with their pids.
+    pub fn living(&self) -> Vec<String> {
+        self.clients.values().map(|client| format!("{} ({})", client.name, client.pid)).collect()
+    }
+
+    /// Accepts all connections that wait. A client that sends no `Hello` delays no other one.
+    pub fn accept_pending(&mut self, poller: &Poller) {
+        for index in 0..self.listeners.len() {
+            for _ in 0..MAX_AT_ONCE {
+                match self.listeners[index].accept() {
+                    Ok(Some(socket)) => self.accept_connection(socket, poller),
+                    Ok(None) => break,
+                    Err(error) => {
+                        // Out of descriptors or memory: programs wait for a while before they give
+                        // up.
+                        self.report_problem(format!("can't let a program in: {error}"));
+                        std::thread::sleep(ACCEPT_RETRY_INTERVAL);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds a connection to the pending handshakes, if there is room. The one that makes room for
+    /// it is the oldest.
+    fn accept_connection(&mut self, socket: PacketSocket, poller: &Poller) {
+        let Ok(peer) = socket.peer() else { return };
+        if !self.is_permitted(&socket, peer) {
+            // At once: it takes no place of those who wait, and keeps no recording from its end.
+            let _ = socket.send(&ToAgent::Refused("another user's session".into()).encode(), &[]);
+            return self.report_problem(format!("refused process {} of user {}", peer.pid, peer.uid));
+        }
+        if !self.handshakes.has_room_for(peer) {
+            return self
+                .report_problem(format!("process {} connects again and again without a message", peer.pid));
+        }
+        let key = self.new_key();
+        if poller.add(socket.as_fd(), Interest::Socket(key).to_number()).is_ok() {
+            self.handshakes.add(key, socket, peer);
+        }
+        if let Some(oldest) = self.handshakes.oldest_excess() {
+            self.read_handshake(oldest, poller);
+            let silent = self.handshakes.take(oldest, poller);
+            silent.into_iter().for_each(|connection| self.report_silence(connection.peer));
+        }
+    }
+
+    fn report_silence(&mut self, peer: Peer) {
+        self.report_problem(format!("process {} connected and sent no message", peer.pid));
+    }
+
+    /// Drops pending handshakes that have timed out.
+    pub fn drop_timed_out(&mut self, poller: &Poller) {
+        while let Some(key) = self.handshakes.late() {
+            self.read_handshake(key, poller);
+            let silent = self.handshakes.take(key, poller);
+            silent.into_iter().for_each(|connection| self.report_silence(connection.peer));
+        }
+    }
+
+    /// Remembers a problem, once; of too many, that there were more.
+    fn report_problem(&mut self, problem: String) {
+        if self.problems.contains(&problem) {
+            return;
+        }
+        let problem = match self.problems.len() {
+            ..MAX_PROBLEMS => problem,
+            _ => {
+                let _ = self.commands.send(ConsumerCommand::ProblemSuppressed);
+                "and more of that kind".to_owned()
+            }
+        };
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+
+    /// Counts a process that is not recorded, and remembers why.
+    fn reject(&mut self, problem: String) {
+        self.report_problem(problem);
+        let _ = self.commands.send(ConsumerCommand::ProcessRejected(1));
+    }
+
+    /// Counts a process that is not recorded, once: a child connects as what it was forked from,
+    /// and once more as the program that it executes.
+    fn reject_process(&mut self, pid: u32) {
+        if self.is_client(pid) {
+            return;
+        }
+        if self.rejected_processes.len() >= MANY_REJECTED {
+            self.rejected_processes.retain(|_, when| when.elapsed() < PID_REUSE_TIMEOUT);
+        }
+        let before = self.rejected_processes.insert(pid, Instant::now());
+        if before.is_none_or(|when| when.elapsed() >= PID_REUSE_TIMEOUT) {
+            let _ = self.commands.send(ConsumerCommand::ProcessRejected(1));
+        }
+    }
+
+    /// Reads the `Hello` of all pending handshakes that have sent it.
+    pub fn read_handshakes(&mut self, poller: &Poller) {
+        for key in self.handshakes.keys() {
+            self.read_handshake(key, poller);
+        }
+    }
+
+    fn read_handshake(&mut self, key: u64, poller: &Poller) {
+        let Some(connection) = self.handshakes.take(key, poller) else { return };
+        let mut buffer = [0; MAX_MESSAGE];
+        let packet = match connection.socket.hear(&mut buffer) {
+            Heard::Packet(len) => buffer.get(..len).unwrap_or(&[]),
+            // It probed whether a session listens here.
+            Heard::End => return,
+            Heard::Nothing => {
+                if poller.add(connection.socket.as_fd(), Interest::Socket(key).to_number()).is_ok() {
+                    self.handshakes.put_back(key, connection);
+                }
+                return;
+            }
+        };
+        if let Err(problem) = self.admit_client(connection.socket, connection.peer, packet, poller) {
+            self.report_problem(problem);
+        }
+    }
+
+    fn new_key(&mut self) -> u64 {
+        self.next_key += 1;
+        self.next_key
+    }
+
+    /// Makes the sender of a `Hello` a client, if it may be one. `packet` is its first message.
+    fn admit_client(
+        &mut self,
+        socket: PacketSocket,
+        peer: Peer,
+        packet: &[u8],
+        poller: &Poller,
+    ) -> Result<(), String> {
+        if !self.config.admission.admits(peer.pid) {
+            let _ = socket.send(&ToAgent::Refused("a session for other processes".into()).encode(), &[]);
+            if target::is_gone(peer.pid) {
+                self.reject_process(peer.pid);
+                return Err(format!("process {} had ended before it could join", peer.pid));
+            }
+            return Ok(());
+        }
+        if self.is_client(peer.pid) {
+            // It found the session under two names.
+            let _ = socket.send(&ToAgent::Refused("has joined already".into()).encode(), &[]);
+            return Ok(());
+        }
+        let hello = read_hello(packet).and_then(|hello| match self.join_counts.get(&peer.pid) {
+            Some(JoinCount { count: MAX_JOINS, .. }) => Err(format!("it has joined {MAX_JOINS} times")),
+            _ => Ok(hello),
+        });
+        let hello = hello.map_err(|reason| {
+            let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
+            format!("refused process {}: {reason}", peer.pid)
+        })?;
+        self.introductions.add(peer.pid, &hello.executable);
+        let hello = Hello { rseq: hello.rseq && self.config.rseq, ..hello };
+        if !socket.is_open() {
+            // It has ended, or executes another program by now: nothing is to be made for it.
+            self.reject_process(peer.pid);
+            return Err(format!("{} ({}) had ended before it could join", hello.name, peer.pid));
+        }
+        let key = self.new_key();
+        let watched = socket.peer_watch().and_then(|watch| match watch.has_ended() {
+            true => Err(io::Error::new(io::ErrorKind::NotFound, "it had ended before it could join")),
+            false => Ok(watch),
+        });
+        let shared = watched.and_then(|watch| Ok((watch, self.share_memory(&socket, &hello, peer, key)?)));
+        let (watch, recording) = shared.map_err(|error| {
+            let reason = reason(&error);
+            let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
+            self.reject_process(peer.pid);
+            if self.join_counts.get(&peer.pid).is_some_and(|it| it.count == 0) {
+                self.join_counts.remove(&peer.pid);
+            }
+            format!("{} ({}) is not recorded: {reason}", hello.name, peer.pid)
+        })?;
+        let socket = Arc::new(socket);
+        self.admitted += 1;
+        if self.rejected_processes.remove(&peer.pid).is_some_and(|when| when.elapsed() < PID_REUSE_TIMEOUT) {
+            let _ = self.commands.send(ConsumerCommand::ProcessRejected(-1));
+        }
+        self.join_counts.entry(peer.pid).or_default().count += 1;
+        self.evict_stale_client(peer.pid, poller);
+        if let Admission::ProcessTree(heads) = &mut self.config.admission {
+            // Its children are family even if it ends before them.
+            if !heads.contains(&peer.pid) {
+                heads.push(peer.pid);
+            }
+        }
+        let add = |descriptor, interest: Interest| poller.add(descriptor, interest.to_number());
+        add(socket.as_fd(), Interest::Socket(key)).map_err(|error| error.to_string())?;
+        add(watch.as_fd(), Interest::Watch(key)).map_err(|error| error.to_string())?;
+        let client =
+            Client { pid: peer.pid, name: hello.name.clone(), socket: Some(Arc::clone(&socket)), watch };
+        self.clients.insert(key, client);
+        let process = Process::new(key, peer.pid, hello, Some(socket), recording);
+        // If the consumer is gone, the recording is over anyway.
+        let _ = self.commands.send(ConsumerCommand::Joined(Box::new(process)));
+        Ok(())
+    }
+
+    /// Ends the oldest recording that a process has left behind, if there are many.
+    fn evict_stale_client(&mut self, pid: u32, poller: &Poller) {
+        let stale_clients =
+            self.clients.iter().filter(|(_, client)| client.pid == pid && client.socket.is_none());
+        let stale_clients: Vec<u64> = stale_clients.map(|(key, _)| *key).collect();
+        if let (MAX_STALE_CLIENTS.., Some(oldest)) = (stale_clients.len(), stale_clients.into_iter().min()) {
+            self.remove_client(oldest, poller, "became another program".into());
+        }
+    }
+
+    /// Whether a process is a living client or descends from one: it has changed its user, and is
+    /// recorded on.
+    fn is_descendant(&self, pid: u32) -> bool {
+        Admission::ProcessTree(self.clients.values().map(|client| client.pid).collect()).admits(pid)
+    }
+
+    /// Whether a process is one of the session's users', or descends from one that is recorded.
+    ///
+    /// A descendant is known by its number, which another process may have got since: the one that
+    /// connected has to be alive, so the number is still its own.
+    fn is_permitted(&self, socket: &PacketSocket, peer: Peer) -> bool {
+        let is_user = self.config.users.contains(&peer.uid) && tompion_os::is_one_user(peer.uid);
+        let is_alive = || socket.peer_watch().is_ok_and(|process| !process.has_ended());
+        is_user || self.is_descendant(peer.pid) && is_alive()
+    }
+
+    /// Whether a process with this id talks to the session already. (One that has executed another
+    /// program has closed its conversation.)
+    fn is_client(&self, pid: u32) -> bool {
+        let mut same = self.clients.values().filter(|client| client.pid == pid);
+        same.any(|client| client.socket.as_ref().is_some_and(|socket| socket.is_open()))
+    }
+
+    /// Makes the two memory files of a process and passes them on.
+    fn share_memory(
+        &mut self,
+        socket: &PacketSocket,
+        hello: &Hello,
+        peer: Peer,
+        key: u64,
+    ) -> io::Result<process::Recording> {
+        let pid = peer.pid;
+        let geometry = self.config.geometry;
+        let given_time = !(self.config.tsc && hello.tsc);
+        let form = form_for(hello);
+        let folder = self.new_folder(&hello.name, pid);
+        let uuid = uuid::Uuid::new_v4();
+        let kept_in = match &self.config.backing {
+            None => None,
+            Some(backing) => {
+                let mut saved = SavedProcess::new(hello, pid, folder.path(), &uuid.to_string());
+                (saved.key, saved.given_time) = (key, given_time);
+                Some((ProcessBacking::create(backing, &saved, geometry)?, saved))
+            }
+        };
+        let mut context_sources = ThreadContextSources::new(&self.config, peer, hello.pid, given_time);
+        let (control, rings) = match &kept_in {
+            None => {
+                let new = |name: &CStr, size| -> io::Result<_> {
+                    let file = create_memfd(name, size)?;
+                    let map = SharedMap::new(file.as_fd(), size)?;
+                    Ok((file, map))
+                };
+                let (control_file, control) = new(c"tompion-control", control::FILE_SIZE)?;
+                let (ring_file, rings) = new(c"tompion-rings", geometry.file_size())?;
+                self.write_header(&control, form, given_time);
+                self.send_memory(socket, [control_file.as_fd(), ring_file.as_fd()])?;
+                (control, rings)
+            }
+            Some((kept_in, saved)) => {
+                let (control, rings) = kept_in.map(geometry)?;
+                self.write_header(&control, form, given_time);
+                // A recovery of its events should know their threads.
+                let _ = context_sources.keep(kept_in);
+                kept_in.describe(saved)?;
+                self.send_memory(socket, kept_in.files().map(AsFd::as_fd)).inspect_err(|_| {
+                    // It has ended meanwhile, and has recorded nothing.
+                    let _ = kept_in.remove();
+                })?;
+                (control, rings)
+            }
+        };
+        Ok(process::Recording {
+            geometry,
+            form,
+            overwrite: self.config.overwrite,
+            given_time,
+            control,
+            rings,
+            folder,
+            description: describe(&self.config, hello, pid, Uuid(uuid.into_bytes())),
+            context_sources,
+            kept_in: kept_in.map(|(files, _)| files),
+            budget: self.budget_of(peer),
+        })
+    }
+
+    /// Room for the descriptions of a process that takes part.
+    fn budget_of(&mut self, peer: Peer) -> Budget {
+        let process = self.join_counts.entry(peer.pid).or_default().budget.clone();
+        let user = match self.config.users[..] {
+            // With one user there is no other one to be protected.
+            [_] => Shared::default(),
+            _ => self.user_budgets.entry(peer.uid).or_default().clone(),
+        };
+        Budget::new(process, user, self.budget.clone())
+    }
+
+    /// Passes the memory on, with what selects the buffer.
+    fn send_memory(&self, socket: &PacketSocket, files: [BorrowedFd<'_>; 2]) -> io::Result<()> {
+        let selector = self.config.selector.as_ref().map(|array| array.as_fd());
+        let files: Vec<_> = files.into_iter().chain(selector).collect();
+        socket.send(&ToAgent::Welcome.encode(), &files)
+    }
+
+    fn write_header(&self, map: &SharedMap, form: WriteProtocol, given_time: bool) {
+        let geometry = self.config.geometry;
+        let flags = if self.config.overwrite { control::FLAG_OVERWRITE } else { 0 }
+            | if given_time { control::FLAG_MONOTONIC } else { 0 }
+            | if form == WriteProtocol::ReserveCommit { control::FLAG_RESERVE } else { 0 }
+            | if self.config.backing.is_some() { control::FLAG_PERSISTENT } else { 0 }
+            | if self.config.application_contexts { control::FLAG_CONTEXTS } else { 0 };
+        // Ordering: the file is passed on afterwards, by a system call.
+        let half = |offset, value| map.half(offset).store(value, Ordering::Relaxed);
+        let word = |offset, value| map.word(offset).store(value, Ordering::Relaxed);
+        word(control::OFFSET_MAGIC, control::MAGIC);
+        half(control::OFFSET_VERSION, LAYOUT_VERSION);
+        half(control::OFFSET_FLAGS, flags);
+        word(control::OFFSET_SUBBUF_SIZE, geometry.subbuf_size());
+        word(control::OFFSET_SUBBUF_COUNT, geometry.subbuf_count());
+        half(control::OFFSET_CPUS, geometry.cpus());
+        half(control::OFFSET_BUFFERS, geometry.buffers());
+        let rules = self.config.rules.to_text();
+        let rules = &rules.as_bytes()[..rules.len().min(control::RULES_SIZE as usize)];
+        map.copy_in(control::RULES as usize, rules);
+        half(control::OFFSET_RULES_LEN, rules.len() as u32);
+    }
+
+    /// A folder that no other process of this recording has.
+    fn new_folder(&mut self, name: &str, pid: u32) -> DirHandle {
+        let sound = |character: char| character.is_ascii_alphanumeric() || "._+-".contains(character);
+        let name: String = name.chars().map(|c| if sound(c) { c } else { '_' }).collect();
+        let name = format!("{}-{pid}", if name.is_empty() { "process" } else { &name });
+        let mut unique = name.clone();
+        let mut number = 1;
+        // Another process may have this name with a number behind it as its own.
+        while !self.folders.insert(self.hasher.hash_one(&unique)) {
+            number += 1;
+            unique = format!("{name}-{number}");
+        }
+        self.config.folder.join("user").join(unique)
+    }
+
+    /// Handles a message of a connection or a client, or its end.
+    pub fn handle_message(&mut self, key: u64, poller: &Poller) {
+        if self.handshakes.has(key) {
+            return self.read_handshake(key, poller);
+        }
+        let mut buffer = [0; MAX_MESSAGE];
+        if let Some(socket) = self.inherited_sockets.get(&key) {
+            match socket.receive_bare(&mut buffer) {
+                Some(len) => {
+                    if let Some(reason) = child_failed(buffer.get(..len)) {
+                        self.reject(format!("a child is not recorded: {reason}"));
+                    }
+                }
+                None => {
+                    poller.remove(socket.as_fd());
+                    self.inherited_sockets.remove(&key);
+                }
+            }
+            return;
+        }
+        let Some(client) = self.clients.get_mut(&key) else { return };
+        let Some(socket) = &client.socket else { return };
+        match socket.receive_bare(&mut buffer).and_then(|len| ToSession::decode(buffer.get(..len)?).ok()) {
+            Some(ToSession::Failed(reason)) => {
+                let reason = tidy(&reason, MAX_REASON);
+                let problem = format!("{} ({}) is not recorded: {reason}", client.name, client.pid);
+                self.reject(problem);
+            }
+            Some(ToSession::ChildFailed(reason)) => {
+                let reason = tidy(&reason, MAX_REASON);
+                let problem =
+                    format!("a child of {} ({}) is not recorded: {reason}", client.name, client.pid);
+                self.reject(problem);
+            }
+            Some(ToSession::Hello(_)) => {}
+            None => {
+                poller.remove(socket.as_fd());
+                client.socket = None;
+                let _ = self.commands.send(ConsumerCommand::Disconnected(key));
+            }
+        }
+    }
+
+    /// Ends all conversations: agents stop recording as they notice.
+    pub fn close(mut self) -> Self {
+        self.clients.clear();
+        self.inherited_sockets.clear();
+        self
+    }
+
+    /// A client has ended; its parent may know how.
+    pub fn client_exited(&mut self, key: u64, poller: &Poller, how: impl FnOnce(u32) -> Option<String>) {
+        let Some(pid) = self.clients.get(&key).map(|client| client.pid) else { return };
+        self.join_counts.remove(&pid);
+        self.remove_client(key, poller, how(pid).unwrap_or_else(|| "ended".into()));
+    }
+
+    fn remove_client(&mut self, key: u64, poller: &Poller, how: String) {
+        let Some(client) = self.clients.remove(&key) else { return };
+        poller.remove(client.watch.as_fd());
+        if let Some(socket) = client.socket {
+            // Its end will be heard, now or when the last heir has closed it.
+            self.inherited_sockets.insert(key, socket);
+            if self.inherited_sockets.len() > MAX_INHERITED_SOCKETS {
+                self.inherited_sockets
+                    .pop_first()
+                    .into_iter()
+                    .for_each(|(_, oldest)| poller.remove(oldest.as_fd()));
+            }
+        }
+        let _ = self.commands.send(ConsumerCommand::Ended(key, how));
+    }
+}
+
+/// Returns the reason why a child could not reach the session, if that is what its parent's message
+/// says.
+fn child_failed(packet: Option<&[u8]>) -> Option<String> {
+    match ToSession::decode(packet?) {
+        Ok(ToSession::ChildFailed(reason)) => Some(tidy(&reason, MAX_REASON)),
+        _ => None,
+    }
+}
+
+/// The first message of a process.
+fn read_hello(packet: &[u8]) -> Result<Hello, String> {
+    match ToSession::decode(packet) {
+        Ok(ToSession::Hello(hello)) => Ok(Hello {
+            name: tidy(&hello.name, MAX_NAME),
+            executable: tidy(&hello.executable, MAX_PATH),
+            agent_version: tidy(&hello.agent_version, MAX_NAME),
+            ..hello
+        }),
+        Ok(_) => Err("expected a hello".into()),
+        Err(MessageError::Version { found }) => Err(format!(
+            "its libtompion speaks protocol {found}, this tompion {}: install the same version of both",
+            tompion_protocol::PROTOCOL_VERSION
+        )),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interests_survive_the_poller() {
+        for interest in [Interest::Listener, Interest::Signals, Interest::Socket(7), Interest::Watch(7)] {
+            assert_eq!(Interest::from_number(interest.to_number()), interest);
+        }
+    }
+}

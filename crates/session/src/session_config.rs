@@ -1,0 +1,86 @@
+//! Configuration of a session: what all its processes have in common.
+
+use std::{os::fd::OwnedFd, sync::Arc};
+
+use tompion_ctf::{
+    encode,
+    metadata::{EnvironmentValue, Uuid},
+};
+use tompion_layout::{record::WriteProtocol, ring::Geometry};
+use tompion_os::DirHandle;
+use tompion_protocol::{message::Hello, rules::Rules};
+
+use crate::{context::Context, jobs::JobSink, manifest, target::Admission};
+
+/// Configuration that all processes of the session share.
+#[derive(Debug)]
+pub struct SessionConfig {
+    /// Sizes of its rings.
+    pub geometry: Geometry,
+    /// Rules that enable events.
+    pub rules: Rules,
+    /// Overwrite mode; else discard mode.
+    pub overwrite: bool,
+    /// Whether events carry the id of their thread.
+    pub tid: bool,
+    /// Context of events about their threads.
+    pub contexts: Vec<Context>,
+    /// Whether events carry the application's contexts.
+    pub application_contexts: bool,
+    /// Whether this machine's TSC is fit for timestamps.
+    pub tsc: bool,
+    /// Whether this machine's kernel restarts sections as it must.
+    pub rseq: bool,
+    /// Folder of the trace.
+    pub folder: DirHandle,
+    /// Name of the machine.
+    pub hostname: String,
+    /// Identifies the boot.
+    pub boot_id: String,
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC in nanoseconds.
+    pub clock_offset_ns: i64,
+    /// User ids that may take part.
+    pub users: Vec<u32>,
+    /// Rule for which of their processes may.
+    pub admission: Admission,
+    /// Folder in which the processes' memory is kept, if it is.
+    pub backing: Option<DirHandle>,
+    /// Sink of jobs; then nothing is written.
+    pub jobs: Option<JobSink>,
+    /// The array whose first word selects the buffer, where that isn't for the session to say.
+    pub selector: Option<Arc<OwnedFd>>,
+}
+
+/// Description of the trace of a process.
+pub fn describe(config: &SessionConfig, hello: &Hello, pid: u32, uuid: Uuid) -> encode::Source {
+    let SessionConfig { hostname, boot_id, clock_offset_ns, tid, contexts, .. } = config;
+    let text = |name: &str, value: &str| (name.to_owned(), EnvironmentValue::from(value));
+    let number = |name: &str, value: i64| (name.to_owned(), EnvironmentValue::from(value));
+    // Readers know a user-space trace, and what its events may mean, by the names that LTTng uses.
+    let environment = vec![
+        text("hostname", hostname),
+        text("domain", "ust"),
+        text("tracer_name", "lttng-ust"),
+        number("tracer_major", 2),
+        number("tracer_minor", 13),
+        text("producer", concat!("tompion ", env!("CARGO_PKG_VERSION"))),
+        text("ring_producer", manifest::producer(form_for(hello))),
+        number("vpid", pid.into()),
+        text("procname", &hello.name),
+        text("executable", &hello.executable),
+    ];
+    encode::Source {
+        uuid,
+        environment,
+        clock_uuid: Uuid::parse(boot_id),
+        clock_offset_ns: *clock_offset_ns,
+        clock_precision_ns: 20,
+        tid: *tid,
+        context: contexts.iter().flat_map(|context| context.fields()).collect(),
+    }
+}
+
+/// The form of a process's rings: without restartable sequences it has to reserve its records.
+pub const fn form_for(hello: &Hello) -> WriteProtocol {
+    if hello.rseq { WriteProtocol::Rseq } else { WriteProtocol::ReserveCommit }
+}
