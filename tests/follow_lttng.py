@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`tompion print --follow` on a trace that another tracer writes.
 
-given  a session of LTTng that records numbers which a program counts up until it is told to end, from which
+given  a session of LTTng that records numbers which a program counts up until it is ended, from which
        sub-buffers are taken every fifth of a second
 when   `tompion print --follow` reads its folder, from before there is a trace until after the session's end
 then   it prints numbers while the program goes on, each once, and in the end the very lines that `tompion print` prints
@@ -122,8 +122,8 @@ def check(shop):
     found = sorted(numbers(followed))
     # While the session is stopped, there are none.
     assert found == sorted(set(found)) and found[0] == 0 and found[-1] == total - 1, "each event once"
-    told = run(BUILD / "tompion", "print", "--no-delta", folder, stdout=subprocess.PIPE, text=True).stdout
-    assert sorted(followed) == sorted(told.splitlines(keepends=True)), "the lines of `tompion print`"
+    reported = run(BUILD / "tompion", "print", "--no-delta", folder, stdout=subprocess.PIPE, text=True).stdout
+    assert sorted(followed) == sorted(reported.splitlines(keepends=True)), "the lines of `tompion print`"
     print(f"followed {len(followed)} events of LTTng's")
 
 

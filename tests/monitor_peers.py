@@ -3,7 +3,7 @@
 
 given  a monitor that counts, and a real-time thread that another one of a higher priority keeps from its CPU
 when   a real Prometheus asks the monitor's page, with the alerts that we ship, and a real munin-node runs our plugin
-then   Prometheus has the page's metrics and fires the alert, and Munin is told the longest of each CPU: as long as the
+then   Prometheus has the page's metrics and fires the alert, and Munin gets the longest of each CPU: as long as the
        disturbance, and less when that has ended, without a reset; at first nothing, because what was before may be of any time;
        of a monitor that takes the first one's place all that it counted
 
@@ -214,7 +214,7 @@ def check_munin(work):
         disturb()
         first = longest(port)
         assert set(first) == set(graphs), first
-        # It is not told exactly how long it held the CPU, but it did for most of that time.
+        # It is unknown exactly how long it held the CPU, but it did for most of that time.
         assert first["tompion_latency"] == first["tompion_latency.timer_wakeup_all"] > HELD_MS * 500, first
         assert first["tompion_latency.preempted"] > HELD_MS * 500, first
         longest(port)
@@ -226,8 +226,8 @@ def check_munin(work):
         subprocess.run(monitor("stop"), capture_output=True, check=True)
         subprocess.run(monitor("--once"), capture_output=True, check=True)
         rest()
-        anew = longest(port)["tompion_latency"]
-        assert anew > 0, "nothing was told of a monitor that was begun anew"
+        again = longest(port)["tompion_latency"]
+        assert again > 0, "a monitor that was begun again has no metrics"
     return len(graphs)
 
 

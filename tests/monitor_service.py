@@ -3,7 +3,7 @@
 
 given  this machine's systemd and journal in Debian's real-time kernel, the unit as `./x install --prefix /usr` puts it, and
        nothing else
-when   the service is started, its process is killed, somebody says `reset` and then `stop`, it is started again, stopped by
+when   the service is started, its process is killed, a user says `reset` and then `stop`, it is started again, stopped by
        systemd, and started with another command line that keeps what is late and hears jobs
 then   it counts, serves its page and keeps a history that root alone can read; it has the three capabilities that it asks for
        and nothing in the way; systemd begins it again after the kill, and what came meanwhile is counted; after `stop` it stays
@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from power_cut import BUILD, ROOT, RT_KERNEL, Guest, in_guest, initramfs, left_out, libraries, program, put, results, run
+from power_cut import BUILD, ROOT, RT_KERNEL, Vm, in_vm, initramfs, left_out, libraries, program, put, results, run
 from rt_kernel import MODULES
 
 UNITS = Path("/usr/lib/systemd/system")
@@ -69,7 +69,7 @@ umount /sys /proc
 exec switch_root /new /usr/lib/systemd/systemd --log-target=journal-or-kmsg
 """
 
-# What runs in the guest, as a service of systemd's.
+# What runs in the virtual machine, as a service of systemd's.
 CHECK = """#!/bin/sh
 mkdir /tmp/results
 cd /tmp/results
@@ -102,19 +102,19 @@ nap
 state again
 try resumed page api/report
 
-# Reports begin anew.
+# Reports begin again.
 try reset tompion monitor reset
 nap
 try after-reset page api/report
 
-# Somebody wants it to end.
+# A user ends it.
 try stop tompion monitor stop
 wait_until is inactive
 sleep 8
 state ended
 try left ls -A /sys/fs/bpf
 
-# Who begins it again has it count; systemd's stop leaves counting alone.
+# A new start has it count; systemd's stop leaves counting alone.
 try second systemctl start tompion-monitor
 wait_until page metrics
 nap
@@ -123,7 +123,7 @@ state stopped
 nap
 try counted tompion monitor --once --json
 try history tompion monitor report --json
-try nobody su -s /bin/sh nobody -c 'cat /var/lib/tompion/history.sqlite'
+try stranger su -s /bin/sh stranger -c 'cat /var/lib/tompion/history.sqlite'
 
 # With another command line.
 mkdir -p /etc/systemd/system/tompion-monitor.service.d
@@ -131,20 +131,20 @@ cat > /etc/systemd/system/tompion-monitor.service.d/more.conf << END
 [Service]
 ExecStart=
 ExecStart=/usr/bin/tompion monitor --listen 127.0.0.1:9464 --history --job motor:* --threshold victim=30ms --cooldown 1s \\
-    --incidents /var/lib/tompion --exec /usr/bin/told
+    --incidents /var/lib/tompion --exec /usr/bin/reported
 END
 try reload systemctl daemon-reload
 try more systemctl start tompion-monitor
 wait_until page metrics
 late &
 late=$!
-# Again and again: the first ones may be over before anybody listens. (The shell has a command of
+# Again and again: the first ones may be over before the monitor looks. (The shell has a command of
 # that name, too.)
 (while true; do /bin/jobs; done) &
 jobs=$!
 heard() { page metrics | grep -q '^tompion_job_activations_total{name="motor:control".* [1-9]'; }
 wait_until heard
-kept() { [ $(cat /var/lib/tompion/told | wc -l) -ge 2 ]; }
+kept() { [ $(cat /var/lib/tompion/reported | wc -l) -ge 2 ]; }
 wait_until kept
 try heard page metrics
 kill $late $jobs
@@ -158,8 +158,8 @@ sync
 poweroff -f
 """
 
-TOLD = """#!/bin/sh
-echo $TOMPION_THREAD $TOMPION_INCIDENT >> /var/lib/tompion/told
+REPORTED = """#!/bin/sh
+echo $TOMPION_THREAD $TOMPION_INCIDENT >> /var/lib/tompion/reported
 """
 
 CHECK_UNIT = """[Unit]
@@ -204,7 +204,7 @@ def system(root):
     (units / "multi-user.target.wants/check.service").symlink_to("../check.service")
     write(root / "etc/machine-id", "0123456789abcdef0123456789abcdef\n")
     write(root / "etc/os-release", "ID=guest\n")
-    write(root / "etc/passwd", "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n")
+    write(root / "etc/passwd", "root:x:0:0::/root:/bin/sh\nstranger:x:65534:65534::/:/bin/sh\n")
     write(root / "etc/group", "root:x:0:\nnogroup:x:65534:\nsystemd-journal:x:101:\n")
     write(root / "etc/nsswitch.conf", "passwd: files\ngroup: files\n")
 
@@ -215,19 +215,19 @@ def lines_of(found, name, between):
 
 
 def state(found, name):
-    told = lines_of(found, f"state-{name}", "=")
-    return told["ActiveState"], told["Result"], int(told["ExecMainStatus"])
+    reported = lines_of(found, f"state-{name}", "=")
+    return reported["ActiveState"], reported["Result"], int(reported["ExecMainStatus"])
 
 
 def report(found, name, naps):
     """A report in which so many of the napping threads are."""
     code, out, err = found[name]
     assert code == 0, (name, err)
-    told = json.loads(out)
-    assert told["wakeups"]["difference"] == 0, (name, told["wakeups"])
-    nappers = [thread["count"] for thread in told["threads"] if thread["name"] == "tompion" and thread["count"] >= 40]
+    reported = json.loads(out)
+    assert reported["wakeups"]["difference"] == 0, (name, reported["wakeups"])
+    nappers = [thread["count"] for thread in reported["threads"] if thread["name"] == "tompion" and thread["count"] >= 40]
     assert len(nappers) == 2 * naps, (name, nappers)
-    return told
+    return reported
 
 
 def is_same(one, other):
@@ -246,11 +246,11 @@ def check_counting(found):
     assert "tompion_wakeups_total" in found["metrics"][1]
     assert state(found, "killed")[:2] == ("activating", "signal"), found["state-killed"]
     assert state(found, "again")[:2] == ("active", "success") and "NRestarts=1" in found["state-again"][1], found["state-again"]
-    # One while it counted, one while nobody looked on, one since.
+    # One while it counted, one while there was no reader, one since.
     resumed = report(found, "resumed", 3)
     assert is_same(resumed["counting_since_ns"], begun["counting_since_ns"]), (begun, resumed)
-    anew = report(found, "after-reset", 1)
-    assert is_same(anew["counting_since_ns"], begun["counting_since_ns"]) and anew["from_ns"] > resumed["to_ns"], anew
+    since_reset = report(found, "after-reset", 1)
+    assert is_same(since_reset["counting_since_ns"], begun["counting_since_ns"]) and since_reset["from_ns"] > resumed["to_ns"], since_reset
     return resumed["wakeups"]["woken"]
 
 
@@ -260,12 +260,12 @@ def check_ends(found):
     assert found["left"][1] == "", found["left"]
     assert state(found, "stopped") == ("inactive", "success", 0), found["state-stopped"]
     report(found, "counted", 2)
-    code, out, err = found["nobody"]
+    code, out, err = found["stranger"]
     assert code != 0 and out == "" and "Permission denied" in err, (code, out, err)
     code, out, err = found["history"]
     assert code == 0, err
     history = json.loads(out)
-    # Who was killed wrote nothing; the others did when they ended.
+    # The killed process wrote nothing; the others did when they ended.
     assert len(history["starts"]) == 3 and history["coverage"]["rows"] == 2, history
     assert [event["kind"] for event in history["events"]] == ["not-counted"], history["events"]
     assert history["wakeups"]["woken"] > 0 and history["wakeups"]["difference"] == 0, history["wakeups"]
@@ -275,15 +275,15 @@ def check_more(found, folder):
     """Incidents and jobs, from within the same walls."""
     assert state(found, "more") == ("inactive", "success", 0), found["state-more"]
     assert 'tompion_job_activations_total{name="motor:control"' in found["heard"][1], found["heard"]
-    told = [line.split() for line in (folder / "var/told").read_text().splitlines()]
-    assert len(told) >= 2 and all(thread == "victim" for thread, _ in told), told
-    for _, path in told:
+    reported = [line.split() for line in (folder / "var/reported").read_text().splitlines()]
+    assert len(reported) >= 2 and all(thread == "victim" for thread, _ in reported), reported
+    for _, path in reported:
         incident = json.loads(run(BUILD / "tompion", "monitor", "explain", "--json", folder / "var" / Path(path).name))
         assert incident["thread"]["name"] == "victim" and incident["latency_ns"] > 30_000_000, incident
     logged = [json.loads(line) for line in found["journal"][1].splitlines()]
     own = [entry for entry in logged if entry.get("_SYSTEMD_UNIT") == f"{SERVICE}.service"]
     fields = [entry["TOMPION_INCIDENT"] for entry in own if "TOMPION_INCIDENT" in entry]
-    assert {path for _, path in told} <= set(fields), (told, fields)
+    assert {path for _, path in reported} <= set(fields), (reported, fields)
     messages = [entry["MESSAGE"] for entry in own]
     for words in ("http://127.0.0.1:9464/metrics", "the monitor was stopped", "has all that was counted until now", "victim"):
         assert any(words in message for message in messages), (words, messages)
@@ -297,11 +297,11 @@ def test(work, vmlinuz):
     with tape.open("wb") as out:
         out.truncate(128 << 20)
     programs = [program(work, "late"), program(work, "jobs", "-DJOB=control")]
-    image = initramfs(work, vmlinuz, programs, {"init": INIT, "bin/check": CHECK, "bin/told": TOLD}, MODULES)
+    image = initramfs(work, vmlinuz, programs, {"init": INIT, "bin/check": CHECK, "bin/reported": REPORTED}, MODULES)
     begin = time.monotonic()
-    guest = Guest(vmlinuz, image, [tape], "loglevel=3", "-m", "1024")
-    guest.wait_timeout = WAIT_TIMEOUT
-    lines = guest.finish()
+    vm = Vm(vmlinuz, image, [tape], "loglevel=3", "-m", "1024")
+    vm.wait_timeout = WAIT_TIMEOUT
+    lines = vm.finish()
     assert "PACKED" in lines, "\n".join(lines[-40:])
     folder.mkdir()
     run("tar", "xf", tape, "-C", folder)
@@ -323,4 +323,4 @@ def test(work, vmlinuz):
 if __name__ == "__main__":
     if not SYSTEMD.exists() or not (UNITS / "basic.target").exists():
         left_out("systemd is missing (apt install systemd)")
-    in_guest(test, RT_KERNEL, COMMANDS)
+    in_vm(test, RT_KERNEL, COMMANDS)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A machine whose power fails while it records with --backing, in an emulator that is killed.
 
-given  a guest with an ext4 disk that records the program `emitter` onto it, and now and then writes everything back
+given  a virtual machine with an ext4 disk that records the program `emitter` onto it, and now and then writes everything back
        (`sync`), after it has noted what had been appended
 when   the emulator is killed at a random time, and the disk is mounted by a second boot that runs `tompion recover`
 then   everything that was appended before the last sync is in the trace, once and whole, but for what recovery counts
@@ -98,13 +98,13 @@ def run(*words, **options):
 def kernel(cache, name):
     """The newest kernel of a package, unpacked and not installed."""
     cache.mkdir(parents=True, exist_ok=True)
-    # Scripts run side by side, and two of them want the same one: who comes second finds it whole.
+    # Scripts run side by side, and two of them want the same one: the second one finds it whole.
     with open(cache / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return unpacked(cache, name)
 
 
-def in_guest(test, name, tools=()):
+def in_vm(test, name, tools=()):
     """Does a test with a folder and the newest kernel of a package, unless something is missing that it needs."""
     for tool in ("qemu-system-x86_64", "busybox", "cpio", "cc", "strip", "ldd", "tar", *tools):
         if not shutil.which(tool):
@@ -164,7 +164,7 @@ def initramfs(work, vmlinuz, programs, scripts, wanted):
         (root / name).mkdir(parents=True)
     put(shutil.which("busybox"), root / "bin/busybox")
     # Without what debuggers want to know, which is most of a debug build and would not fit into the
-    # guest's memory.
+    # virtual machine's memory.
     (root / "bin").mkdir(exist_ok=True)
     run("strip", "--strip-debug", "-o", root / "bin/tompion", BUILD / "tompion")
     for path in programs:
@@ -188,7 +188,7 @@ def initramfs(work, vmlinuz, programs, scripts, wanted):
     return image
 
 
-class Guest:
+class Vm:
     """A running emulator; its serial line is read as it comes."""
 
     def __init__(self, vmlinuz, image, disks, words, *options):
@@ -270,7 +270,7 @@ def check(trace, synced, rseq, mode, what):
     missing, full = lost.get("not_on_medium", 0), lost.get("full", 0)
     causes = {"total", "not_on_medium", "full"}
     if mode == "overwrite" and not rseq:
-        causes.add("unfinished")  # A writer was stopped amidst its event for as long as the others needed for a lap.
+        causes.add("unfinished")  # A writer was stopped in its event for as long as the others needed for a lap.
     assert set(lost) <= causes, f"{what}: {lost}"
     assert len(set(found)) == len(found), f"{what}: an event stands there twice"
     absent = 0
@@ -293,12 +293,12 @@ def cut(work, vmlinuz, image, number):
         with file.open("wb") as out:
             out.truncate(length)
     run("mkfs.ext4", "-q", "-F", disk)
-    guest = Guest(vmlinuz, image, [disk], f"do=record_now size={size} count={count} pause={pause} rseq={rseq} mode={mode}")
-    guest.wait_for(3 + chance.randrange(12), "SYNCED")
+    vm = Vm(vmlinuz, image, [disk], f"do=record_now size={size} count={count} pause={pause} rseq={rseq} mode={mode}")
+    vm.wait_for(3 + chance.randrange(12), "SYNCED")
     time.sleep(chance.random() * [0.3, 3][number // 2 % 2])
-    guest.kill()
-    synced = appended([line for line in guest.lines if line.startswith("SYNCED") and len(line) == 7 + 640][-1])
-    second = Guest(vmlinuz, image, [disk, tape], "do=recover_now")
+    vm.kill()
+    synced = appended([line for line in vm.lines if line.startswith("SYNCED") and len(line) == 7 + 640][-1])
+    second = Vm(vmlinuz, image, [disk, tape], "do=recover_now")
     lines = second.finish()
     said = "\n".join(lines[-12:])
     assert "RECOVERED" in lines and "PACKED" in lines, said
@@ -316,4 +316,4 @@ def test(work, vmlinuz):
 
 
 if __name__ == "__main__":
-    in_guest(test, KERNEL, ["mkfs.ext4"])
+    in_vm(test, KERNEL, ["mkfs.ext4"])

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 import power_cut
-from power_cut import BUILD, RT_KERNEL, Guest, in_guest, initramfs, program, run
+from power_cut import BUILD, RT_KERNEL, Vm, in_vm, initramfs, program, run
 
 MODULES = "virtio virtio_ring virtio_pci_modern_dev virtio_pci_legacy_dev virtio_pci virtio_blk".split()
 ROUNDS = 20000 if os.environ.get("TOMPION_FULL") == "1" else 1500
@@ -79,13 +79,13 @@ poweroff -f
 """
 
 
-def inject(path, guest, counted):
+def inject(path, vm, counted):
     """Injects NMIs, one after the other, while the guest asks for them."""
     with socket.socket(socket.AF_UNIX) as monitor:
         monitor.connect(str(path))
-        while guest.process.poll() is None:
+        while vm.process.poll() is None:
             time.sleep(0.05)
-            if not wants_nmis(guest.lines):
+            if not wants_nmis(vm.lines):
                 continue
             try:
                 monitor.sendall(b"nmi\n")
@@ -126,7 +126,7 @@ def check_order(trace):
     assert names["sched_switch"] > 100 and names["lttng_statedump_end"] == 1, names
     state = [event for event in found if event["event"] == "lttng_statedump_process_state"]
     assert any(event["fields"]["name"].startswith("irq/") for event in state), "no thread of an interrupt"
-    # A return that comes amidst another probe of the kernel's is dropped there.
+    # A return in the middle of another probe of the kernel's is dropped there.
     assert names["vprintk_store"] > 0 and names["vprintk_store_return"] > 0, names
     return names
 
@@ -149,8 +149,8 @@ def check_few(trace):
     assert lost(trace)["total"] or rounds == list(range(100, 200)), rounds
     for event in found:
         fields = event["fields"]
-        told = [fields.get("round", 0) >= 100, fields.get("prev_comm") == "marks", fields.get("ret", 0) < -1]
-        assert any(told) or fields.get("filename", "").startswith("/"), event
+        expected = [fields.get("round", 0) >= 100, fields.get("prev_comm") == "marks", fields.get("ret", 0) < -1]
+        assert any(expected) or fields.get("filename", "").startswith("/"), event
     return len(found)
 
 
@@ -168,7 +168,7 @@ def check_stacks(trace):
             assert any(function.startswith("do_syscall_64") for function in stacks["kernel"]), event
     for name in ("sched_switch", "sched_stat_runtime", "vprintk_store", "syscall_entry_write"):
         assert kernel[name] > 0, (name, kernel)
-    # Nobody led from the kernel to a place in a program.
+    # No stack led from the kernel to a place in a program.
     assert user["marks:nine"] > 0 and kernel["marks:nine"] == 0, user
     return sum(kernel.values())
 
@@ -180,12 +180,12 @@ def test(work, vmlinuz):
     programs = [program(work, name) for name in ("order", "marks", "bpf_count")]
     image = initramfs(work, vmlinuz, programs, {"init": INIT % ROUNDS}, MODULES)
     begin = time.monotonic()
-    guest = Guest(vmlinuz, image, [tape], "loglevel=0", "-monitor", f"unix:{monitor},server=on,wait=off")
-    guest.wait_timeout = 420
-    guest.wait_for(1, "BEFORE")
+    vm = Vm(vmlinuz, image, [tape], "loglevel=0", "-monitor", f"unix:{monitor},server=on,wait=off")
+    vm.wait_timeout = 420
+    vm.wait_for(1, "BEFORE")
     injected = []
-    threading.Thread(target=inject, args=(monitor, guest, injected), daemon=True).start()
-    lines = guest.finish()
+    threading.Thread(target=inject, args=(monitor, vm, injected), daemon=True).start()
+    lines = vm.finish()
     said = "\n".join(lines[-40:])
     assert "PACKED" in lines and any("PREEMPT_RT" in line for line in lines), said
     for recording in ("order", "usual", "few", "stacks"):
@@ -199,7 +199,7 @@ def test(work, vmlinuz):
     few = check_few(work / "few")
     with_stacks = check_stacks(work / "stacks")
     print(
-        f"rt_kernel: {ROUNDS} calls in order among {sum(names.values())} events, {names['vprintk_store']} of them amidst "
+        f"rt_kernel: {ROUNDS} calls in order among {sum(names.values())} events, {names['vprintk_store']} of them inside "
         f"{len(injected)} NMIs; {count} events of the usual, {total} lost; {few} behind a filter; "
         f"{with_stacks} with stacks; {time.monotonic() - begin:.0f} s",
         flush=True,
@@ -207,4 +207,4 @@ def test(work, vmlinuz):
 
 
 if __name__ == "__main__":
-    in_guest(test, RT_KERNEL)
+    in_vm(test, RT_KERNEL)

@@ -19,7 +19,7 @@ import os
 import time
 from pathlib import Path
 
-from power_cut import BUILD, RT_KERNEL, Guest, in_guest, initramfs, left_out, program, put, results, run
+from power_cut import BUILD, RT_KERNEL, Vm, in_vm, initramfs, left_out, program, put, results, run
 from rt_kernel import MODULES
 
 CYCLIC = [("nanosleep", "fifo"), ("timerfd", "rr"), ("timer", "deadline"), ("futex", "other")]
@@ -68,7 +68,7 @@ late=$!
 try late timeout 150 tompion monitor --threshold victim=30ms --max-incidents 8 --cooldown 0s --incidents late --cgroup robot
 kill $late
 try grouped tompion monitor --once --json
-# Again and again: the first ones may be over before anybody watches. (The shell has a command of
+# Again and again: the first ones may be over before the monitor looks. (The shell has a command of
 # that name, too.)
 (while true; do /bin/jobs; done) &
 jobs=$!
@@ -106,7 +106,7 @@ def check_monitor(found):
     """Of each cyclic thread under a real-time scheduler all wake-ups: two CPUs, 50 each."""
     succeeded(found, "begun")
     report = succeeded(found, "monitor")
-    # An interrupt amidst a program of a wake-up's whose handler wakes somebody is told as one that
+    # An interrupt in a program of a wakeup's whose handler wakes a thread is reported as one that
     # was not started.
     woken, missed = report["wakeups"]["woken"], report["not_started"]
     assert report["wakeups"]["difference"] == 0 and missed * 100 <= woken, (report["wakeups"], missed)
@@ -145,11 +145,11 @@ def check_late(found, folder):
     """The emulator may stand still at any time, which is charged otherwise; but some of it the thread above has done."""
     code, out, err = found["late"]
     assert code == 0 and len(out.splitlines()) == 8 and "8 incidents saved of " in err, found["late"]
-    told = list(incidents(folder / "late", 8))
-    for incident, text in told:
+    reported = list(incidents(folder / "late", 8))
+    for incident, text in reported:
         assert incident["thread"]["name"] == "victim" and incident["thread"]["priority"] == "rt 80", text
-    firsts = [text for incident, text in told if incident["causes"][0]["cause"] == "higher-priority"]
-    assert sum("hog (thread " in text.splitlines()[0] for text in firsts) >= 2, [text for _, text in told]
+    firsts = [text for incident, text in reported if incident["causes"][0]["cause"] == "higher-priority"]
+    assert sum("hog (thread " in text.splitlines()[0] for text in firsts) >= 2, [text for _, text in reported]
     groups = succeeded(found, "grouped")["groups"]
     kinds = groups[0]["kinds"]
     assert groups[0]["cgroup"] == "/robot" and kinds["timer-wakeup-all"]["max_us"] >= 30000, groups
@@ -177,7 +177,7 @@ def check_machine(found):
         assert preempt[way]["rounds"] == preempt[way]["preempted"] == 50, (way, preempt[way])
     hwgap = succeeded(found, "hwgap")
     assert len(hwgap["cpus"]) == 2 and all(cpu["looked_ns"] > 0 for cpu in hwgap["cpus"])
-    tracers = {told["tracer"]: told["samples"] for told in hwgap["tracers"]}
+    tracers = {reported["tracer"]: reported["samples"] for reported in hwgap["tracers"]}
     assert set(tracers) == {"hwlat", "osnoise"} and tracers["osnoise"], (tracers.keys(), hwgap["could_not"])
     return len(findings), sum(map(len, tracers.values()))
 
@@ -202,7 +202,7 @@ def test(work, vmlinuz):
     programs = [program(work, "late"), program(work, "jobs", "-DJOB=control")]
     image = initramfs(work, vmlinuz, programs, {"init": INIT % (cyclic, LATE if IS_FULL else "")}, MODULES)
     begin = time.monotonic()
-    lines = Guest(vmlinuz, image, [tape], "loglevel=0").finish()
+    lines = Vm(vmlinuz, image, [tape], "loglevel=0").finish()
     assert "PACKED" in lines, "\n".join(lines[-40:])
     folder.mkdir()
     run("tar", "xf", tape, "-C", folder)
@@ -225,4 +225,4 @@ def test(work, vmlinuz):
 if __name__ == "__main__":
     if not (BUILD / "libtompion-npt.so").exists():
         left_out("libtompion-npt.so is not built")
-    in_guest(test, RT_KERNEL)
+    in_vm(test, RT_KERNEL)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Traces in CTF 2, read by somebody else's reader.
+"""Traces in CTF 2, read by a reader of another project.
 
 given  a recording of a program and the kernel, and the traces of other producers that the project keeps beside itself,
        each exported to CTF 2

@@ -9,7 +9,7 @@
  *
  * A restartable section cannot be stepped through: every stop is a preemption, and the kernel
  * restarts the section, for ever. So, after each step, the section is disarmed: `rseq_cs` in the
- * thread's rseq area is set to zero, as if there were no section. Nobody else writes to the ring of
+ * thread's rseq area is set to zero, as if there were no section. None else writes to the ring of
  * this thread's CPU meanwhile, because the program is pinned, has one thread that records, and gets
  * no signals.
  */

@@ -30,7 +30,7 @@ __thread uint64_t work_state __attribute__((tls_model("initial-exec"))) = 12345;
 static void (*body)(uint64_t);
 static int rounds;
 static int cpus[MAX_THREADS];
-static pthread_barrier_t done, told;
+static pthread_barrier_t done, reported;
 
 static void *be_busy(void *argument)
 {
@@ -44,7 +44,7 @@ static void *be_busy(void *argument)
 		usleep(PAUSE_US);
 	}
 	pthread_barrier_wait(&done);
-	pthread_barrier_wait(&told);
+	pthread_barrier_wait(&reported);
 	return NULL;
 }
 
@@ -111,7 +111,7 @@ int main(int count, char **arguments)
 	fill_values();
 	pthread_t handles[MAX_THREADS];
 	pthread_barrier_init(&done, NULL, (unsigned)threads + 1);
-	pthread_barrier_init(&told, NULL, (unsigned)threads + 1);
+	pthread_barrier_init(&reported, NULL, (unsigned)threads + 1);
 	for (int thread = 0; thread < threads; thread++)
 		pthread_create(&handles[thread], NULL, be_busy, (void *)(intptr_t)thread);
 	pthread_barrier_wait(&done);
@@ -120,7 +120,7 @@ int main(int count, char **arguments)
 		tell("parent", getppid());
 	else if (count > 4)
 		tell_all(arguments[4]);
-	pthread_barrier_wait(&told);
+	pthread_barrier_wait(&reported);
 	for (int thread = 0; thread < threads; thread++)
 		pthread_join(handles[thread], NULL);
 	return 0;

@@ -1,9 +1,9 @@
 /*
  * pairs CPU HOW: two processes on one CPU wake each other by a byte through a pipe, so that nothing
- * but a wake-up and the switch that follows is done again and again: nobody is idle in between, and
- * no other CPU is asked. HOW is `other`, `batch` or a priority of SCHED_FIFO. Under SCHED_OTHER
- * whoever is woken runs at once, before the other one sleeps, which then needs no wake-up: a switch
- * has half a one. Under SCHED_BATCH it waits until the other one sleeps.
+ * but a wake-up and the switch that follows is done again and again: the CPU is never idle in
+ * between, and no other CPU is asked. HOW is `other`, `batch` or a priority of SCHED_FIFO. Under
+ * SCHED_OTHER a woken process runs at once, before the other one sleeps, which then needs no
+ * wake-up: a switch has half a one. Under SCHED_BATCH it waits until the other one sleeps.
  *
  * For each line on standard input, a number, it does so many chunks of PAIRS, and writes how many
  * nanoseconds one pair took: by the lower quartile of the chunks, because whatever disturbs makes a

@@ -10,7 +10,8 @@ import { fileURLToPath } from "node:url";
 const CPUS = 8;
 /** Threads of all processors, unless more or fewer are asked for. */
 const THREADS = 4000;
-/** Where there are fewer switches than this for each thread, they take turns in order, so that none is left out. */
+/** Where there are fewer switches than this for each thread, they take turns in order, so that none
+ * is left out. */
 const FEW_SWITCHES = 2;
 /** Bytes of a packet at most; one event has fewer than 64. */
 const PACKET = 256 << 10;

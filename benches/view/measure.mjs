@@ -34,14 +34,16 @@ const { values: options, positionals } = parseArgs({
     chromium: { type: "string", default: "/usr/bin/chromium" },
   },
 });
-/** Traces of other tracers: a kernel with many threads, robots, functions of a program, an old kernel's. */
+/** Traces of other tracers: a kernel with many threads, robots, functions of a program, an old
+ * kernel's. */
 const CORPUS = ["many-threads", "ros2", "glxgears-cyg-profile", "bug446190"];
 const DEADLINE = 1_800_000;
 const GESTURES = 60;
 /** What takes less than so many milliseconds is measured so many times more. */
 const [SHORT, MORE] = [3000, 4];
 const SCREEN = { viewport: { width: 1600, height: 900 } };
-/** How long a window is left alone that was just opened, and how often is asked whether a picture is there. */
+/** How long a window is left alone that was just opened, and how often is asked whether a picture
+ * is there. */
 const [QUIET, LOOK] = [2500, 200];
 /** Categories of Chromium's trace that have tasks and frames. */
 const CATEGORIES = ["devtools.timeline", "toplevel", "disabled-by-default-devtools.timeline"];
@@ -76,8 +78,8 @@ function memory(process, file, line) {
   return Number(found?.[1] ?? Number.NaN) / 1024;
 }
 
-/** Waits in the page until everything in sight is of the right level, be it that the server knows more by now; the time until
- * the next frame and until then. */
+/** Waits in the page until everything in sight is of the right level, be it that the server knows
+ * more by now; the time until the next frame and until then. */
 function settle(page) {
   return page.evaluate(
     () =>
@@ -109,7 +111,8 @@ async function gestures(page) {
   return { frames, settled };
 }
 
-/** Processor time on the page's main thread, of frames' callbacks and of whole tasks, in milliseconds. */
+/** Processor time on the page's main thread, of frames' callbacks and of whole tasks, in
+ * milliseconds. */
 function mainThread(trace) {
   const events = JSON.parse(trace).traceEvents;
   const mains = new Set(events.filter((one) => one.name === "thread_name" && one.args?.name === "CrRendererMain").map((one) => `${one.pid}:${one.tid}`));
@@ -134,13 +137,13 @@ async function indexed(url, begun) {
   const question = url.replace("/?", "/api/trace?");
   for (;;) {
     if ((await (await fetch(question)).json()).progress >= 1) return performance.now() - begun;
-    // Who asks all the time is measured, too.
+    // A client that asks all the time is measured, too.
     await new Promise((done) => setTimeout(done, performance.now() - begun < SHORT ? 50 : 500));
   }
 }
 
-/** Runs in the page: keeps when all lanes in sight were drawn, some of them up to the trace's end: read or sampled, not only how
- * many events there are. */
+/** Runs in the page: keeps when all lanes in sight were drawn, some of them up to the trace's end:
+ * read or sampled, not only how many events there are. */
 function watchForPicture() {
   const isThere = () => {
     const { app, timeline, there } = window.tompion ?? {};
@@ -169,7 +172,7 @@ async function firstPicture(open, url, begun) {
   page.setDefaultTimeout(DEADLINE);
   await page.addInitScript(watchForPicture);
   await page.goto(url, { waitUntil: "commit" });
-  // Whoever asks all the time is drawn for, too.
+  // A client that asks all the time gets its picture, too.
   const shown = await page.waitForFunction(() => window.shown, undefined, { polling: LOOK });
   return { page, first: (await shown.jsonValue()) - performance.timeOrigin - begun };
 }

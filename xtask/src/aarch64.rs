@@ -8,7 +8,7 @@ use anyhow::Result;
 use tompion_tasks::shell;
 use tompion_tasks::workspace::Workspace;
 
-/// What is built for.
+/// Target triple.
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 
 /// The crates that have code of their own for an architecture, or numbers of its system calls. The
@@ -24,7 +24,7 @@ const CONCERNED: [&str; 8] = [
     "tompion-session",
 ];
 
-/// Why nothing can be built for aarch64 here, if it can't.
+/// Reason why nothing can be built for aarch64 here, if it can't.
 pub fn unavailable() -> Option<String> {
     let sysroot = shell::capture(Command::new("rustc").args(["--print", "sysroot"])).unwrap_or_default();
     let library = PathBuf::from(sysroot.trim()).join("lib/rustlib").join(TARGET);

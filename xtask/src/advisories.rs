@@ -10,7 +10,7 @@ use serde_json::Value;
 use tompion_tasks::shell;
 use tompion_tasks::workspace::Workspace;
 
-/// What came of the check.
+/// Result of the check.
 pub enum Checked {
     /// It could not be done.
     LeftOut(String),
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vulnerabilities_are_told_and_anything_else_is_no_report() {
+    fn vulnerabilities_are_reported_and_other_text_is_not() {
         let report = br#"{"vulnerabilities": {"found": true, "count": 1, "list": [{
             "package": {"name": "some", "version": "1.2.3"},
             "advisory": {"id": "RUSTSEC-2026-0001", "title": "reads too far"}}]}, "warnings": {}}"#;

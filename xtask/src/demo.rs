@@ -110,7 +110,7 @@ fn allocation_sizes(print: &mut Command) -> Result<HashMap<u64, u64>> {
     Ok(sizes)
 }
 
-/// How often each size was asked for, from one JSON object a line.
+/// Number of requests of each size, from one JSON object a line.
 fn count_sizes(input: impl Read) -> Result<HashMap<u64, u64>> {
     let mut sizes = HashMap::new();
     for (index, line) in BufReader::new(input).lines().enumerate() {

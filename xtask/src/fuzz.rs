@@ -10,16 +10,16 @@ use anyhow::{Context, Result, bail};
 use tompion_tasks::shell;
 use tompion_tasks::workspace::Workspace;
 
-/// How many executions of each target there are unless somebody says.
+/// Number of executions of each target, by default.
 const EXECUTIONS: u64 = 100_000_000;
-/// Address space of a worker in KiB: who asks for more is ended.
+/// Address space of a worker in KiB: one that asks for more is ended.
 const MEMORY: u64 = 2 << 20;
 
-/// What is fed with untrusted bytes.
+/// Fuzz target.
 struct Target {
     name: &'static str,
     package: &'static str,
-    /// Which of the package's tests.
+    /// Test binary of the package.
     binary: &'static [&'static str],
     test: &'static str,
 }

@@ -13,7 +13,7 @@ use tompion_tasks::workspace::Workspace;
 
 const USAGE: &str = "usage: ./x install --prefix DIR [DESTDIR]";
 
-/// Where everything goes.
+/// Folders of the installation.
 struct Place {
     /// The folder where the files will be when they are used.
     prefix: PathBuf,
@@ -78,8 +78,8 @@ fn libraries(built: &Path, lib: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What monitoring tools of others need, and a unit for systemd that names the command where it
-/// will be.
+/// Installs files for monitoring tools, and a unit for systemd that names the command where it will
+/// be.
 fn integrations(from: &Path, place: &Place) -> Result<()> {
     for tool in ["grafana", "munin", "prometheus"] {
         tree(&from.join(tool), &place.staged.join("share/tompion").join(tool))?;
@@ -109,7 +109,7 @@ fn tree(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// How a program comes by the library.
+/// Way in which a program gets the library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Linking {
     /// As a shared library; with `pkg-config --static` and `cc -static`, all of it into the

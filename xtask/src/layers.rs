@@ -1,4 +1,4 @@
-//! The house's rules, checked: which crate may see which, where `unsafe` may stand, how long a file
+//! Check of the layers' rules: which crate may see which, where `unsafe` may stand, how long a file
 //! is.
 //!
 //! Edges of dev-dependencies are free: what a test needs is no part of the product.
@@ -45,7 +45,7 @@ fn layer(name: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.crates.contains(&name))
 }
 
-/// What is wrong with the crates that this one depends on.
+/// Names the forbidden dependencies of the crates that this one depends on.
 fn broken_edges(krate: &Crate) -> Vec<String> {
     let from = short(&krate.name);
     let Some(from_layer) = layer(from) else {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_that_nobody_uses_are_named() {
+    fn unused_exceptions_are_named() {
         let edge = &SAME_LAYER[0];
         assert!(stale_rules(&[]).is_empty());
         assert_eq!(stale_rules(&[krate(edge.from, &[])]).len(), 1);

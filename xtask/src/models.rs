@@ -76,7 +76,7 @@ const RUNS: &[Run] = &[
     },
 ];
 
-/// What Spin found.
+/// Result of Spin.
 struct Found {
     errors: u64,
     states: u64,

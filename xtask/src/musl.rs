@@ -12,17 +12,17 @@ use tompion_tasks::artifacts::Profile;
 use tompion_tasks::shell;
 use tompion_tasks::workspace::Workspace;
 
-/// What is built for.
+/// Target triple.
 const TARGET: &str = "x86_64-unknown-linux-musl";
 const COMPILER: &str = "musl-gcc";
 
-/// How often the program is to tell of itself.
+/// Number of times that the program is to report.
 const QUERIES: u64 = 50;
 
 /// gcc's unwinder, as compiled for glibc, asks it for this. Only panics unwind, and there are none.
 const STAND_IN: &str = "int _dl_find_object(void *address, void *found) { return -1; }\n";
 
-/// Why nothing can be built for musl here, if it can't.
+/// Reason why nothing can be built for musl here, if it can't.
 pub fn unavailable() -> Option<String> {
     let sysroot = shell::capture(Command::new("rustc").args(["--print", "sysroot"])).unwrap_or_default();
     let library = PathBuf::from(sysroot.trim()).join("lib/rustlib").join(TARGET);

@@ -1,7 +1,7 @@
 //! `x test page`: the viewer's page. Its types hold, what is committed is what its sources make, it
 //! does in a browser what it should.
 //!
-//! Cargo needs none of this: the page is committed as it was built, and embedded. Only who changes
+//! Cargo needs none of this: the page is committed as it was built, and embedded. Only a change of
 //! it needs Node.
 
 use std::fs;
@@ -21,10 +21,10 @@ const NODE: (u32, u32) = (20, 19);
 /// The browser of the tests.
 const CHROMIUM: &str = "chromium";
 
-/// What all of it may take: a browser that hangs must not keep us.
+/// Time limit for all of it: a browser that hangs must not keep us.
 const LIMIT: Duration = Duration::from_secs(360);
 
-/// Why the page can't be looked at here, if it can't.
+/// Reason why the page can't be tested here, if it can't.
 pub fn unavailable(workspace: &Workspace) -> Option<String> {
     let Ok(version) = shell::capture(Command::new("node").arg("--version")) else {
         return Some("Node is missing (20.19 or newer: https://nodejs.org)".into());
@@ -52,8 +52,9 @@ fn node_version(text: &str) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// What `package-lock.json` names, from npm's registry: once again if it fails, since networks do.
-/// What is there from an earlier time is as good, where the lock file is still the same.
+/// Installs the packages of `package-lock.json` from npm's registry: once again if it fails, since
+/// networks do. What is there from an earlier time is as good, where the lock file is still the
+/// same.
 fn install(workspace: &Workspace) -> Result<()> {
     let web = folder(workspace);
     let lock = fs::read(web.join("package-lock.json")).context("cannot read web/package-lock.json")?;

@@ -45,11 +45,11 @@ pub struct RunOptions {
     pub retry_flaky: bool,
     /// Whether tests run their long form (`TOMPION_FULL=1`).
     pub full: bool,
-    /// Which tests are built and run.
+    /// Tests to be built and run.
     pub scope: Scope,
 }
 
-/// Which tests are built and run.
+/// Scope of the tests to be built and run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Every test of the workspace.

@@ -233,8 +233,8 @@ fn docs(workspace: &Workspace) -> Result<()> {
     })
 }
 
-/// What loom tries on the ring's own code: see `crates/ring/src/loom_tests.rs`. Built apart, because
-/// all of it has other atomics, and optimized, because it is run a million times.
+/// Runs loom's tests of the ring's own code: see `crates/ring/src/loom_tests.rs`. Built apart,
+/// because all of it has other atomics, and optimized, because it is run a million times.
 fn loom(workspace: &Workspace, options: &Options) -> Outcome {
     let words = ["test", "--quiet", "--release", "--package", "tompion-ring", "--lib", "loom_tests::"];
     let mut command = cargo(workspace, &words);

@@ -54,11 +54,11 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// What is used where nothing else is said.
+    /// Default buffers.
     pub const USUAL: Self = Self { size: "1M", count: "4" };
 }
 
-/// What happens when the buffers are full.
+/// Treatment of new events when the buffers are full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// A flight recorder: the oldest events give way; nothing goes to disk before the end.
@@ -68,7 +68,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// What the tables call it.
+    /// Name in tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Overwrite => "overwrite",
@@ -77,18 +77,18 @@ impl Mode {
     }
 }
 
-/// How a benchmark runs.
+/// Options of a benchmark.
 #[derive(Clone, Copy)]
 pub struct Options {
-    /// How often each variant is measured.
+    /// Number of measurements of each variant.
     pub repetitions: usize,
     /// Short loops, and no result file.
     pub quick: bool,
-    /// How long what is to last lasts, if that is said.
+    /// Duration of long benchmarks, if given.
     pub minutes: Option<u64>,
 }
 
-/// What a benchmark found.
+/// Report of a benchmark.
 pub struct Report {
     /// For the terminal.
     pub text: String,
@@ -136,7 +136,7 @@ const BENCHMARKS: &[Benchmark] = &[
 
 const USAGE: &str = "usage: ./x bench [all | page | NAME…] [--quick] [--repetitions N] [--minutes N]";
 
-/// What the command line asks for.
+/// Request of the command line.
 struct Wanted {
     /// Names of benchmarks; all if none.
     names: Vec<String>,

@@ -1,4 +1,4 @@
-//! The number of instructions on the event path, held to stored figures.
+//! Check of the number of instructions on the event path against stored figures.
 //!
 //! Times differ from machine to machine and from minute to minute; instructions do not. They differ
 //! a little between compilers, so a few more than stored are borne with.
@@ -20,13 +20,13 @@ use tompion_tasks::workspace::Workspace;
 /// Instructions above the stored figure that another compiler may add.
 const SLACK: u64 = 4;
 
-/// How much a count may grow. A filter's way is long, and compilers see to it differently from
+/// Growth that a count may have. A filter's way is long, and compilers see to it differently from
 /// build to build.
 fn slack(stored: u64) -> u64 {
     SLACK.max(stored / 25)
 }
 
-/// What is counted: its name, and the number by which `counted.c` marks it.
+/// Events that are counted: name, and the number by which `counted.c` marks it.
 const EVENTS: [(&str, u64); 2] = [("two-u64", 0), ("one-string-of-16", 1)];
 
 /// Two comparisons, of which both must be made to find out that the event is not wanted.

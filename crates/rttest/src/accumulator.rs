@@ -39,7 +39,7 @@ impl Default for Accumulator {
     }
 }
 
-/// Where a value is counted.
+/// Place where a value is counted.
 #[inline(always)]
 fn place_of(value: u64) -> usize {
     if value < EXACT {
@@ -86,7 +86,7 @@ impl Accumulator {
         self.max = self.max.max(value);
     }
 
-    /// What was taken so far.
+    /// Counts of the values so far.
     pub fn counts(&self) -> Counts {
         let filled = self.places.iter().enumerate().filter(|(_, count)| **count != 0);
         let places: BTreeMap<u64, u64> = filled.map(|(place, count)| (lowest_at(place), *count)).collect();
@@ -100,10 +100,10 @@ impl Accumulator {
     }
 }
 
-/// What was counted, in as little space as it takes.
+/// Counts of values, in as little space as it takes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
-    /// How many values, by the smallest one of their place.
+    /// Number of values, by the smallest one of their place.
     places: BTreeMap<u64, u64>,
     count: u64,
     mean: f64,
@@ -127,7 +127,7 @@ const SHARES: [(&str, u64); 8] = [
 const WHOLE: u64 = 10_000_000;
 
 impl Counts {
-    /// How many values.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -200,7 +200,7 @@ impl Counts {
 /// Statistics in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
     /// The smallest one.
     pub min_ns: f64,
@@ -212,7 +212,7 @@ pub struct Summary {
     pub variance: f64,
     /// Its root.
     pub deviation_ns: f64,
-    /// What so many per cent of all values don't exceed.
+    /// Values that so many per cent of all values don't exceed.
     pub percentiles: BTreeMap<String, f64>,
     /// Whole nanoseconds, and how many values from there to the next.
     pub histogram: Vec<(u64, u64)>,

@@ -1,4 +1,5 @@
-//! The campaign: what the machine does by itself and with each recorder, all under the same load.
+//! Campaign: measures what the machine does by itself and with each recorder, all under the same
+//! load.
 //!
 //! ```text
 //! load   ───────────────────────────────────────────────────────────────
@@ -20,7 +21,7 @@ use crate::{
     recording::{self, Arrived, Scratch, Subject},
 };
 
-/// What is to be done.
+/// Plan of a campaign.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The loop: where, with what buffers; how many loops is found from the time.
@@ -35,24 +36,24 @@ pub struct Plan {
     pub interval: Duration,
     /// For all together, nearly.
     pub duration: Duration,
-    /// How often each recorder has its turn.
+    /// Number of turns of each recorder.
     pub rounds: u32,
-    /// What runs meanwhile.
+    /// Loads in the background.
     pub loads: Vec<Load>,
 }
 
-/// What was found.
+/// Results of a campaign.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// What ran meanwhile.
+    /// Loads in the background.
     pub loads: Vec<Load>,
-    /// What could not be measured, and why, a line each.
+    /// Measurements that failed, and why, a line each.
     pub could_not: Vec<String>,
     /// Gaps that no software explains.
     pub hwgap: hwgap::Outcome,
     /// Whether priorities hold.
     pub preempt: preempt::Outcome,
-    /// How late threads were woken: nothing recorded, and then the kernel.
+    /// Latencies of wakeups: nothing recorded, and then the kernel.
     pub cyclic: Vec<Wakeups>,
     /// From one wake-up to the next, in nanoseconds.
     pub interval_ns: u64,
@@ -65,30 +66,31 @@ pub struct Results {
 /// Wake-ups while something is recorded, or nothing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Wakeups {
-    /// Who records.
+    /// Recorder.
     pub recorder: Who,
-    /// What came of it.
+    /// Outcome.
     pub outcome: cyclic::Outcome,
-    /// What the trace has.
+    /// Events that arrived in the trace.
     pub trace: Option<Arrived>,
 }
 
 /// The loop's runs with one recorder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Loops {
-    /// Who records.
+    /// Recorder.
     pub recorder: Who,
     /// One of each round.
     pub runs: Vec<Outcome>,
 }
 
-/// Who records what.
+/// Recorder and its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Who {
-    /// Nobody; there is no event.
-    Nobody,
-    /// Nobody, though there is an event.
+    /// No recorder; there is no event.
+    #[serde(rename = "nobody")]
+    None,
+    /// No recorder, though there is an event.
     Disabled,
     /// Tompion, the event.
     User,
@@ -105,7 +107,7 @@ pub enum Who {
 impl Who {
     /// All, in the order of their turns.
     pub const ALL: [Self; 7] = [
-        Self::Nobody,
+        Self::None,
         Self::Disabled,
         Self::User,
         Self::LttngTimer,
@@ -114,10 +116,10 @@ impl Who {
         Self::Both,
     ];
 
-    /// What tables and plots call it.
+    /// Name in tables and plots.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Nobody => "nothing recorded",
+            Self::None => "nothing recorded",
             Self::Disabled => "event not recorded",
             Self::User => "Tompion",
             Self::Kernel => "Tompion, the kernel",
@@ -133,7 +135,7 @@ impl Who {
     fn recorder(self, lttng: Option<&Lttng>) -> Option<Recorder<'_>> {
         let tompion = |trace| Some(Recorder::Tompion(trace));
         match self {
-            Self::Nobody => tompion(Trace::None),
+            Self::None => tompion(Trace::None),
             Self::Disabled => tompion(Trace::Disabled),
             Self::User => tompion(Trace::User),
             Self::Kernel => tompion(Trace::Kernel),
@@ -179,14 +181,14 @@ pub fn run(plan: &Plan, lttng: Option<&Lttng>, progress: &mut dyn FnMut(&str)) -
     progress("preemption");
     let lower = plan.priority.clamp(2, 99) - 1;
     let preempt =
-        preempt::run(preempt::Config { cpu: plan.npt.wish.cpu, priority: lower, rounds: PREEMPT_ROUNDS })?;
+        preempt::run(preempt::Config { cpu: plan.npt.options.cpu, priority: lower, rounds: PREEMPT_ROUNDS })?;
     let mut could_not = Vec::new();
     let mut cyclic = Vec::new();
-    for who in [Who::Nobody, Who::Kernel] {
+    for who in [Who::None, Who::Kernel] {
         progress(&format!("wakeup latency, {}", who.name()));
         match wake_ups(plan, who, share(CYCLIC_SHARE)) {
             Ok(wakeups) => cyclic.push(wakeups),
-            Err(error) if who == Who::Nobody => return Err(error),
+            Err(error) if who == Who::None => return Err(error),
             Err(error) => could_not.push(format!("record the kernel during wakeups: {error}")),
         }
     }
@@ -221,7 +223,7 @@ fn wake_ups(plan: &Plan, recorder: Who, time: Duration) -> Result<Wakeups, Error
         break_at: None,
         recorder: None,
     };
-    if recorder == Who::Nobody {
+    if recorder == Who::None {
         return Ok(Wakeups { recorder, outcome: subject.run(&config)?, trace: None });
     }
     let trace = scratch.path().join("trace");
@@ -269,7 +271,7 @@ fn loops(
             let Some(recorder) = turn.recorder.recorder(lttng) else { break };
             match npt::run(&npt, recorder) {
                 Ok(outcome) => turn.runs.push(outcome),
-                Err(error) if turn.recorder == Who::Nobody => return Err(error),
+                Err(error) if turn.recorder == Who::None => return Err(error),
                 Err(error) => {
                     could_not.push(format!("measure {name}: {error}"));
                     found.remove(place);

@@ -1,4 +1,4 @@
-//! What the kernel counts for a CPU: interrupts and soft interrupts by kind, time stolen by a
+//! Counters of the kernel for a CPU: interrupts and soft interrupts by kind, time stolen by a
 //! hypervisor.
 
 use std::{collections::BTreeMap, fs};
@@ -15,13 +15,13 @@ const STEAL: usize = 7;
 pub struct Interrupt {
     /// Its name or number: `LOC`, `36`.
     pub name: String,
-    /// What it is: `Local timer interrupts`, `virtio1-req.0`.
+    /// Name of the interrupt: `Local timer interrupts`, `virtio1-req.0`.
     pub what: String,
-    /// How many.
+    /// Count.
     pub count: u64,
 }
 
-/// What was counted for a CPU.
+/// Counters of a CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Of `/proc/interrupts`.
@@ -43,7 +43,7 @@ impl Counters {
         }
     }
 
-    /// What has come since an earlier reading; kinds that have not are left out.
+    /// Returns the differences to an earlier reading; kinds without one are left out.
     pub fn since(&self, earlier: &Self) -> Self {
         let before: BTreeMap<&str, u64> =
             earlier.interrupts.iter().map(|interrupt| (interrupt.name.as_str(), interrupt.count)).collect();
@@ -140,12 +140,12 @@ ERR:          9
     }
 
     #[test]
-    fn what_came_since_is_told_the_most_frequent_first() {
+    fn counts_since_are_ordered_by_frequency() {
         let counters = |text: &str| Counters { interrupts: interrupts(text, 0), ..Counters::default() };
         let since = counters("CPU0\nLOC: 30 Local\nRES: 5 Rescheduling\n 4: 100 a b serial\n")
             .since(&counters("CPU0\nLOC: 10 Local\nRES: 5 Rescheduling\n"));
-        let told: Vec<_> = since.interrupts.iter().map(|row| (row.what.as_str(), row.count)).collect();
-        assert_eq!(told, [("serial", 100), ("Local", 20)]);
+        let reported: Vec<_> = since.interrupts.iter().map(|row| (row.what.as_str(), row.count)).collect();
+        assert_eq!(reported, [("serial", 100), ("Local", 20)]);
         assert_eq!(since.interrupt_count(), 120);
     }
 

@@ -1,7 +1,7 @@
-//! Periodic wake-ups: how late does a thread go on that wanted to be woken at a time?
+//! Periodic wakeups: how late does a thread go on that wanted to be woken at a time?
 //!
 //! A thread on each CPU sleeps until the next multiple of an interval, reads the clock, and
-//! accounts how late it is. What a wake-up costs depends on who wakes: all ways that programs use
+//! accounts how late it is. The cost of a wakeup depends on its source: all ways that programs use
 //! are there ([`Wakeup`]).
 
 use std::{
@@ -21,10 +21,10 @@ use tompion_os::{FileRights, SignalTimer, TimerDescriptor, monotonic_ns};
 use crate::{
     Error,
     accumulator::{Accumulator, Summary},
-    prepare::{Prepared, Wish, lock_memory, prepare, reason},
+    prepare::{PrepareOptions, Prepared, lock_memory, prepare, reason},
 };
 
-/// How a thread is woken.
+/// Way in which a thread is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wakeup {
@@ -52,7 +52,7 @@ pub enum Policy {
     Other,
 }
 
-/// What is to be measured.
+/// Configuration of the measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Config {
     /// A thread on each of these CPUs.
@@ -63,7 +63,7 @@ pub struct Config {
     pub loops: Option<u64>,
     /// For so long; for ever without.
     pub duration: Option<Duration>,
-    /// How they are woken.
+    /// Way in which they are woken.
     pub wakeup: Wakeup,
     /// Their scheduler.
     pub policy: Policy,
@@ -75,7 +75,7 @@ pub struct Config {
 
 /// The signal at which a recording saves what it has (SIGUSR1).
 pub const SNAPSHOT: i32 = 10;
-/// How long the first wake-up is away, so that all threads are there.
+/// Time to the first wakeup, so that all threads are there.
 const HEAD_START_NS: u64 = 20_000_000;
 
 /// A wake-up that was too late.
@@ -83,15 +83,15 @@ const HEAD_START_NS: u64 = 20_000_000;
 pub struct Break {
     /// The CPU of its thread.
     pub cpu: u32,
-    /// How late it was.
+    /// Latency.
     pub late_ns: u64,
-    /// When it should have come, on CLOCK_MONOTONIC.
+    /// Expected time, on CLOCK_MONOTONIC.
     pub expected_ns: u64,
     /// The recording that was asked to save what led to it.
     pub asked: Option<u32>,
 }
 
-/// What a thread tells while it measures. Written by the thread alone, read by who shows it.
+/// Progress of a thread while it measures. Written by the thread alone, read by the display.
 #[derive(Debug)]
 struct Slot {
     count: AtomicU64,
@@ -118,7 +118,7 @@ impl Default for Slot {
 
 /// A thread's measurements so far, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Glimpse {
+pub struct Progress {
     /// The CPU that was asked for.
     pub cpu: u32,
     /// Wake-ups.
@@ -144,9 +144,9 @@ impl Slot {
         self.last.store(late, Relaxed);
     }
 
-    fn glimpse(&self, cpu: u32) -> Option<Glimpse> {
+    fn progress(&self, cpu: u32) -> Option<Progress> {
         let count = self.count.load(Relaxed);
-        (count != 0).then(|| Glimpse {
+        (count != 0).then(|| Progress {
             cpu,
             count,
             min_ns: self.min.load(Relaxed),
@@ -157,12 +157,12 @@ impl Slot {
     }
 }
 
-/// What was measured on a CPU.
+/// Measurements of a CPU.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
-    /// What its thread got of what it asked for.
+    /// Settings that its thread got.
     pub prepared: Prepared,
-    /// How late its wake-ups were.
+    /// Latencies of its wakeups.
     pub late: Summary,
     /// Intervals that passed while an earlier wake-up was still late.
     pub missed: u64,
@@ -173,13 +173,13 @@ pub struct Measured {
 pub struct Outcome {
     /// Of each CPU.
     pub cpus: Vec<Measured>,
-    /// What ended it, if a wake-up was too late.
+    /// Wakeup that ended it, if one was too late.
     pub broken: Option<Break>,
-    /// What could not be had for all threads together.
+    /// Settings that could not be had for all threads together.
     pub could_not: Vec<String>,
 }
 
-/// What all threads know.
+/// State that all threads share.
 #[derive(Debug)]
 struct Shared {
     config: Config,
@@ -232,10 +232,10 @@ impl Running {
         self.threads.iter().any(|thread| !thread.is_finished())
     }
 
-    /// What was measured so far, of each CPU that has begun.
-    pub fn glimpses(&self) -> Vec<Glimpse> {
+    /// Returns the measurements so far, of each CPU that has begun.
+    pub fn progress(&self) -> Vec<Progress> {
         let cpus = self.shared.config.cpus.iter();
-        cpus.zip(&self.shared.slots).filter_map(|(cpu, slot)| slot.glimpse(*cpu)).collect()
+        cpus.zip(&self.shared.slots).filter_map(|(cpu, slot)| slot.progress(*cpu)).collect()
     }
 
     /// Ends it, if it hasn't ended by itself.
@@ -275,7 +275,7 @@ impl Shared {
             late.record(this);
             slot.take(this);
             left -= 1;
-            // Timers go on by themselves, and say how far; the others begin anew at the next
+            // Timers go on by themselves, and say how far; the others begin again at the next
             // multiple.
             let passed = expired.unwrap_or(1 + this / interval);
             next += passed * interval;
@@ -305,7 +305,7 @@ impl Shared {
             return self.prepare_deadline(cpu);
         }
         let fifo = if let Policy::Fifo(priority) = self.config.policy { Some(priority) } else { None };
-        let mut prepared = prepare(Wish { cpu, priority: fifo });
+        let mut prepared = prepare(PrepareOptions { cpu, priority: fifo });
         if let Policy::RoundRobin(priority) = self.config.policy {
             if let Err(error) = tompion_os::run_round_robin(priority) {
                 prepared.could_not.push(format!("run under SCHED_RR {priority}: {}", reason(&error)));
@@ -336,7 +336,7 @@ enum Waiter {
     Nanosleep,
     Timerfd(TimerDescriptor),
     Timer(SignalTimer),
-    /// A word that nobody changes.
+    /// A word that never changes.
     Futex(AtomicU32),
 }
 
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_after_its_time_and_when_it_is_told_to() {
+    fn it_ends_after_its_time_and_on_request() {
         let timed = Config {
             loops: None,
             duration: Some(Duration::from_millis(50)),
@@ -452,10 +452,10 @@ mod tests {
         }
         let endless = Config { loops: None, ..config(Wakeup::Futex, Policy::Other) };
         let running = start(endless);
-        while running.glimpses().is_empty() {
+        while running.progress().is_empty() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(running.glimpses()[0].count > 0);
+        assert!(running.progress()[0].count > 0);
         assert!(running.finish().unwrap().cpus.iter().all(|measured| measured.late.count < 1_000_000));
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! A thread on each CPU reads the counter again and again. Between two readings lie some
 //! nanoseconds; where there lies more, something came in between. What the kernel knows of
-//! (interrupts, switches, page faults) is told apart by [`crate::witness`]; the rest is a gap of
-//! the hardware, or of who plays it. User space can't turn interrupts off, so a gap of the hardware
+//! (interrupts, switches, page faults) is recognized by [`crate::witness`]; the rest is a gap of
+//! the hardware, or of a hypervisor. User space can't turn interrupts off, so a gap of the hardware
 //! inside an interrupt is not seen as such: the kernel's own tracers can ([`tracer`]).
 //!
 //! The threads rest for a part of each window: real-time threads that never sleep would be
@@ -25,12 +25,12 @@ use tompion_os::{Counter, monotonic_ns, sleep_until, tsc_in_place};
 
 use crate::{
     Error,
-    prepare::{Prepared, Wish, prepare},
+    prepare::{PrepareOptions, Prepared, prepare},
     ticks::Calibrator,
     witness::{Cause, Disturbance, Witness},
 };
 
-/// How it is looked for.
+/// Configuration of the search.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// A thread on each of these CPUs, all at the same time.
@@ -52,27 +52,28 @@ pub struct Config {
 pub struct Gap {
     /// Its CPU.
     pub cpu: u32,
-    /// When it began, on CLOCK_MONOTONIC.
+    /// Begin, on CLOCK_MONOTONIC.
     pub begin_ns: u64,
-    /// How long it was.
+    /// Duration.
     pub ns: u64,
-    /// What came in between.
+    /// Cause.
     pub cause: Cause,
 }
 
 impl Gap {
-    /// Whether no software explains it: the hypervisor has said that it was there, or nobody knows.
+    /// Whether no software explains it: the hypervisor has said that it was there, or the cause is
+    /// unknown.
     pub fn is_unexplained(&self) -> bool {
         matches!(self.cause, Cause::Steal | Cause::Unknown)
     }
 }
 
-/// What was seen on a CPU.
+/// Measurements of a CPU.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
-    /// What its thread got of what it asked for.
+    /// Settings that its thread got.
     pub prepared: Prepared,
-    /// How long was looked, in nanoseconds.
+    /// Time of the search, in nanoseconds.
     pub looked_ns: u64,
     /// Gaps that are longer than the threshold, by their cause.
     pub causes: Vec<Disturbance>,
@@ -84,7 +85,7 @@ pub struct Measured {
 /// A time at which all CPUs had an unexplained gap at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AtOnce {
-    /// When the last one of them began, on CLOCK_MONOTONIC.
+    /// Begin of the last one of them, on CLOCK_MONOTONIC.
     pub begin_ns: u64,
     /// For how long all of them had one.
     pub ns: u64,
@@ -99,7 +100,7 @@ pub struct Outcome {
     pub gaps: Vec<Gap>,
     /// Times at which all CPUs had one.
     pub at_once: Vec<AtOnce>,
-    /// What could not be found out.
+    /// Facts that could not be found out.
     pub could_not: Vec<String>,
 }
 
@@ -143,7 +144,7 @@ pub fn run(config: &Config, stop: &Arc<AtomicBool>) -> Result<Outcome, Error> {
     Ok(outcome)
 }
 
-/// What a thread keeps of its gaps. All memory is there from the beginning.
+/// Gaps that a thread keeps. All memory is there from the beginning.
 struct Found {
     gaps: Vec<Gap>,
     causes: [Disturbance; Cause::ALL.len()],
@@ -175,7 +176,7 @@ fn look(
 ) -> (Measured, Vec<Gap>) {
     let mut found = Found::new();
     let mut witness = Witness::new(cpu, rate);
-    let prepared = prepare(Wish { cpu, priority: Some(config.priority) });
+    let prepared = prepare(PrepareOptions { cpu, priority: Some(config.priority) });
     let firmware = Counter::of_firmware(cpu).ok();
     let smi_count = || firmware.as_ref()?.read().ok();
     let smi = smi_count();
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_it_is_told_to() {
+    fn it_ends_on_request() {
         let config = Config {
             cpus: vec![*tompion_os::allowed_cpus().last().unwrap()],
             duration: Duration::from_secs(3600),

@@ -6,8 +6,8 @@
 //!      └─────────────────────────────────────────────┴────────────────┘
 //! ```
 //!
-//! What is measured runs in a process of its own, so that it is recorded as any program is, and so
-//! that it is the same whoever records it. [`cyclic`], [`preempt`] and [`hwgap`] measure the
+//! The measured code runs in a process of its own, so that it is recorded as any program is, and so
+//! that it is the same under each recorder. [`cyclic`], [`preempt`] and [`hwgap`] measure the
 //! machine alone, in threads of the command. The modules that every test needs:
 //!
 //! - [`prepare`]: a CPU of its own, SCHED_FIFO, locked memory, and words for what could not be had;
@@ -38,15 +38,15 @@ use std::{io, path::PathBuf};
 
 pub use recording::{Arrived, Buffers, SAYS};
 
-/// Why there is no result.
+/// Reason for having no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The machine has no such CPU, or it is not for this process.
     #[error("no CPU {cpu} for this process; it may use {}", list(.allowed))]
     NoCpu {
-        /// What was asked for.
+        /// Requested CPU.
         cpu: u32,
-        /// What there is.
+        /// CPUs that the process may use.
         allowed: Vec<u32>,
     },
     /// The clock can't be read, so nothing can be measured.
@@ -58,13 +58,13 @@ pub enum Error {
     /// The program under test, or its recorder, has failed.
     #[error("{0}")]
     Failed(String),
-    /// What another tracer's measurement needs is missing.
+    /// A requirement of another tracer's measurement is missing.
     #[error("LTTng is left out: {0}")]
     NoPeer(String),
     /// A file can't be read or written.
     #[error("can't use {}", .0.display())]
     File(PathBuf, #[source] io::Error),
-    /// What was recorded can't be read.
+    /// The trace can't be read.
     #[error("can't read the trace")]
     Trace(#[from] tompion_reader::Error),
     /// A rate that nothing bears.

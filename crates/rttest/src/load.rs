@@ -1,4 +1,4 @@
-//! What keeps the machine busy while it is tested: programs that others use for that, and a build.
+//! Loads that keep the machine busy while it is tested: programs made for that, and a build.
 //!
 //! Each runs again and again in a process group of its own, which is ended as a whole.
 
@@ -29,7 +29,7 @@ impl Load {
     /// All.
     pub const ALL: [Self; 3] = [Self::Hackbench, Self::StressNg, Self::Build];
 
-    /// What it is called.
+    /// Name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hackbench => "hackbench",
@@ -61,7 +61,7 @@ impl Load {
         }
     }
 
-    /// What the shell runs, with the number of CPUs as its first argument.
+    /// Script for the shell, with the number of CPUs as its first argument.
     const fn script(self) -> &'static str {
         match self {
             Self::Hackbench => "while hackbench -g \"$1\" -l 2000; do :; done",
@@ -106,7 +106,7 @@ pub struct Running {
 }
 
 const SIGKILL: i32 = 9;
-/// How long they run before anything is measured.
+/// Time for which they run before anything is measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 
 impl Running {

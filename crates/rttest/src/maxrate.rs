@@ -1,5 +1,5 @@
-//! The highest rate of events that is recorded without loss, found by halving the interval between
-//! a rate that is borne and one that is not.
+//! Search for the highest rate of events that is recorded without loss, by halving the interval
+//! between a rate that is borne and one that is not.
 
 use std::{
     ffi::OsString,
@@ -17,7 +17,7 @@ use crate::{
     recording::{self, Arrived, Buffers, Scratch, Subject},
 };
 
-/// What is recorded beside the events.
+/// Events that are recorded beside those of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Load {
@@ -34,7 +34,7 @@ impl Load {
         self != Self::User
     }
 
-    /// What `record -k` is told.
+    /// Argument of `record -k`.
     fn kernel(self) -> Option<&'static str> {
         match self {
             Self::User => None,
@@ -44,21 +44,21 @@ impl Load {
     }
 }
 
-/// What to find out.
+/// Plan of the search.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is recorded.
+    /// Recorded events.
     pub load: Load,
     /// Threads that record events, each on a CPU of its own.
     pub producers: u32,
-    /// How long a rate has to be borne.
+    /// Time for which a rate has to be borne.
     pub time: Duration,
     /// The search ends when the rate that is borne and the one that is not are that near, as a
     /// ratio.
     pub near: f64,
     /// The rings.
     pub buffers: Buffers,
-    /// Where traces go, each for a moment.
+    /// Folder for traces, each for a moment.
     pub folder: Option<PathBuf>,
     /// The `tompion` command.
     pub tompion: PathBuf,
@@ -85,10 +85,10 @@ pub struct Trial {
     pub borne: bool,
 }
 
-/// What was found.
+/// Result of the search.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
-    /// What is recorded.
+    /// Recorded events.
     pub load: Load,
     /// Threads.
     pub producers: u32,
@@ -145,7 +145,7 @@ fn highest(near: f64, mut is_borne: impl FnMut(f64) -> Result<bool, Error>) -> R
     }
 }
 
-/// What the program under test is told.
+/// Parameters of the program under test.
 #[derive(Debug, Serialize, Deserialize)]
 struct Spec {
     producers: u32,
@@ -154,12 +154,12 @@ struct Spec {
     calls: bool,
 }
 
-/// What it did.
+/// Result of the program under test.
 #[derive(Debug, Serialize, Deserialize)]
 struct Produced {
     events: u64,
     warm_up: u64,
-    /// How long it took, as a multiple of what it should have.
+    /// Its duration, as a multiple of the planned one.
     stretched: f64,
 }
 
@@ -193,8 +193,8 @@ fn try_rate(plan: &Plan, lttng: Option<&Lttng>, rate: f64) -> Result<Trial, Erro
     }
     let lost = produced.events.saturating_sub(arrived.loops);
     let lost_in_warm_up = produced.warm_up.saturating_sub(arrived.warm_up);
-    let told: u64 = arrived.lost.values().sum();
-    let kernel_lost = told.saturating_sub(lost + lost_in_warm_up);
+    let reported: u64 = arrived.lost.values().sum();
+    let kernel_lost = reported.saturating_sub(lost + lost_in_warm_up);
     let seconds = milliseconds as f64 / 1e3 * produced.stretched;
     Ok(Trial {
         rate,
@@ -219,7 +219,7 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// any.
 ///
 /// # Errors
-/// If there are fewer CPUs than threads, or nobody records the events.
+/// If there are fewer CPUs than threads, or the events are not recorded.
 pub fn produce(spec: &str, result: &Path) -> Result<(), Error> {
     let spec: Spec = serde_json::from_str(spec).map_err(|error| {
         Error::Failed(format!("expected what `tompion test maxrate` says, found {error}"))

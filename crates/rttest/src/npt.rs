@@ -1,5 +1,5 @@
-//! The Non-Preempt Test: how long a real-time loop is kept from going on, and what recording adds
-//! to it.
+//! Non-Preempt Test: how long a real-time loop is kept from going on, and what recording adds to
+//! it.
 //!
 //! Source: Beamonte and Dagenais, "Linux Low-Latency Tracing for Multicore Hard Real-Time Systems",
 //! 2015. Since Linux 5.5 no program can keep interrupts away (`iopl` doesn't let it any more), so
@@ -24,13 +24,13 @@ use crate::{
     accumulator::Summary,
     counters::Counters,
     peer::{Lttng, Timer},
-    prepare::{self, Prepared, Wish},
+    prepare::{self, PrepareOptions, Prepared},
     recording::{self, Arrived, Buffers, LOOP, Scratch, Subject},
     ticks::{Calibration, Calibrator},
     witness::{Disturbance, Witness},
 };
 
-/// What is recorded while the loop runs.
+/// Events that are recorded while the loop runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trace {
@@ -62,7 +62,7 @@ impl Trace {
     }
 }
 
-/// What to measure.
+/// Plan of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Loops that count.
@@ -72,10 +72,10 @@ pub struct Plan {
     /// Most loops in a second; none for as many as there can be.
     pub rate: Option<f64>,
     /// Where, and with what priority.
-    pub wish: Wish,
+    pub options: PrepareOptions,
     /// The rings, where something is recorded.
     pub buffers: Buffers,
-    /// Where the trace is to stay; it must not exist. Else it goes away.
+    /// Folder where the trace is to stay; it must not exist. Else it goes away.
     pub output: Option<PathBuf>,
     /// The `tompion` command.
     pub tompion: PathBuf,
@@ -83,16 +83,16 @@ pub struct Plan {
     pub library: PathBuf,
 }
 
-/// Who records.
+/// Recorder.
 #[derive(Clone, Copy, Debug)]
 pub enum Recorder<'a> {
-    /// Tompion, or nobody.
+    /// Tompion, or none.
     Tompion(Trace),
     /// LTTng, the event in each loop.
     Lttng(&'a Lttng, Timer),
 }
 
-/// What came of it.
+/// Outcome.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// Loops that were counted, each a gap.
@@ -111,39 +111,39 @@ pub struct Outcome {
     pub undisturbed: Summary,
     /// Gaps that have a cause.
     pub causes: Vec<Disturbance>,
-    /// What the kernel counted for the CPU meanwhile.
+    /// Counts of the kernel for the CPU meanwhile.
     pub counters: Counters,
-    /// What the thread got.
+    /// Settings that the thread got.
     pub setup: Prepared,
     /// The counter.
     pub clock: Calibration,
-    /// What the trace has.
+    /// Events that arrived in the trace.
     #[serde(rename = "trace_has", default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Arrived>,
-    /// How long it took, in nanoseconds.
+    /// Duration, in nanoseconds.
     pub took_ns: u64,
 }
 
-/// What the program under test is told.
+/// Parameters of the program under test.
 #[derive(Debug, Serialize, Deserialize)]
 struct Spec {
     loops: u64,
     discard: u64,
     rate: Option<f64>,
-    wish: Wish,
+    options: PrepareOptions,
     /// Whether there is an event, and whether it is to be recorded.
-    event: EventWish,
+    event: EventState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum EventWish {
+enum EventState {
     None,
     Clock,
     Disabled,
     Enabled,
 }
 
-/// What it has found.
+/// Result of the program under test.
 #[derive(Debug, Serialize, Deserialize)]
 struct Found {
     gaps: Gaps,
@@ -153,7 +153,7 @@ struct Found {
     took_ns: u64,
 }
 
-/// Measures, with somebody recording or nobody.
+/// Measures, with or without a recorder.
 ///
 /// # Errors
 /// If the loop can't run or can't be recorded, or the trace can't be read.
@@ -161,27 +161,27 @@ pub fn run(plan: &Plan, recorder: Recorder) -> Result<Outcome, Error> {
     let scratch = Scratch::new(None)?;
     let trace = plan.output.clone().unwrap_or_else(|| scratch.path().join("trace"));
     let mut subject = Subject { tompion: &plan.tompion, what: "loop", event: None, folder: scratch.path() };
-    let Plan { loops, discard, rate, wish, .. } = *plan;
-    let mut spec = Spec { loops, discard, rate, wish, event: EventWish::None };
+    let Plan { loops, discard, rate, options, .. } = *plan;
+    let mut spec = Spec { loops, discard, rate, options, event: EventState::None };
     let (found, is_recorded): (Found, bool) = match recorder {
         Recorder::Tompion(what) => {
             subject.event = what.has_event().then_some(&*plan.library);
             spec.event = match what {
-                Trace::None | Trace::Kernel => EventWish::None,
-                Trace::Clock => EventWish::Clock,
-                Trace::Disabled => EventWish::Disabled,
-                Trace::User | Trace::Both => EventWish::Enabled,
+                Trace::None | Trace::Kernel => EventState::None,
+                Trace::Clock => EventState::Clock,
+                Trace::Disabled => EventState::Disabled,
+                Trace::User | Trace::Both => EventState::Enabled,
             };
             let is_recorded = what.records_loop() || what.records_kernel();
             let found = if is_recorded {
-                subject.run_recorded(&spec, &trace, &options(what, plan.buffers))?
+                subject.run_recorded(&spec, &trace, &record_options(what, plan.buffers))?
             } else {
                 subject.run(&spec)?
             };
             (found, is_recorded)
         }
         Recorder::Lttng(lttng, timer) => {
-            spec.event = EventWish::Enabled;
+            spec.event = EventState::Enabled;
             subject.event = Some(lttng.library());
             let session = lttng.start(&trace, plan.buffers, timer)?;
             let found = subject.run(&spec)?;
@@ -199,7 +199,7 @@ pub fn run(plan: &Plan, recorder: Recorder) -> Result<Outcome, Error> {
     Ok(outcome(&spec, found, arrived))
 }
 
-fn options(what: Trace, buffers: Buffers) -> Vec<OsString> {
+fn record_options(what: Trace, buffers: Buffers) -> Vec<OsString> {
     let mut options = recording::ring_options(buffers);
     options.extend(["-e".into(), "npt:*".into()]);
     if what.records_kernel() {
@@ -219,7 +219,7 @@ fn outcome(spec: &Spec, found: Found, trace: Option<Arrived>) -> Outcome {
         longest_ns: ns(tally.longest),
         together_ns: ns(tally.together),
     });
-    let events = trace.as_ref().filter(|_| spec.event == EventWish::Enabled).map(|trace| trace.loops);
+    let events = trace.as_ref().filter(|_| spec.event == EventState::Enabled).map(|trace| trace.loops);
     Outcome {
         loops: all.count(),
         discarded: spec.discard,
@@ -240,22 +240,22 @@ fn outcome(spec: &Spec, found: Found, trace: Option<Arrived>) -> Outcome {
 /// the fair server of Linux 6.12), so the loop rests before that.
 const SPIN: Duration = Duration::from_millis(50);
 const REST: Duration = Duration::from_millis(5);
-/// How long the event may take to be enabled.
+/// Time within which the event must be enabled.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The program under test: `tompion test loop SPEC RESULT`.
 ///
 /// # Errors
-/// If the loop can't be measured, or nobody records what should be recorded.
+/// If the loop can't be measured, or the expected events are not recorded.
 pub fn run_loop(spec: &str, result: &Path) -> Result<(), Error> {
     let spec: Spec = serde_json::from_str(spec)
         .map_err(|error| Error::Failed(format!("expected what `tompion test npt` says, found {error}")))?;
     let found = match (spec.event, LoopEvent::find()) {
-        (EventWish::None, _) => measure(&spec, NoEvent)?,
-        (EventWish::Clock, _) => measure(&spec, ClockRead)?,
+        (EventState::None, _) => measure(&spec, NoEvent)?,
+        (EventState::Clock, _) => measure(&spec, ClockRead)?,
         (_, None) => return Err(Error::Failed("the library with the loop's event was not loaded".into())),
-        (EventWish::Disabled, Some(event)) => measure(&spec, event)?,
-        (EventWish::Enabled, Some(event)) => {
+        (EventState::Disabled, Some(event)) => measure(&spec, event)?,
+        (EventState::Enabled, Some(event)) => {
             wait_until_enabled(event)?;
             measure(&spec, event)?
         }
@@ -284,8 +284,8 @@ fn measure<E: Event>(spec: &Spec, event: E) -> Result<Found, Error> {
         spin: ticks(SPIN.as_nanos() as f64),
         long: ticks(LONG_NS),
     };
-    let mut measurement = Measurement::new(pace, Witness::new(spec.wish.cpu, ticks_per_ns));
-    let setup = prepare::prepare(spec.wish);
+    let mut measurement = Measurement::new(pace, Witness::new(spec.options.cpu, ticks_per_ns));
+    let setup = prepare::prepare(spec.options);
     let before = Counters::read(setup.cpu);
     let began = Instant::now();
     let (mut warm, mut next) = (spec.discard, 1);

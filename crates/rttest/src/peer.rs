@@ -1,5 +1,4 @@
-//! LTTng-UST beside Tompion: the same loop, the same fields, equal buffers, its own daemon and
-//! consumer.
+//! LTTng-UST as a peer: the same loop, the same fields, equal buffers, its own daemon and consumer.
 
 use std::{
     fs,
@@ -15,13 +14,13 @@ use crate::{
 
 const SOURCE: &str = include_str!("peer/npt-lttng.c");
 const HEADER: &str = include_str!("peer/npt-lttng.h");
-/// How long the daemon may take to answer, or to end.
+/// Time within which the daemon must answer, or end.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
 const SIGTERM: i32 = 15;
 const INSTALL: &str = "apt install lttng-tools liblttng-ust-dev";
 
-/// What makes LTTng's consumer look into the rings.
+/// Cause for which LTTng's consumer reads the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
     /// A timer of this period in microseconds: what real-time programs are told to use.

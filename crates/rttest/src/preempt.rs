@@ -27,26 +27,26 @@ use tompion_os::{futex_wait, futex_wake_one, monotonic_ns, sleep_until};
 use crate::{
     Error,
     accumulator::{Accumulator, Summary},
-    prepare::{Prepared, Wish, prepare},
+    prepare::{PrepareOptions, Prepared, prepare},
 };
 
-/// What is to be tried.
+/// Configuration of the test.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// The CPU for both threads.
     pub cpu: u32,
     /// SCHED_FIFO's priority of the lower one, 1 to 98; the other's is one more.
     pub priority: u32,
-    /// How often, in each way.
+    /// Number of rounds, in each way.
     pub rounds: u64,
 }
 
-/// How it went in one of the two ways.
+/// Result of one of the two ways.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Way {
-    /// How often it was tried.
+    /// Number of rounds.
     pub rounds: u64,
-    /// How often the higher one ran before the lower one went on.
+    /// Number of rounds in which the higher one ran before the lower one went on.
     pub preempted: u64,
     /// From the wake-up, or the time that the timer was set to, until the higher one ran.
     pub until_running: Summary,
@@ -55,7 +55,7 @@ pub struct Way {
 /// The result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What the lower one got of what it asked for, and the higher one.
+    /// Settings that the lower one got, and the higher one.
     pub threads: [Prepared; 2],
     /// Woken by the lower one.
     pub by_thread: Way,
@@ -63,9 +63,9 @@ pub struct Outcome {
     pub by_timer: Way,
 }
 
-/// How long the lower one waits for the higher one to interrupt it, before it gives way.
+/// Time for which the lower one waits for the higher one to interrupt it, before it gives way.
 const WAIT_TIMEOUT: Duration = Duration::from_millis(20);
-/// How far ahead the timer is set.
+/// Time ahead at which the timer is set.
 const AHEAD_NS: u64 = 100_000;
 /// Between two rounds both sleep, so that the machine breathes.
 const REST_NS: u64 = 100_000;
@@ -74,7 +74,7 @@ const REST_NS: u64 = 100_000;
 const BY_THREAD: u32 = 0;
 const BY_TIMER: u32 = 1;
 
-/// What the two threads share. Each word has one writer.
+/// State that the two threads share. Each word has one writer.
 #[derive(Debug, Default)]
 struct Table {
     /// The lower one's: the round that the higher one is to wait for, the way in its lowest bit;
@@ -115,7 +115,7 @@ pub fn run(config: Config) -> Result<Outcome, Error> {
 }
 
 fn lower(table: &Table, config: Config) -> Prepared {
-    let prepared = prepare(Wish { cpu: config.cpu, priority: Some(config.priority) });
+    let prepared = prepare(PrepareOptions { cpu: config.cpu, priority: Some(config.priority) });
     for number in 1..=config.rounds.min(u64::from(END) / 2 - 1) as u32 {
         for way in [BY_THREAD, BY_TIMER] {
             if !prepared.pinned {
@@ -176,7 +176,7 @@ fn wait_for(word: &AtomicU32, value: u32) {
 }
 
 fn higher(table: &Table, config: Config) -> (Prepared, [Way; 2]) {
-    let prepared = prepare(Wish { cpu: config.cpu, priority: Some(config.priority + 1) });
+    let prepared = prepare(PrepareOptions { cpu: config.cpu, priority: Some(config.priority + 1) });
     let mut ways = [(); 2].map(|()| (Accumulator::new(), 0_u64));
     let mut seen = 0;
     loop {

@@ -1,5 +1,5 @@
-//! Before something is measured: a CPU, a place before all other threads, memory that stays. What
-//! could not be had is said, because a figure from a thread that others interrupt is another
+//! Preparation of a measuring thread: a CPU, a place before all other threads, memory that stays.
+//! Missing settings are reported, because a figure from a thread that others interrupt is another
 //! figure.
 
 use std::{fs, io};
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// What a measuring thread asks for.
+/// Settings that a measuring thread asks for.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Wish {
+pub struct PrepareOptions {
     /// The CPU to stay on.
     pub cpu: u32,
     /// SCHED_FIFO's priority, 1 to 99; none for an ordinary thread.
     pub priority: Option<u32>,
 }
 
-/// What it got.
+/// Settings that it got.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepared {
     /// The CPU.
@@ -28,7 +28,7 @@ pub struct Prepared {
     pub fifo: Option<u32>,
     /// Whether its memory is locked.
     pub locked: bool,
-    /// What it did not get: what, why, and what to do, a line each.
+    /// Settings that it did not get: what, why, and what to do, a line each.
     pub could_not: Vec<String>,
 }
 
@@ -68,17 +68,17 @@ fn can_pin(cpu: u32) -> bool {
 /// Gets for the calling thread what can be had. Memory is locked before the priority is raised: all
 /// of it is brought in then, and in a real-time kernel threads that do so at once wait for each
 /// other's locks a thousand times.
-pub fn prepare(wish: Wish) -> Prepared {
-    let mut prepared = Prepared { cpu: wish.cpu, ..Prepared::default() };
-    match tompion_os::set_affinity(0, &[wish.cpu]) {
+pub fn prepare(options: PrepareOptions) -> Prepared {
+    let mut prepared = Prepared { cpu: options.cpu, ..Prepared::default() };
+    match tompion_os::set_affinity(0, &[options.cpu]) {
         Ok(()) => prepared.pinned = true,
         Err(error) => {
             prepared.cpu = tompion_os::current_cpu();
-            prepared.could_not.push(format!("stay on CPU {}: {}", wish.cpu, reason(&error)));
+            prepared.could_not.push(format!("stay on CPU {}: {}", options.cpu, reason(&error)));
         }
     }
     lock_memory(&mut prepared);
-    if let Some(priority) = wish.priority {
+    if let Some(priority) = options.priority {
         match tompion_os::run_fifo(priority) {
             Ok(()) => prepared.fifo = Some(priority),
             Err(error) => prepared.could_not.push(format!(
@@ -101,7 +101,7 @@ pub(crate) fn lock_memory(prepared: &mut Prepared) {
     }
 }
 
-/// What the system says, without the number.
+/// Text of the system's error, without the number.
 pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_said() {
         let prepared =
-            std::thread::spawn(|| prepare(Wish { cpu: 8191, priority: Some(100) })).join().unwrap();
+            std::thread::spawn(|| prepare(PrepareOptions { cpu: 8191, priority: Some(100) })).join().unwrap();
         assert!(!prepared.pinned && prepared.fifo.is_none());
         assert!(prepared.could_not.iter().any(|line| line.starts_with("stay on CPU 8191: ")));
         assert!(prepared.could_not.iter().any(|line| line.starts_with("run under SCHED_FIFO 100: ")));

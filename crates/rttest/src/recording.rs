@@ -1,4 +1,4 @@
-//! `tompion record` around a program under test, and what arrived in its trace.
+//! Recording of a program under test by `tompion record`, and what arrived in its trace.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ pub struct Buffers {
     pub count: u64,
 }
 
-/// What a trace has of a test.
+/// Events of a test that arrived in a trace.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Arrived {
     /// Events of the loop.
@@ -59,7 +59,7 @@ impl Arrived {
 pub struct Subject<'a> {
     /// The `tompion` command.
     pub tompion: &'a Path,
-    /// What it is to do, `loop` for example: `tompion test WHAT SPEC RESULT`.
+    /// Task of the program, `loop` for example: `tompion test WHAT SPEC RESULT`.
     pub what: &'a str,
     /// The library with the event, if there is one.
     pub event: Option<&'a Path>,
@@ -70,7 +70,7 @@ pub struct Subject<'a> {
 /// The file in which a program under test leaves what it has found.
 const RESULT: &str = "result.json";
 
-/// Variables that would bring the program into somebody else's recording.
+/// Variables that would bring the program into another recording.
 const OTHERS: [&str; 4] = ["TOMPION_SESSION", "TOMPION_RECORD", "TOMPION_DISABLE", "LD_PRELOAD"];
 
 impl Subject<'_> {
@@ -103,7 +103,7 @@ impl Subject<'_> {
         let (program, arguments) = words.split_first().ok_or_else(|| Error::Failed("no program".into()))?;
         let mut command = Command::new(program);
         // It leaves its result where we may write, so it has our rights, and not those of the user
-        // who called sudo.
+        // behind sudo.
         command.env_remove("SUDO_UID").args(arguments);
         let output = run(&mut command)?;
         self.take(&output)
@@ -117,8 +117,8 @@ impl Subject<'_> {
         options: &[OsString],
     ) -> Result<R, Error> {
         let mut record = Command::new(self.tompion);
-        // The program under test needs root's rights, if we have them, and not those of who called
-        // sudo.
+        // The program under test needs root's rights, if we have them, and not those of the user
+        // behind sudo.
         record.env_remove("SUDO_UID").args(["record", "--mode", "discard", "--no-tid"]);
         record.args(options).arg("-o").arg(trace).arg("--").args(self.words(spec)?);
         let output = run(&mut record)?;
@@ -139,17 +139,17 @@ impl Subject<'_> {
     }
 }
 
-/// Why a program left nothing behind: the last thing that it said.
+/// Reason why a program left nothing behind: its last line of output.
 fn last_line(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let lines = || text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
     // What the program says comes before what its recorder makes of it.
-    let told = lines().find(|line| line.starts_with(SAYS)).or_else(|| lines().next());
-    let told = told.map(|line| line.trim_start_matches(SAYS).trim_start_matches("tompion: "));
-    told.map_or_else(|| format!("the loop ended with {}", output.status), str::to_owned)
+    let reported = lines().find(|line| line.starts_with(SAYS)).or_else(|| lines().next());
+    let reported = reported.map(|line| line.trim_start_matches(SAYS).trim_start_matches("tompion: "));
+    reported.map_or_else(|| format!("the loop ended with {}", output.status), str::to_owned)
 }
 
-/// How a program under test begins what it has to say.
+/// Beginning of messages of a program under test.
 pub const SAYS: &str = "tompion test: ";
 
 fn run(command: &mut Command) -> Result<Output, Error> {
@@ -174,7 +174,7 @@ pub fn ring_options(buffers: Buffers) -> Vec<OsString> {
 /// If the file can't be written.
 pub fn leave<R: Serialize>(result: &R, path: &Path) -> Result<(), Error> {
     let bytes = serde_json::to_vec(result).map_err(|error| Error::Failed(error.to_string()))?;
-    // The folder may be another user's, who may have laid something there.
+    // The folder may be another user's, with links in it.
     tompion_os::write_file(path, &bytes).map_err(|error| Error::File(path.to_owned(), error))
 }
 
@@ -205,7 +205,7 @@ impl Scratch {
         unreachable!("there are more numbers than folders")
     }
 
-    /// Where it is.
+    /// Path of the trace.
     pub fn path(&self) -> &Path {
         self.0.path()
     }

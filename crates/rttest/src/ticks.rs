@@ -1,4 +1,4 @@
-//! The counter that gaps are measured with, held against the clock.
+//! Calibration of the counter that gaps are measured with, against the clock.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use tompion_os::{ClockPair, sample_clocks, tsc, tsc_in_place};
 
 use crate::Error;
 
-/// How long the clocks are compared before anything is measured.
+/// Time for which the clocks are compared before anything is measured.
 const COMPARE_FOR: Duration = Duration::from_millis(50);
 /// Readings from which the cost of one is found.
 const READINGS: u32 = 100_000;
 /// They are made in parts, of which the fastest one counts: the others were interrupted.
 const PARTS: u32 = 20;
 
-/// What is known of the counter.
+/// Calibration of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// Ticks of the counter in a nanosecond of CLOCK_MONOTONIC.
     pub ticks_per_ns: f64,
-    /// What reading the counter takes, in nanoseconds.
+    /// Time of reading the counter, in nanoseconds.
     pub read_ns: f64,
-    /// What reading it takes where the program's order is kept, as at both ends of a gap.
+    /// Time of reading it where the program's order is kept, as at both ends of a gap.
     pub read_in_place_ns: f64,
     /// The smallest step by which it advances, in nanoseconds.
     pub step_ns: f64,

@@ -1,5 +1,5 @@
-//! What came between two iterations of a loop: an interrupt, another thread, the hypervisor, a page
-//! fault, or something that the kernel does not know of.
+//! Witness of the cause of a gap between two iterations of a loop: an interrupt, another thread,
+//! the hypervisor, a page fault, or one that the kernel does not know of.
 //!
 //! Interrupts are seen by a mark in the processor (`tompion_os::mark`), in each iteration; where
 //! there is none, by the sum of `/proc/interrupts`, which is read after long gaps only. Switches
@@ -11,7 +11,7 @@ use std::{fs::File, os::unix::fs::FileExt};
 use serde::{Deserialize, Serialize};
 use tompion_os::{ThreadUsage, is_marked, mark, thread_cpu_ns, thread_usage};
 
-/// What made a gap longer.
+/// Cause of a longer gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -32,7 +32,7 @@ impl Cause {
     /// All.
     pub const ALL: [Self; 5] = [Self::Interrupts, Self::Switches, Self::Steal, Self::Faults, Self::Unknown];
 
-    /// Whether it is the machine's affair, whoever records.
+    /// Whether it comes from the machine, independent of the recorder.
     pub fn is_machines(self) -> bool {
         matches!(self, Self::Interrupts | Self::Switches | Self::Steal)
     }
@@ -43,7 +43,7 @@ impl Cause {
 pub struct Disturbance {
     /// The cause.
     pub cause: Cause,
-    /// How many gaps.
+    /// Number of gaps.
     pub gaps: u64,
     /// The longest one.
     pub longest_ns: f64,
@@ -62,7 +62,7 @@ pub struct Witness {
     usage: ThreadUsage,
     cpu_ns: u64,
     ticks: u64,
-    /// Where the processor has no mark.
+    /// For processors without a mark.
     table: Option<InterruptTable>,
 }
 
@@ -98,8 +98,8 @@ impl Witness {
         true
     }
 
-    /// What made a gap of so many ticks, which has just ended. `interrupted` is what
-    /// [`Self::was_interrupted`] said.
+    /// Returns the cause of a gap of so many ticks, which has just ended. `interrupted` is what
+    /// [`Self::was_interrupted`] returned.
     #[cold]
     pub fn cause(&mut self, gap: u64, interrupted: bool) -> Cause {
         // What comes in here is in no gap.
@@ -127,7 +127,7 @@ fn switches(usage: &ThreadUsage) -> u64 {
     usage.voluntary_switches + usage.involuntary_switches
 }
 
-/// What was noticed of a gap.
+/// Observations about a gap.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     interrupted: bool,

@@ -1,4 +1,5 @@
-//! What is built: the command and the library by cargo, the preload wrappers by the C compiler.
+//! Artifacts: the command and the library, built by cargo, and the preload wrappers, built by the C
+//! compiler.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,7 +20,7 @@ pub const SONAME: &str = "libtompion.so.0";
 /// hardened, because they stand in other people's processes.
 const PRELOAD_OPTIONS: &str = "crates/agent/preload/options";
 
-/// Which of cargo's profiles.
+/// Profile of cargo.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     /// For tests.
@@ -29,7 +30,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Where cargo puts what it builds with this profile.
+    /// Folder where cargo puts what it builds with this profile.
     pub fn folder(self, workspace: &Workspace) -> PathBuf {
         workspace.target.join(match self {
             Self::Debug => "debug",

@@ -1,5 +1,5 @@
-//! What the project's tasks (`xtask`) and benchmarks (`bench`) share: the workspace, the artifacts
-//! that they build, commands, and tables.
+//! Shared parts of the project's tasks (`xtask`) and benchmarks (`bench`): the workspace, the
+//! artifacts that they build, commands, and tables.
 #![forbid(unsafe_code)]
 
 pub mod artifacts;

@@ -15,8 +15,8 @@ pub fn cargo() -> Command {
     cargo
 }
 
-/// This program anew, without the folders of debug builds that `cargo run` puts on the library
-/// path.
+/// Command that runs this program again, without the folders of debug builds that `cargo run` puts
+/// on the library path.
 ///
 /// Programs that are measured or shown would find their `libtompion.so` there, not beside them.
 /// None when cargo added nothing.

@@ -1,4 +1,4 @@
-//! What cargo knows about the workspace: where it is, where its products go, its crates.
+//! Workspace, as cargo knows it: where it is, where its products go, its crates.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::shell;
 pub struct Workspace {
     /// The repository's root.
     pub root: PathBuf,
-    /// Where cargo builds.
+    /// Target folder of cargo.
     pub target: PathBuf,
     /// Version of all crates.
     pub version: String,
@@ -54,7 +54,7 @@ impl Workspace {
         self.crates.iter().any(|krate| krate.name == name)
     }
 
-    /// Where `x` was called, or the current folder.
+    /// Folder where `x` was called, or the current folder.
     pub fn start_folder(&self) -> PathBuf {
         std::env::var_os("TOMPION_START_DIR").map_or_else(|| self.root.clone(), PathBuf::from)
     }

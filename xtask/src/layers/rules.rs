@@ -5,7 +5,7 @@ pub const PREFIX: &str = "tompion-";
 
 /// Crates that may know everything below, and of each other only what [`SAME_LAYER`] lists.
 pub struct Layer {
-    /// What ARCHITECTURE.md calls it.
+    /// Name in ARCHITECTURE.md.
     pub name: &'static str,
     /// Its crates.
     pub crates: &'static [&'static str],
@@ -58,7 +58,7 @@ pub const SAME_LAYER: &[Edge] = &[
         to: "kernel",
         reason: "what stands in the way of programs is known there, and functions' names",
     },
-    Edge { from: "export", to: "reader", reason: "what is written anew was read" },
+    Edge { from: "export", to: "reader", reason: "what is rewritten was read" },
     Edge { from: "analysis", to: "reader", reason: "what events mean is found while they are read" },
     Edge { from: "viewer", to: "reader", reason: "what is shown was read" },
     Edge { from: "viewer", to: "analysis", reason: "states are drawn" },
@@ -83,7 +83,7 @@ pub const ALONE: &[&str] = &["tompion"];
 
 /// Crates that see traces only.
 pub const READ_SIDE: &[&str] = &["reader", "analysis", "export", "viewer"];
-/// What the read side never sees.
+/// Crate that the read side never sees.
 pub const RING: &str = "ring";
 
 /// Crates that are programs.
@@ -96,9 +96,9 @@ pub const UNSAFE_IN: &[&str] = &["ring", "os", "agent", "tompion"];
 pub struct External {
     /// The package.
     pub package: &'static str,
-    /// Who may use it.
+    /// Crates that may use it.
     pub crates: &'static [&'static str],
-    /// Why nobody else.
+    /// Reason why no other may.
     pub reason: &'static str,
 }
 
@@ -117,7 +117,7 @@ pub const MAX_LINES: usize = 800;
 /// Folders with sources.
 pub const SOURCE_FOLDERS: &[&str] =
     &["crates", "xtask", "include", "integrations", "benches", "examples", "models", "tests", "web"];
-/// Folders within them whose files nobody wrote by hand.
+/// Folders within them with generated or foreign files.
 pub const NOT_OURS: &[&str] = &["target", "node_modules", "dist"];
 /// Endings of source files.
 pub const SOURCE_ENDINGS: &[&str] =

@@ -1,5 +1,5 @@
-//! The budgets of the design, and how a run stands against them. All but one are ratios of things
-//! that were measured in the same run.
+//! Budgets of the design, and how a run stands against them. All but one are ratios of things that
+//! were measured in the same run.
 
 use super::kernel::{ADDED, BOTH_EVENTS};
 use super::monitor;
@@ -13,7 +13,7 @@ const DEFAULT_RING: f64 = 1.0;
 /// A budget and what was measured.
 #[derive(Debug, PartialEq)]
 pub struct Budget {
-    /// What is compared.
+    /// Quantity that is compared.
     pub what: String,
     /// By the medians.
     pub measured: f64,
@@ -104,7 +104,7 @@ pub fn of_all(stored: &Stored) -> Vec<Budget> {
     budgets
 }
 
-/// What the two events of a system call add to it.
+/// Budgets of what the two events of a system call add to it.
 fn of_kernel(results: &Results) -> Vec<Budget> {
     let find = |label: &str| results.find(ADDED, label, BOTH_EVENTS);
     let ours = find("Tompion, flight recorder");

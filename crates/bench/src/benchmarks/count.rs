@@ -1,4 +1,4 @@
-//! Counting what arrived, with a reader that neither side wrote for itself: babeltrace2.
+//! Count of the events that arrived, with a reader that neither side wrote for itself: babeltrace2.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -11,7 +11,7 @@ use tompion_tasks::shell;
 /// More than any program can lose while it is measured.
 const MAX_DISCARDED: u64 = 1 << 40;
 
-/// What a trace holds.
+/// Content of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Events.

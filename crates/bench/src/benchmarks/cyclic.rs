@@ -56,7 +56,7 @@ impl Tool {
     }
 }
 
-/// What one run found: nanoseconds and how many, and the latest of all.
+/// Result of one run: nanoseconds and how many, and the latest of all.
 #[derive(Debug, PartialEq)]
 struct Run {
     histogram: BTreeMap<u64, u64>,

@@ -1,4 +1,4 @@
-//! What one event costs: the loop program in its variants, run and checked; and `x bench event`, an
+//! Cost of one event: the loop program in its variants, run and checked; and `x bench event`, an
 //! event with two 8-byte fields beside clocks, a queue and LTTng.
 
 mod report;
@@ -23,7 +23,7 @@ use variant::{Context, Recording, Surroundings, Tracer, Variant};
 /// A program that measures longer hangs.
 const MAX_SECONDS: u64 = 120;
 
-/// What one variant showed over all repetitions.
+/// Finding of one variant over all repetitions.
 #[derive(Default)]
 pub struct Finding {
     /// Nanoseconds for an event.
@@ -32,9 +32,9 @@ pub struct Finding {
     pub emitted: u64,
     /// Fewest and most events that arrived in a repetition, where a trace was made.
     pub arrived: Option<(u64, u64)>,
-    /// Why a repetition has no figure.
+    /// Reason why a repetition has no figure.
     pub failure: Option<String>,
-    /// How many have none.
+    /// Number of repetitions without one.
     failures: u32,
 }
 
@@ -261,7 +261,7 @@ impl Bench {
     }
 }
 
-/// What the bench loop printed.
+/// Output of the bench loop.
 struct Output {
     cost: f64,
     emitted: u64,

@@ -28,7 +28,7 @@ wrapper recorded and lost while writing to disk.\n";
 /// The table is the same after more of them.
 const MAX_REPETITIONS: usize = 5;
 
-/// What is measured.
+/// Tracer that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tracer {
     Plain,

@@ -31,7 +31,7 @@ const QUICK_BURSTS: u64 = 10;
 const EVENTS: u64 = 20_000;
 /// A run that takes longer hangs.
 const MAX_SECONDS: u64 = 120;
-/// How often LTTng's consumer looks when it is not woken up, in microseconds.
+/// Interval of LTTng's consumer when it is not woken up, in microseconds.
 const READ_TIMER: u32 = 10_000;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tracer {
@@ -213,7 +213,7 @@ impl Bench {
         Block::parse(&text)
     }
 
-    /// How many events did not arrive.
+    /// Number of events that did not arrive.
     fn lost(&self, trace: &Path, emitted: u64) -> Result<u64> {
         let (tompion, _) = self.tompion.as_ref().context("counting needs `tompion stat`")?;
         let arrived = tompion.count(trace)?;
@@ -223,7 +223,7 @@ impl Bench {
     }
 }
 
-/// What the program told of a block.
+/// Numbers that the program printed of a block.
 struct Block {
     /// Picoseconds, and how many gaps.
     histogram: Vec<(u64, u64)>,

@@ -30,7 +30,7 @@ const CPUS: &str = "4";
 const SIZE: &str = "size of the file";
 const TIME: &str = "time of a command";
 
-/// What is measured: its words, and what it is called.
+/// Commands that are measured: name and words.
 const COMMANDS: [(&str, &[&str]); 9] = [
     ("report of a week", &["report", "--last", "week"]),
     ("report of all", &["report"]),
@@ -93,12 +93,12 @@ fn write(workspace: &Workspace, path: &Path, days: &str) -> Result<Vec<(u64, f64
     ]);
     shell::run(cargo.current_dir(&workspace.root))?;
     let program = Profile::Release.folder(workspace).join("examples/long_history");
-    let told = shell::capture(Command::new(program).arg(path).args([days, CPUS]))?;
+    let reported = shell::capture(Command::new(program).arg(path).args([days, CPUS]))?;
     let size = |line: &str| -> Result<(u64, f64)> {
         let line: Value = serde_json::from_str(line).context("long_history told no JSON")?;
         Ok((line["days"].as_u64().context("no days")?, line["bytes"].as_f64().context("no size")?))
     };
-    told.lines().map(size).collect()
+    reported.lines().map(size).collect()
 }
 
 /// The middle of the history, as a day.

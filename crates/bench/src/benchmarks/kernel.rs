@@ -21,10 +21,10 @@ and one with it, and the difference is the figure. Everywhere else: entry and ex
 wakings, fork, exec and exit of processes, page faults of programs. Tompion also reads the paths among the \
 arguments. Stopped: tracing_on is 0, perf has not enabled its events, and Tompion is attached to the system calls of \
 another process, which sleeps. To disk: Tompion writes a CTF trace, a `cat` for each CPU ftrace's pages as \
-`trace-cmd record` does (which insists on writing a sysctl, and not everybody may), perf its file. One CPU: the \
+`trace-cmd record` does (which insists on writing a sysctl, and not every user may), perf its file. One CPU: the \
 programs have only that, recorders may use the other. Microbenchmarks are of lmbench's kind, a process on each CPU, \
 of which the slowest counts; `tbench` and `dbench` (in /dev/shm) run with a client for each CPU, hackbench with one \
-group, the compiler with as many at once as CPUs. What ftrace and Tompion lost to disk is told; perf's losses are not \
+group, the compiler with as many at once as CPUs. What ftrace and Tompion lost to disk is reported; perf's losses are not \
 known.\n";
 
 /// The name of the group that the budgets are about.
@@ -36,7 +36,7 @@ const MAX_REPETITIONS: usize = 3;
 /// Rounds of the null call for each repetition of the others.
 const ROUNDS: usize = 3;
 
-/// What is measured with.
+/// Tools of the measurement.
 struct Bench {
     tracers: Tracers,
     workloads: Workloads,

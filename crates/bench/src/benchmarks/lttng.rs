@@ -86,21 +86,21 @@ fn answers() -> bool {
     shell::capture(Command::new("lttng").args(["--no-sessiond", "list"])).is_ok()
 }
 
-/// What a session records.
+/// Settings of a session.
 pub struct Settings<'a> {
-    /// Where the trace goes.
+    /// Folder of the trace.
     pub folder: &'a Path,
     /// Events by name.
     pub events: &'a str,
-    /// What happens when the buffers are full.
+    /// Treatment of new events when the buffers are full.
     pub mode: Mode,
-    /// What each event carries, as `add-context` calls it.
+    /// Context of each event, as `add-context` calls it.
     pub contexts: &'a [&'a str],
-    /// What events must say to be recorded.
+    /// Predicate of the recorded events.
     pub filter: Option<&'a str>,
     /// The rings; the defaults if none.
     pub buffers: Option<Buffers>,
-    /// How often the consumer looks, in microseconds; if not, the application wakes it up.
+    /// Interval of the consumer, in microseconds; if none, the application wakes it up.
     pub read_timer: Option<u32>,
 }
 

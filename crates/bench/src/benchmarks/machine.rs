@@ -1,4 +1,4 @@
-//! What a reader of a result must know about the machine: its kind, not its name.
+//! Description of the machine for readers of a result: its kind, not its name.
 
 use std::fs;
 use std::process::Command;

@@ -1,6 +1,6 @@
-//! `x bench monitor-blame`: whether `tompion monitor` names the one who made a thread late. Delays
-//! are made on purpose; the test that does it in a few seconds (`crates/latency/tests/blame.rs`)
-//! goes round longer here.
+//! `x bench monitor-blame`: whether `tompion monitor` names the cause of a late wakeup. Delays are
+//! made on purpose; the test that does it in a few seconds (`crates/latency/tests/blame.rs`) goes
+//! round longer here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -49,7 +49,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
     ensure!(!matrix.is_empty(), "no delay was caught");
     let results = Results::new("monitor-blame", 1, figures(&matrix))?;
     let table = table(&matrix);
-    let markdown = format!("{}\n{table}", results.markdown("Who made it late", METHOD));
+    let markdown = format!("{}\n{table}", results.markdown("Causes of late wakeups", METHOD));
     Ok(Report { text: format!("{}\n{table}", results.text()), markdown, results })
 }
 

@@ -18,7 +18,7 @@ const METHOD: &str = "\
 and reads the counter again; a gap is what lies between. Two million loops a run at 500,000 a second, recorders in turns, \
 each run a process of its own, equal buffers (four sub-buffers of 1 MiB for each CPU; of 4 MiB where the kernel is \
 recorded). Undisturbed gaps are those without interrupts, other threads and the hypervisor, left out alike for all. \
-Traces were counted: as many events as loops, or the difference is told as lost.\n";
+Traces were counted: as many events as loops, or the difference is reported as lost.\n";
 
 const REPETITIONS: usize = 20;
 const LOOPS: &str = "2M";
@@ -35,7 +35,7 @@ const CLOCK: &str = "reading the counter";
 /// Events that are not in the traces, by recorder.
 pub const LOST: &str = "lost";
 
-/// What a run tells, and how it is called there.
+/// Measures of a run, and their names there.
 const MEASURES: [(&str, &str); 8] = [
     ("mean", "mean_ns"),
     ("50 %", "50"),
@@ -131,9 +131,9 @@ impl Recorder {
             }
         }
         self.read_ns.push(run["clock"]["read_ns"].as_f64().context("no clock")?);
-        let told = run["trace_has"]["lost"].as_object().into_iter().flatten();
-        let told: u64 = told.filter_map(|(_, count)| count.as_u64()).sum();
-        self.lost += told.max(run["lost"].as_u64().unwrap_or(0));
+        let reported = run["trace_has"]["lost"].as_object().into_iter().flatten();
+        let reported: u64 = reported.filter_map(|(_, count)| count.as_u64()).sum();
+        self.lost += reported.max(run["lost"].as_u64().unwrap_or(0));
         self.events +=
             ["loops", "others"].iter().filter_map(|key| run["trace_has"][key].as_u64()).sum::<u64>();
         Ok(())

@@ -1,4 +1,4 @@
-//! `docs/benchmarks.md` and its plots, made from the newest results.
+//! Generator of `docs/benchmarks.md` and its plots, from the newest results.
 
 pub mod plots;
 
@@ -15,7 +15,7 @@ use tompion_tasks::workspace::Workspace;
 /// The newest results of each benchmark, as far as there are any.
 pub struct Stored {
     results: Vec<Results>,
-    /// What `./x test instructions` holds the event path to.
+    /// Instruction counts by which `./x test instructions` judges the event path.
     instructions: String,
 }
 
@@ -41,7 +41,7 @@ impl Stored {
         self.results.iter().find(|results| results.benchmark == benchmark)
     }
 
-    /// How they stand against the design's budgets.
+    /// Budgets of the design.
     pub fn budgets(&self) -> Vec<Budget> {
         budgets::of_all(self)
     }
@@ -148,7 +148,7 @@ fn budget_section(stored: &Stored) -> String {
     section
 }
 
-/// Where the time of an event goes, for when it takes too much.
+/// Shares of an event's time, for when it takes too much.
 fn profile(stored: &Stored) -> String {
     let counts: String = stored
         .instructions
@@ -170,7 +170,7 @@ fn profile(stored: &Stored) -> String {
          has two 8-byte fields and its thread. Most of its instructions are the restartable section, the others the \
          agent before it and the program's own site. Reading the cycle counter is one of them and most of the time. The path is \
          the same in each run, the time is not: one ring in twelve costs 3 ns more an event for as long as it lives, \
-         one in forty 8 ns, and all cost some while the machine's other guests are busy. [What the event path costs](design/ring.md#what-the-event-path-costs) has what is known of that. \
+         one in forty 8 ns, and all cost some while other virtual machines of the host are busy. [What the event path costs](design/ring.md#what-the-event-path-costs) has what is known of that. \
          All repetitions of this run, in nanoseconds an event:\n\n{spread}"
     )
 }
@@ -238,7 +238,7 @@ const SECTIONS: &[Section] = &[
                under SCHED_FIFO, memory locked, warm, while the recorder writes to memory. Gaps between two reads of \
                the cycle counter, each ordered by fences, are put into a histogram outside of the gap; the \
                empty loop has the two reads and nothing between them. What it shows is the machine's own: interrupts, \
-               and in a virtual machine other guests. LTTng's application wakes up the consumer when a sub-buffer is \
+               and in a virtual machine the other ones of its host. LTTng's application wakes up the consumer when a sub-buffer is \
                full, unless the consumer has a read timer (10 ms here); Tompion's never does.",
         write: plain,
     },
@@ -268,7 +268,7 @@ const SECTIONS: &[Section] = &[
         benchmark: "rate",
         groups: &["without loss for 1.5 s", "held for 6 s"],
         text: "Producers emit their share in each millisecond and sleep for the rest of it; the recorder has the CPU \
-               time that they leave, on the same CPUs. The highest rate at which nothing is lost and nobody late, by \
+               time that they leave, on the same CPUs. The highest rate at which nothing is lost and no producer late, by \
                halving the interval, down to 6 %; then nine tenths of the least one for six seconds. Both have four \
                equal sub-buffers for each CPU: of 8 MiB, and of 1 MiB, which are full after some milliseconds, so that \
                they show for how long the machine keeps a recorder from running.",
@@ -345,7 +345,7 @@ fn written(
     page + &format!("\n{} repetitions, {}.\n", results.repetitions, results.date)
 }
 
-/// What failed, and what was lost.
+/// Failures and losses.
 fn notes(results: &Results, section: &Section) -> String {
     let figures = || results.figures.iter().filter(|figure| section.groups.contains(&figure.group.as_str()));
     let mut notes = String::new();
@@ -371,7 +371,7 @@ const AGAIN: &str = "\
 
 `./x bench all` measures everything and writes this page, in some sixty minutes on a machine that does nothing else: \
 what else runs shows in the figures, and in the whiskers. `./x bench NAME` measures one thing (`event`, `shapes`, \
-`gaps`, `memory`, `bytes`, `rate`, `find`, `read`, `kernel`), `./x bench page` writes the page anew from what was kept, and `--quick` \
+`gaps`, `memory`, `bytes`, `rate`, `find`, `read`, `kernel`), `./x bench page` writes the page again from stored results, and `--quick` \
 shows in a minute or two whether everything works. LTTng and babeltrace2 are the distribution's packages; what \
 can't be measured is left out or marked. The rules by which a benchmark is added are in \
 [benches/](../benches/README.md).

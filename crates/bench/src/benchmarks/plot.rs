@@ -65,7 +65,7 @@ const fn class(who: Who) -> &'static str {
     }
 }
 
-/// Where a text stands in relation to its point.
+/// Anchor of a text at its point.
 #[derive(Clone, Copy)]
 enum Anchor {
     Start,
@@ -83,7 +83,7 @@ impl Anchor {
     }
 }
 
-/// What is drawn so far.
+/// Drawing in progress.
 #[derive(Default)]
 struct Drawing {
     body: String,

@@ -1,4 +1,4 @@
-//! The C programs that are measured, built once for each run.
+//! C programs that are measured, built once for each run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tompion_tasks::artifacts::Profile;
 use tompion_tasks::shell;
 use tompion_tasks::workspace::Workspace;
 
-/// Where programs and traces of a run go.
+/// Folder for programs and traces of a run.
 pub fn folder(workspace: &Workspace) -> Result<PathBuf> {
     let folder = workspace.target.join("bench");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -33,7 +33,7 @@ pub struct Program<'a> {
     pub name: &'a str,
     /// Its sources below `benches/`.
     pub sources: &'a [&'a str],
-    /// What the compiler is told in addition, after the sources.
+    /// Further arguments of the compiler, after the sources.
     pub flags: &'a [String],
 }
 
@@ -50,7 +50,7 @@ pub fn build(workspace: &Workspace, program: &Program) -> Result<PathBuf> {
     Ok(output)
 }
 
-/// How a program is linked with this build of libtompion.so.
+/// Flags that link a program with this build of libtompion.so.
 pub fn tompion_flags(workspace: &Workspace) -> Vec<String> {
     let library = Profile::Release.folder(workspace);
     vec![
@@ -61,7 +61,7 @@ pub fn tompion_flags(workspace: &Workspace) -> Vec<String> {
     ]
 }
 
-/// How a program is linked with LTTng-UST.
+/// Flags that link a program with LTTng-UST.
 pub fn lttng_flags() -> Vec<String> {
     vec!["-llttng-ust".into(), "-ldl".into()]
 }

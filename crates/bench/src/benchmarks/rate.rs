@@ -35,17 +35,17 @@ const MAX_REPETITIONS: usize = 3;
 const FIRST_GUESS: f64 = 2e6;
 /// Nothing lies beyond these.
 const BOUNDS: (f64, f64) = (1e4, 2e8);
-/// Where a search ends: the rate that is borne, and the one that is not, are so near to each other.
+/// Ratio of the rate that is borne and the one that is not, at which a search ends.
 const NEAR: f64 = 1.06;
 const QUICK_NEAR: f64 = 2.0;
-/// How much later than planned a producer may be at the end.
+/// Ratio by which a producer may be later than planned at the end.
 const STRETCHED: f64 = 1.05;
-/// What is held for longer, of the least rate that was found.
+/// Share of the least found rate that is held for longer.
 const HELD: f64 = 0.9;
 /// Events that babeltrace2 counts in bearable time.
 const COUNTABLE: f64 = 2e7;
 
-/// What is searched for: the best rate of one recorder under one condition.
+/// Search for the best rate of one recorder under one condition.
 struct Search {
     who: Who,
     producers: usize,
@@ -55,12 +55,12 @@ struct Search {
     held: Figure,
 }
 
-/// Where a trace goes, and through what.
+/// Destination of a trace, and its medium.
 #[derive(Clone)]
 struct Output {
     folder: PathBuf,
     buffers: Buffers,
-    /// What tables call both.
+    /// Name of both in tables.
     name: &'static str,
 }
 
@@ -234,8 +234,8 @@ impl Bench {
             shell::capture(command.arg(program).args(words))?
         };
         let line: Value = serde_json::from_str(text.trim()).context("the producer printed no JSON")?;
-        let told = line["emitted"].as_u64().zip(line["stretched"].as_f64());
-        told.context("the producer did not tell what it emitted")
+        let reported = line["emitted"].as_u64().zip(line["stretched"].as_f64());
+        reported.context("the producer did not tell what it emitted")
     }
 }
 

@@ -26,12 +26,12 @@ error with empty texts). What two CPUs bring is measured with traces four times 
 reading a description is nothing they could share. *Two processes* read a trace each, one on each CPU: so much and no \
 more the machine gives to two threads that have nothing to do with each other.\n";
 
-/// Where real traces of others stand, beside the repository.
+/// Folder of real traces of other tracers, beside the repository.
 const CORPUS: &str = "../shared/ctf-corpus";
 /// A trace has at least so many events.
 const EVENTS: u64 = 5_000_000;
 const QUICK_EVENTS: u64 = 300_000;
-/// How many times as long traces for two CPUs are.
+/// Factor by which traces for two CPUs are longer.
 const LONGER: u64 = 4;
 
 /// A trace that was made long.
@@ -47,7 +47,7 @@ struct Long {
     events: u64,
 }
 
-/// Where processes run.
+/// CPUs on which processes run.
 #[derive(Clone, Copy, PartialEq)]
 enum Where {
     /// One process on one CPU.
@@ -58,7 +58,7 @@ enum Where {
     Each,
 }
 
-/// What is done with a trace.
+/// Task on a trace.
 #[derive(Clone, Copy)]
 struct Task {
     group: &'static str,
@@ -186,7 +186,7 @@ fn same_text(tompion: &Tompion, trace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What stands outside of quotation marks.
+/// Text outside of quotation marks.
 fn without_texts(line: &str) -> String {
     line.split('"').step_by(2).collect()
 }

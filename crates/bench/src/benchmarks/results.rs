@@ -1,5 +1,4 @@
-//! Results as data: what a benchmark found, kept as JSON, from which tables, plots and the page are
-//! made.
+//! Results of benchmarks as data, kept as JSON, from which tables, plots and the page are made.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +12,7 @@ use super::statistics::Series;
 use tompion_tasks::table::Table;
 use tompion_tasks::workspace::Workspace;
 
-/// Whose figure it is.
+/// Project that a figure belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Who {
@@ -38,7 +37,7 @@ pub enum Who {
 }
 
 impl Who {
-    /// What Tompion is compared with, and what tables call it.
+    /// Peers of Tompion, and their names in tables.
     const PEERS: [(Self, &'static str); 4] = [
         (Self::Lttng, "× LTTng"),
         (Self::Babeltrace, "× babeltrace2"),
@@ -52,9 +51,9 @@ impl Who {
 pub struct Figure {
     /// The table that it belongs to.
     pub group: String,
-    /// Whose it is.
+    /// Project.
     pub who: Who,
-    /// What distinguishes it from the others at its place.
+    /// Label that distinguishes it from the others at its place.
     pub label: String,
     /// Its place in the table: the row.
     pub at: String,
@@ -62,13 +61,13 @@ pub struct Figure {
     pub unit: String,
     /// The measurements, from the smallest.
     pub values: Vec<f64>,
-    /// What else was counted.
+    /// Further counts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<String, f64>,
     /// A distribution: pairs of a value and the share of measurements that are larger.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curve: Vec<(f64, f64)>,
-    /// Why measurements are missing, if some are.
+    /// Reason why measurements are missing, if some are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
@@ -109,7 +108,7 @@ impl Figure {
         self.values.iter().copied().collect()
     }
 
-    /// How far the middle one may be off, if there is any: see [`Series::doubt`].
+    /// Uncertainty of the median, if there is any: see [`Series::doubt`].
     pub fn doubt(&self) -> Option<f64> {
         (!self.values.is_empty()).then(|| self.series().doubt())
     }
@@ -132,7 +131,7 @@ impl Figure {
     }
 }
 
-/// What a failure comes down to: programs say it in their last line.
+/// Short reason of a failure: programs say it in their last line.
 pub fn reason(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
@@ -157,9 +156,9 @@ pub struct Results {
     pub date: String,
     /// On what, a line each.
     pub machine: Vec<String>,
-    /// How often each variant was measured.
+    /// Number of measurements of each variant.
     pub repetitions: usize,
-    /// What was found.
+    /// Figures.
     pub figures: Vec<Figure>,
 }
 
@@ -292,7 +291,7 @@ impl Results {
         self.groups().into_iter().map(group).collect::<String>() + &self.failures()
     }
 
-    /// What failed, as a list.
+    /// List of failures.
     pub fn failures(&self) -> String {
         let line = |figure: &Figure| {
             let why = figure.failure.as_ref()?;
@@ -303,7 +302,7 @@ impl Results {
     }
 }
 
-/// Where results are kept.
+/// Folder of results.
 fn folder(workspace: &Workspace) -> PathBuf {
     workspace.root.join("benches/results")
 }
@@ -384,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told() {
+    fn failures_are_reported() {
         assert!(results().failures().contains("† fields, LTTng-UST, 4 fields: the daemon died"));
     }
 

@@ -82,24 +82,24 @@ fn npt_section(results: &Results) -> String {
 
 const DOUBTS: &str = "\
 \u{b1} is the uncertainty (95 %) of a difference of two medians, from the spread of the rounds. A smaller
-difference can't be told from zero, nor can a ratio to it. This machine sometimes stops a loop for
+difference can't be reported from zero, nor can a ratio to it. This machine sometimes stops a loop for
 hundreds of microseconds, so the maxima of twenty rounds are its own, with any recorder. [The
 design](../design/rttest.md#where-an-events-time-goes) explains why an event between two fenced
 clock reads adds more than such a read.
 ";
 
 const NO_FIGURE: &str = "nothing recorded";
-/// What no recorder can do without.
+/// Label of what every recorder needs.
 const CLOCK: &str = "clock read, nothing recorded";
 const TOMPION: &str = "Tompion";
 const PEER: &str = "LTTng, read timer";
 
-/// What a recorder adds to a measure of the undisturbed gaps, in nanoseconds.
+/// Difference that a recorder adds to a measure of the undisturbed gaps, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Addition {
     /// Difference of the medians.
     ns: f64,
-    /// How far it may be off.
+    /// Uncertainty.
     doubt: f64,
 }
 
@@ -124,7 +124,7 @@ impl Addition {
     }
 }
 
-/// What an aim is about: the measure, the limit, and who it is held against.
+/// Aims: the measure, the limit, and the peer that it is compared with.
 const AIMS: [(&str, &str, f64, &str); 4] = [
     ("to the longest gap", "longest", 0.5, PEER),
     ("to 99.9999 %", "99.9999 %", 0.5, PEER),
@@ -143,7 +143,7 @@ fn aims(results: &Results) -> Table {
         let verdict = match ratio {
             Some(ratio) if ratio <= aim => "kept",
             Some(_) => "missed",
-            None => "can't be told",
+            None => "can't be determined",
         };
         let ratio = ratio.map_or_else(|| "\u{2013}".into(), |ratio| format!("{ratio:.2}"));
         let aim = format!("\u{2264} {aim}");
@@ -173,7 +173,7 @@ fn cyclic_section(results: &Results) -> String {
     let verdict = match apart {
         Some(apart) if apart <= 1.0 => format!("The medians lie {apart:.2} \u{b5}s apart (aim: 1 \u{b5}s)."),
         Some(apart) => format!("The medians lie {apart:.2} \u{b5}s apart, more than the aim of 1 \u{b5}s."),
-        None => "The medians can't be told.".into(),
+        None => "The medians can't be determined.".into(),
     };
     format!(
         "\n## Wakeup latency (cyclic), compared with cyclictest\n\n{}\n`tompion test cyclic` and cyclictest in turn, ten \
@@ -210,7 +210,7 @@ mod tests {
         let rows: Vec<&str> = text.lines().collect();
         let longest = format!("| to the longest gap | 100.0 | {PEER} | 300.0 | 0.33 | ");
         assert!(rows[2].starts_with(&longest) && rows[2].ends_with("kept |"), "{text}");
-        assert!(rows[3].contains("can't be told"), "{text}");
+        assert!(rows[3].contains("can't be determined"), "{text}");
         assert!(rows[4].starts_with(&format!("| to the mean | 10.0 | {CLOCK} | 10.0 | 1.00 | ")), "{text}");
         let missed = aims(&results([100.0, 300.0, 400.0])).markdown();
         assert!(missed.lines().nth(2).is_some_and(|row| row.ends_with("missed |")), "{missed}");
@@ -223,12 +223,12 @@ mod tests {
         figure.expect("a figure").values = vec![100.0, 400.0, 9000.0];
         let text = aims(&noisy).markdown();
         let row = text.lines().nth(2).unwrap_or_default();
-        assert!(row.contains(" \u{b1} ") && row.ends_with("can't be told |"), "{text}");
+        assert!(row.contains(" \u{b1} ") && row.ends_with("can't be determined |"), "{text}");
     }
 
     #[test]
     fn a_peer_that_adds_nothing_gives_no_ratio() {
         let text = aims(&results([100.0, 200.0, 90.0])).markdown();
-        assert!(text.lines().nth(2).is_some_and(|row| row.ends_with("can't be told |")), "{text}");
+        assert!(text.lines().nth(2).is_some_and(|row| row.ends_with("can't be determined |")), "{text}");
     }
 }

@@ -16,12 +16,12 @@ use tompion_tasks::shell;
 use tompion_tasks::table::Table;
 use tompion_tasks::workspace::Workspace;
 
-/// How long a load lasts, in seconds and in requests.
+/// Duration of a load, in seconds and in requests.
 const LOAD: (&str, &str) = ("4", "200000");
 const QUICK_LOAD: (&str, &str) = ("1", "20000");
 /// A load that takes longer hangs.
 const MAX_LOAD_SECONDS: u64 = 60;
-/// How long a server may take to listen, and to end.
+/// Time within which a server must listen, and end.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 
 const METHOD: &str = "\
@@ -35,7 +35,7 @@ enum Server {
     Nginx,
 }
 
-/// Who records it.
+/// Tracer that records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tracer {
     Plain,
@@ -238,7 +238,7 @@ fn wait_for(child: &mut Child, mut is_so: impl FnMut() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// Ends the server by its process id, and waits for whoever records it.
+/// Ends the server by its process id, and waits for its recorder.
 fn end(child: &mut Child, pid_file: &Path) -> Result<()> {
     let pid = fs::read_to_string(pid_file).ok().and_then(|text| text.trim().parse::<u32>().ok());
     let pid = pid.unwrap_or(child.id()).to_string();

@@ -19,7 +19,7 @@ const METHOD: &str = "\
 Variants interleaved; wall time of the shell with the recorder around it, whose start and end are in it. The shell \
 starts one child after the other, `x=$(echo hi)`. Files are those and the folders of the recording.\n";
 
-/// What is measured.
+/// Variant that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Variant {
     Plain,
@@ -91,7 +91,7 @@ fn time(command: &mut Command) -> Result<f64> {
     Ok(seconds)
 }
 
-/// How many processes a recording has.
+/// Number of processes of a recording.
 fn processes_of(tompion: &Tompion, folder: &std::path::Path) -> Result<usize> {
     let text = shell::capture(tompion.command().args(["stat", "--json"]).arg(folder))?;
     let stat: serde_json::Value = serde_json::from_str(&text).context("`tompion stat` wrote no JSON")?;

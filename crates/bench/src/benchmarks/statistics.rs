@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// What is told of measurements, such as [`Series::min`].
+/// Statistic of measurements, such as [`Series::min`].
 pub type Statistic = fn(&Series) -> f64;
 
 /// Measurements of one variant.
@@ -31,18 +31,18 @@ impl Series {
         }
     }
 
-    /// What a quarter of them don't exceed; not a number without measurements.
+    /// Value that a quarter of them don't exceed; not a number without measurements.
     pub fn lower_quartile(&self) -> f64 {
         self.0.get(self.0.len().saturating_sub(1) / 4).copied().unwrap_or(f64::NAN)
     }
 
-    /// What three quarters of them don't exceed; not a number without measurements.
+    /// Value that three quarters of them don't exceed; not a number without measurements.
     pub fn upper_quartile(&self) -> f64 {
         self.0.get((3 * self.0.len()).div_ceil(4).saturating_sub(1)).copied().unwrap_or(f64::NAN)
     }
 
-    /// How far the median may be off: two medians that are further apart than both together differ
-    /// with a certainty of about 95 %. Source: McGill, Tukey and Larsen, "Variations of Box Plots",
+    /// Uncertainty of the median: two medians that are further apart than both together differ with
+    /// a certainty of about 95 %. Source: McGill, Tukey and Larsen, "Variations of Box Plots",
     /// 1978.
     pub fn doubt(&self) -> f64 {
         1.57 * (self.upper_quartile() - self.lower_quartile()) / (self.0.len() as f64).sqrt()
@@ -67,8 +67,8 @@ impl FromIterator<f64> for Series {
     }
 }
 
-/// What this share of all values does not exceed; the keys are values, with how many of each there
-/// are.
+/// Value that this share of all values does not exceed; the keys are values, with how many of each
+/// there are.
 pub fn quantile(histogram: &BTreeMap<u64, u64>, share: f64) -> Option<f64> {
     let total: u64 = histogram.values().sum();
     let wanted = (total as f64 * share).ceil() as u64;

@@ -14,19 +14,19 @@ use tompion_tasks::workspace::Workspace;
 /// A recording that takes longer hangs.
 const MAX_SECONDS: u64 = 180;
 
-/// What a recording records.
+/// Settings of a recording.
 pub struct Settings<'a> {
-    /// Where the trace goes.
+    /// Folder of the trace.
     pub folder: &'a Path,
-    /// Which events: a glob, or a preload wrapper.
+    /// Source of events: a glob, or a preload wrapper.
     pub source: Source,
-    /// What happens when the buffers are full.
+    /// Treatment of new events when the buffers are full.
     pub mode: Mode,
     /// Whether each event carries its thread.
     pub tid: bool,
-    /// What else it carries, as `--context` says it.
+    /// Further context, as `--context` says it.
     pub context: Option<&'a str>,
-    /// What events must say to be recorded.
+    /// Predicate of the recorded events.
     pub filter: Option<&'a str>,
     /// The rings; the defaults if none.
     pub buffers: Option<Buffers>,
@@ -47,7 +47,7 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// Where events come from.
+/// Source of events.
 #[derive(Clone, Copy)]
 pub enum Source {
     /// Events of the program itself that match a glob.
@@ -56,7 +56,7 @@ pub enum Source {
     Preload(&'static str),
 }
 
-/// What was built for this run.
+/// Artifacts that were built for this run.
 pub struct Tompion {
     folder: PathBuf,
 }

@@ -1,6 +1,6 @@
-//! The kernel's own searches: the tracer `hwlat`, a thread that looks with interrupts turned off,
-//! on one CPU after the other, and `osnoise`, a thread on each CPU that tells noise of the hardware
-//! from that of interrupts and threads.
+//! Tracers of the kernel for the same gaps: `hwlat`, a thread that looks with interrupts turned
+//! off, on one CPU after the other, and `osnoise`, a thread on each CPU that tells noise of the
+//! hardware from that of interrupts and threads.
 //!
 //! Each runs in an instance of tracefs of its own, which goes away afterwards. Sources:
 //! `Documentation/trace/hwlat_detector.rst`, `Documentation/trace/osnoise-tracer.rst`.
@@ -13,7 +13,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tompion_os::FileRights;
 
-/// Where tracefs is mounted.
+/// Folders where tracefs is mounted.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// A tracer of the kernel.
@@ -30,7 +30,7 @@ impl Kind {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Hwlat, Self::Osnoise];
 
-    /// What the kernel calls it.
+    /// Name in the kernel.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hwlat => "hwlat",
@@ -47,25 +47,25 @@ impl Kind {
     }
 }
 
-/// What the kernel has found: a gap of `hwlat`, or a period of `osnoise`.
+/// Sample of the kernel: a gap of `hwlat`, or a period of `osnoise`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// The CPU.
     pub cpu: u32,
     /// The longest time that something took, in microseconds.
     pub longest_us: u64,
-    /// How often nothing but the hardware, or who plays it, can have taken it.
+    /// Number of times that only the hardware, or a hypervisor, can have taken it.
     pub hardware: u64,
 }
 
-/// What a tracer has found.
+/// Result of a tracer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct Reported {
     /// The tracer.
     pub tracer: Kind,
-    /// How long it looked, in nanoseconds.
+    /// Time of its search, in nanoseconds.
     pub looked_ns: u64,
-    /// What it has found.
+    /// Its samples.
     pub samples: Vec<Sample>,
 }
 
@@ -115,7 +115,7 @@ impl Tracer {
         Ok(tracer)
     }
 
-    /// What it has found so far.
+    /// Returns the samples so far.
     pub fn samples(&self) -> Vec<Sample> {
         let _rights = FileRights::of_the_process().ok();
         let text = fs::read(self.instance.join("trace")).unwrap_or_default();
@@ -180,11 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_it_is_told() {
+    fn a_kernel_without_it_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("available_tracers"), "blk function nop\n").unwrap();
-        let told = Tracer::start_in(folder.path(), Kind::Hwlat).unwrap_err();
-        assert!(told.contains("CONFIG_HWLAT_TRACER") && told.ends_with("blk function nop"), "{told}");
+        let reported = Tracer::start_in(folder.path(), Kind::Hwlat).unwrap_err();
+        assert!(
+            reported.contains("CONFIG_HWLAT_TRACER") && reported.ends_with("blk function nop"),
+            "{reported}"
+        );
     }
 
     #[test]

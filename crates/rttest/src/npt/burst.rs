@@ -1,4 +1,4 @@
-//! The loop itself, in the process under test.
+//! Loop under test, in a process of its own.
 //!
 //! ```text
 //!        ┌────────────── iteration n ──────────────┐┌───────────── n + 1 ─
@@ -69,7 +69,7 @@ impl Event for LoopEvent {
 /// Gaps of one cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
-    /// How many.
+    /// Number of gaps.
     pub gaps: u64,
     /// The longest one, in ticks.
     pub longest: u64,
@@ -77,7 +77,7 @@ pub struct Tally {
     pub together: u64,
 }
 
-/// How the loop runs, in ticks of the counter.
+/// Pace of the loop, in ticks of the counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// From one begin to the next, at least.
@@ -88,7 +88,7 @@ pub struct Pace {
     pub long: u64,
 }
 
-/// What was measured, while it is being measured.
+/// Measurement in progress.
 pub struct Measurement {
     pace: Pace,
     witness: Witness,
@@ -191,7 +191,7 @@ impl Measurement {
         }
     }
 
-    /// What was found.
+    /// Returns the gaps.
     pub fn finish(self) -> Gaps {
         let causes = Cause::ALL.into_iter().zip(self.tallies).filter(|(_, tally)| tally.gaps != 0).collect();
         Gaps { own: self.own.counts(), machine: self.machine.counts(), causes }

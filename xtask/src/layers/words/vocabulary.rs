@@ -2,6 +2,7 @@
 
 /// Files that the check leaves out: they quote the words, are generated, or must stay as released.
 pub const EXEMPT: &[&str] = &[
+    "benches/results/",
     "crates/agent/tests/abi/",
     "crates/viewer/page/",
     "docs/glossary.md",
@@ -12,19 +13,13 @@ pub const EXEMPT: &[&str] = &[
 /// Paths that still break the rules. One leaves the list when the last break in it is gone; the
 /// check fails on an entry that has none left.
 pub const PENDING: &[&str] = &[
-    "benches/",
-    "crates/bench/",
-    "crates/tasks/",
     "crates/cli/",
     "crates/history/",
     "crates/latency/",
-    "crates/rttest/",
     "crates/viewer/",
     "docs/benchmarks.md",
-    "tests/",
     "web/src/",
     "web/test/",
-    "xtask/",
 ];
 
 /// Words behind which "who" is a person.

@@ -151,7 +151,7 @@ fn work(results: &Measured) -> Table {
 
 /// Figures of discard mode that losses make doubtful.
 fn doubts(results: &Measured) -> Vec<String> {
-    let doubtful = |(variant, finding): &(Variant, Finding)| {
+    let uncertain = |(variant, finding): &(Variant, Finding)| {
         let lost = most_lost(finding).filter(|_| in_bursts(variant))?;
         let share = lost as f64 / finding.emitted as f64;
         (share > TOLERABLE_LOSS).then(|| {
@@ -161,7 +161,7 @@ fn doubts(results: &Measured) -> Vec<String> {
             )
         })
     };
-    results.iter().filter_map(doubtful).collect()
+    results.iter().filter_map(uncertain).collect()
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! What is measured: a tracer, an event, its surroundings, and how many threads at once.
+//! Variant of a measurement: a tracer, an event, its surroundings, and how many threads at once.
 
 use std::fmt;
 
 use super::super::Mode;
 use super::super::results::Who;
 
-/// What an event carries besides its fields, and whether it has to pass a filter.
+/// Context of an event besides its fields, and whether it has to pass a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Context {
     /// Nothing.
@@ -47,7 +47,7 @@ impl Context {
         }
     }
 
-    /// What the tables call it.
+    /// Name in tables.
     const fn name(self, who: Who) -> &'static str {
         match (self, who) {
             (Self::None, _) => "",
@@ -61,12 +61,12 @@ impl Context {
     }
 }
 
-/// How a tracer records.
+/// Settings of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// What happens when the buffers are full.
+    /// Treatment of new events when the buffers are full.
     pub mode: Mode,
-    /// What each event carries.
+    /// Context of each event.
     pub context: Context,
 }
 
@@ -77,7 +77,7 @@ impl Recording {
     }
 }
 
-/// What stands in the loop.
+/// Tracer in the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracer {
     /// No tracer: a body of `plain.c`.
@@ -94,7 +94,7 @@ pub enum Tracer {
     Lttng(Recording),
 }
 
-/// What stands around it.
+/// Surroundings of the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surroundings {
     /// Nothing.
@@ -106,7 +106,7 @@ pub enum Surroundings {
 }
 
 impl Surroundings {
-    /// What the bench loop calls it.
+    /// Name in the bench loop.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tight => "tight",
@@ -122,11 +122,11 @@ pub const USUAL_EVENT: &str = "fields_2";
 /// One thing to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// What stands in the loop.
+    /// Tracer in the loop.
     pub tracer: Tracer,
-    /// Which event.
+    /// Event.
     pub event: &'static str,
-    /// What stands around it.
+    /// Surroundings of the event.
     pub surroundings: Surroundings,
     /// Threads at once, each on a CPU of its own, as long as there are CPUs.
     pub threads: usize,
@@ -147,7 +147,7 @@ impl Variant {
         Self { tracer, event: USUAL_EVENT, surroundings: Surroundings::Tight, threads: 1 }
     }
 
-    /// Whose it is.
+    /// Project of the tracer.
     pub const fn who(&self) -> Who {
         match self.tracer {
             Tracer::Plain(_) => Who::Plain,
@@ -183,7 +183,7 @@ impl Variant {
         (if large { events / 8 } else { events }, batches)
     }
 
-    /// What the tables call it.
+    /// Name in tables.
     pub fn label(&self) -> String {
         let recorded = |name: &str, recording: Recording| {
             format!("{name}, {}{}", recording.mode.name(), recording.context.name(self.who()))

@@ -1,4 +1,4 @@
-//! The kernel's tracers, with the same events and rings: started, let alone, stopped.
+//! Tracers of the kernel, with the same events and rings: started, let alone, stopped.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::super::results::Who;
 use super::super::tompion::Tompion;
 use tompion_tasks::shell;
 
-/// What one is at.
+/// State of a tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Attached, and recording nothing.
@@ -49,7 +49,7 @@ impl Variant {
         Self::On(Who::Perf, State::Stopped),
     ];
 
-    /// Whose it is.
+    /// Project of the tracer.
     pub const fn who(self) -> Who {
         match self {
             Self::Off => Who::Plain,
@@ -57,7 +57,7 @@ impl Variant {
         }
     }
 
-    /// What the tables call it.
+    /// Name in tables.
     pub fn label(self) -> String {
         let Self::On(who, state) = self else { return "off".into() };
         let name = match who {
@@ -74,7 +74,7 @@ impl Variant {
     }
 }
 
-/// Which events, by each tracer's names.
+/// Events, by each tracer's names.
 pub struct Events {
     tompion: &'static str,
     others: &'static [&'static str],
@@ -95,7 +95,7 @@ pub const WAKE_UPS: Events = Events {
     ],
 };
 
-/// What a recording has that is to show what a machine does.
+/// Events of a recording that is to show what a machine does.
 pub const USUAL: Events = Events {
     tompion: "syscall_*,sched_switch,sched_waking,sched_process_fork,sched_process_exec,sched_process_exit,\
               x86_exceptions_page_fault_user",
@@ -113,14 +113,14 @@ pub const USUAL: Events = Events {
 
 /// Bytes of a CPU's ring, for all of them.
 const RING_KIB: &str = "4096";
-/// How long a tracer may take to begin and to end.
+/// Time within which a tracer must begin and end.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
-/// How long perf takes until all of its events are there.
+/// Time until all of perf's events are there.
 const PERF_STARTS: Duration = Duration::from_millis(800);
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is needed to start tracers.
+/// Tools that start tracers.
 pub struct Tracers {
     tompion: Option<Tompion>,
     folder: PathBuf,
@@ -288,14 +288,14 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// How many programs a process has attached.
+/// Number of programs that a process has attached.
 fn links_of(pid: u32) -> usize {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return 0 };
     let texts = entries.flatten().filter_map(|entry| fs::read_to_string(entry.path()).ok());
     texts.filter(|text| text.contains("link_type:")).count()
 }
 
-/// What a recording says that it lost of the kernel's events.
+/// Number of the kernel's events that a recording says it lost.
 fn losses(folder: &Path) -> Result<f64> {
     let text = fs::read_to_string(folder.join("tompion.json")).context("Tompion wrote no manifest")?;
     let manifest: Value = serde_json::from_str(&text)?;
@@ -341,8 +341,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Whoever looks at the machine finds it if it stays: while somebody reads its pages it
-        // can't go.
+        // If it stays, it is found on the machine: while its pages are being read it can't go.
         let _ = self.write("events/enable", "0");
         let _ = wait_until("readers to leave", || fs::remove_dir(&self.0).is_ok());
     }

@@ -1,4 +1,4 @@
-//! What is run while the kernel is recorded: each says how long it took, or how much it did.
+//! Workloads that run while the kernel is recorded: each says how long it took, or how much it did.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,23 +12,23 @@ use tompion_tasks::workspace::Workspace;
 
 /// A run that takes longer hangs.
 const MAX_SECONDS: u64 = 60;
-/// How long `tbench` has for its server to be there.
+/// Time for `tbench`'s server to start.
 const SERVER_STARTS: Duration = Duration::from_millis(300);
 
 /// Something of the kernel's that is done over and over.
 pub struct Micro {
-    /// What the program calls it.
+    /// Name in the program.
     pub word: &'static str,
-    /// What the tables call it.
+    /// Name in tables.
     pub place: &'static str,
-    /// How often.
+    /// Number of repetitions.
     pub count: u64,
 }
 
 /// The call whose cost is measured apart, too.
 pub const NULL_CALL: Micro = Micro { word: "null", place: "null call", count: 1_000_000 };
 
-/// What lmbench measures.
+/// Measurements of lmbench.
 pub const MICRO: [Micro; 5] = [
     NULL_CALL,
     Micro { word: "read", place: "read", count: 500_000 },
@@ -54,7 +54,7 @@ impl Large {
     /// All of them, in the tables' order.
     pub const ALL: [Self; 4] = [Self::Tbench, Self::Dbench, Self::Hackbench, Self::Compilation];
 
-    /// What the tables call it.
+    /// Name in tables.
     pub const fn place(self) -> &'static str {
         match self {
             Self::Tbench => "tbench",
@@ -73,7 +73,7 @@ impl Large {
     }
 }
 
-/// What is needed to run them.
+/// Tools of the workloads.
 pub struct Workloads {
     micro: PathBuf,
     source: PathBuf,
@@ -206,7 +206,7 @@ pub fn missing() -> Option<&'static str> {
     needs.into_iter().find(|(program, _)| !shell::exists(program)).map(|(_, package)| package)
 }
 
-/// Where traces of this benchmark go, on a disk.
+/// Folder for traces of this benchmark, on a disk.
 pub fn trace_folder(workspace: &Workspace) -> Result<PathBuf> {
     Ok(Path::new(&programs::folder(workspace)?).join("kernel-trace"))
 }

@@ -32,7 +32,7 @@ pub const GROUP: &str = "the program's latency from the monitor's";
 pub const TOGETHER: &str = "all together";
 /// The phase that the plot leaves out: it has room for three.
 pub const SLOW: &str = "under load, each 1 ms";
-/// What is told of each, and its unit.
+/// Figures of each, and their units.
 pub const MATCHED: &str = "matched";
 pub const UNMATCHED: &str = "unmatched";
 pub const SLOPE: &str = "slope";
@@ -44,7 +44,7 @@ pub const ALONE_INTERCEPT: &str = "intercept of the others, µs";
 pub const ALONE_R: &str = "r of the others";
 pub const SAME: &str = "same longest in 100 ms";
 
-/// What happens meanwhile.
+/// Load in the background.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Load,
@@ -65,7 +65,7 @@ impl Phase {
         }
     }
 
-    /// What the program calls it.
+    /// Name in the program.
     const fn word(self) -> &'static str {
         match self {
             Self::Load | Self::SlowLoad => "nothing",

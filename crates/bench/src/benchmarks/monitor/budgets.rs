@@ -1,4 +1,4 @@
-//! What the monitor is held to: the design's budgets for its accuracy and its cost.
+//! Budgets of the design for the monitor's accuracy and its cost.
 
 use super::super::budgets::Budget;
 use super::super::results::Results;
@@ -9,9 +9,9 @@ fn most(what: &str, measured: f64, limit: f64) -> Budget {
     Budget { what: what.into(), measured, at_best: None, limit, at_least: false }
 }
 
-/// How the monitor's wake-ups agree with a program's. The line and how well it fits are those of
-/// wake-ups in which nothing came between the switch, where the monitor's latency ends, and the
-/// program's look at the clock; the page has those of all beside.
+/// Budgets of the agreement between the monitor's wakeups and a program's. The line and how well it
+/// fits are those of wakeups in which nothing came between the switch, where the monitor's latency
+/// ends, and the program's look at the clock; the page has those of all beside.
 pub fn of_accuracy(results: &Results) -> Vec<Budget> {
     let value = |label| results.find(accuracy::GROUP, label, accuracy::TOGETHER)?.median();
     let budget = |what: &str, measured: Option<f64>, limit, at_least| {
@@ -51,8 +51,8 @@ pub fn of_accuracy(results: &Results) -> Vec<Budget> {
     .collect()
 }
 
-/// What the monitor costs. A pair of ordinary tasks is judged twice: where each switch has a
-/// wake-up, and where only about half of them do; by the median of the differences within rounds,
+/// Budgets of the monitor's cost. A pair of ordinary tasks is judged twice: where each switch has a
+/// wakeup, and where only about half of them do; by the median of the differences within rounds,
 /// beside the shortest rounds. The lower quartile of the latter is no judge: rounds with and
 /// without differ there by more than what is added.
 ///
@@ -90,7 +90,7 @@ pub fn of_overhead(results: &Results) -> Vec<Budget> {
     .collect()
 }
 
-/// What something adds, by a statistic of all rounds with it and all rounds without.
+/// Difference that something adds, by a statistic of all rounds with it and all rounds without.
 pub fn added(results: &Results, (label, place): (&str, &str), statistic: Statistic) -> Option<f64> {
     let of = |label| Some(statistic(&results.find(overhead::PAIR, label, place)?.series()));
     Some(of(label)? - of(overhead::WITHOUT)?)
@@ -102,7 +102,7 @@ pub fn of_soak(results: &Results) -> Vec<Budget> {
     let budget = |what, label, limit| found(label).map(|value| most(what, value, limit));
     [
         budget("soak, sums that disagree", soak::DIFFERENCE, 0.0),
-        budget("soak, wake-ups that are not in the history once", soak::ASTRAY, 0.0),
+        budget("soak, wake-ups that are not in the history once", soak::MISCOUNTED, 0.0),
         budget("soak, memory of the process, MiB", soak::MEMORY, 20.0),
     ]
     .into_iter()

@@ -1,5 +1,5 @@
-//! The same wake-ups by two measurements: matched one by one, fitted by a line, and asked for the
-//! longest of each tenth of a second.
+//! Comparison of the same wakeups by two measurements: matched one by one, fitted by a line, and
+//! asked for the longest of each tenth of a second.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,11 +10,11 @@ use anyhow::{Context, Result, bail};
 pub struct Pair {
     /// The thread.
     pub tid: u32,
-    /// When it was to be woken, in nanoseconds.
+    /// Intended time, in nanoseconds.
     pub intended: u64,
-    /// How late it was by the monitor, in microseconds.
+    /// Latency by the monitor, in microseconds.
     pub monitor: f64,
-    /// How late it was by the program, in microseconds.
+    /// Latency by the program, in microseconds.
     pub program: f64,
     /// Whether no interrupt came between the switch to the thread and its look at the clock.
     pub alone: bool,
@@ -25,7 +25,7 @@ pub struct Pair {
 pub struct Pairs {
     /// Those that both saw.
     pub matched: Vec<Pair>,
-    /// How many the program saw alone.
+    /// Number of wakeups that the program saw alone.
     pub unmatched: u64,
     /// Delays that were made on purpose.
     pub delays: u64,
@@ -34,9 +34,9 @@ pub struct Pairs {
 /// A line through pairs, by least squares: the program's value from the monitor's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fit {
-    /// What the program's grows by where the monitor's grows by one.
+    /// Growth of the program's latency where the monitor's grows by one.
     pub slope: f64,
-    /// What the program's is where the monitor's is zero, in microseconds.
+    /// Program's latency where the monitor's is zero, in microseconds.
     pub intercept: f64,
     /// Pearson's correlation.
     pub r: f64,

@@ -11,10 +11,10 @@ use anyhow::{Context, Result, ensure};
 use super::super::tompion::Tompion;
 use tompion_tasks::shell;
 
-/// How long a page may take.
+/// Time within which a page must come.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What counts, in the kernel; it goes with this.
+/// Monitor that counts in the kernel; it goes with this.
 pub struct Counting<'a> {
     tompion: &'a Tompion,
     name: String,

@@ -29,24 +29,24 @@ same round without anything. Then the kernel measures how long each of the monit
 threads on each CPU that sleep a millisecond again and again (`tompion test cyclic`); and what `tompion monitor --listen` takes while \
 it is asked every five seconds, and how much memory with `--history`, too.\n";
 
-/// What a wake-up and switch take, and the differences to the same rounds without anything.
+/// Duration of a wakeup and switch, and the differences to the same rounds without anything.
 pub const PAIR: &str = "a wake-up and switch";
 pub const ADDED: &str = "added to a wake-up and switch";
 pub const ORDINARY: &str = "ordinary tasks";
-/// Where each switch has a wake-up.
+/// Place where each switch has a wakeup.
 pub const BATCH: &str = "ordinary tasks, SCHED_BATCH";
 pub const REAL_TIME: &str = "real-time tasks";
-/// Where it is measured, and the program's word for it.
+/// Places of the measurement, and the program's word for each.
 pub const PLACES: [(&str, &str); 3] = [(ORDINARY, "other"), (BATCH, "batch"), (REAL_TIME, "50")];
 pub const WITHOUT: &str = "without";
 pub const MONITOR: &str = "Tompion's monitor";
 pub const FTRACE: &str = "ftrace, four events";
-/// With the programs that look for who made a thread late.
+/// Variant with the programs that attribute late wakeups.
 pub const THRESHOLD: &str = "the monitor with --threshold";
-/// What its programs take, by the kernel's own measure.
+/// Run time of its programs, by the kernel's own measure.
 pub const RUN_TIME: &str = "a run of each program";
 const CYCLIC: &str = "threads of 1 kHz";
-/// What it takes by itself.
+/// Resources that it takes by itself.
 pub const TAKEN: &str = "taken by 4 threads of 1 kHz";
 pub const PROGRAMS: &str = "programs, % of a core";
 pub const READING: &str = "a reading each 5 s, % of a core";
@@ -68,7 +68,7 @@ const QUICK_SECONDS: u64 = 2;
 const READINGS: u32 = 20;
 const READING_PERIOD: Duration = Duration::from_secs(5);
 
-/// What runs meanwhile.
+/// Variant that runs in the background.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Variant {
     Without,
@@ -97,7 +97,7 @@ impl Variant {
     }
 }
 
-/// What was started for a variant: it ends with this, from the first field to the last.
+/// Processes started for a variant: they end with this, from the first field to the last.
 struct Started<'a> {
     _waiting: Option<Serving>,
     _counting: Option<Counting<'a>>,
@@ -191,7 +191,7 @@ impl Bench {
         Ok(started)
     }
 
-    /// What the kernel says of the programs, while pairs are measured, and while threads sleep.
+    /// Kernel's counts of the programs, while pairs are measured, and while threads sleep.
     fn taken(&self, cost: &Path, seconds: u64) -> Result<Vec<Figure>> {
         let mut figures = Vec::new();
         for (place, how) in PLACES {
@@ -212,7 +212,7 @@ impl Bench {
         Ok(figures)
     }
 
-    /// What looking at it takes.
+    /// Cost of reading it.
     fn looked_at(&self, folder: &Path) -> Result<[Figure; 4]> {
         const METRICS: &str = "/metrics";
         let counting = Counting::begin(&self.tompion)?;
@@ -253,7 +253,7 @@ fn by_itself(place: &str, value: f64) -> Figure {
     figure
 }
 
-/// How long a program ran.
+/// Run time of a program.
 struct RunTime {
     name: String,
     runs: f64,

@@ -20,7 +20,7 @@ use super::{budgets, soak};
 use tompion_tasks::table::Table;
 use tompion_tasks::workspace::Workspace;
 
-/// Where the plot's axes end, in microseconds.
+/// Ends of the plot's axes, in microseconds.
 const MAX_US: f64 = 450.0;
 
 const INTRODUCTION: &str = "\
@@ -130,7 +130,7 @@ pub fn accuracy_table(results: &Results) -> Table {
     table
 }
 
-/// What is added to a pair: a row for each place and statistic.
+/// Table of what is added to a pair: a row for each place and statistic.
 pub fn added_table(results: &Results) -> Table {
     let labels = distinct(results.group(PAIR).map(|figure| figure.label.as_str()));
     let mut headings = vec!["ns"];

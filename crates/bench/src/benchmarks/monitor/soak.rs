@@ -28,9 +28,9 @@ pub const GROUP: &str = "a soak";
 const LASTED: &str = "it lasted";
 const KILLED: &str = "killed and begun again";
 const WOKEN: &str = "wake-ups of real-time threads";
-/// What budgets are about.
+/// Figures with budgets.
 pub const DIFFERENCE: &str = "sums that disagree, the most";
-pub const ASTRAY: &str = "wake-ups that are not in the history, or twice";
+pub const MISCOUNTED: &str = "wake-ups that are not in the history, or twice";
 pub const MEMORY: &str = "memory of the process, the most";
 const FIRST_MEMORY: &str = "memory of the process, in the beginning";
 const LAST_MEMORY: &str = "memory of the process, in the end";
@@ -42,7 +42,7 @@ const MINUTES: u64 = 5;
 const QUICK: Duration = Duration::from_secs(30);
 /// Time between two looks.
 const LOOK: Duration = Duration::from_secs(5);
-/// How long a load goes on.
+/// Duration of a load.
 const TURN: Duration = Duration::from_secs(20);
 /// Kills in all, where there is time for them.
 const KILLS: u32 = 40;
@@ -68,14 +68,14 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
     Ok(Report { text, markdown: results.markdown("The monitor under load", METHOD), results })
 }
 
-/// What was seen on the way.
+/// Observations on the way.
 #[derive(Default)]
 struct Seen {
     kills: u32,
     memory: Vec<f64>,
     difference: u64,
-    /// What was said while the threads were there: of those that are gone the scheduler's count is
-    /// gone, too.
+    /// Report while the threads were there: for those that are gone the scheduler's count is gone,
+    /// too.
     beside: Value,
 }
 
@@ -106,7 +106,7 @@ fn soak(tompion: &Tompion, file: &Path, length: Duration) -> Result<Vec<Figure>>
             turns += 1;
         }
         if passed >= kill_at {
-            // Amidst whatever it does.
+            // In the middle of its work.
             drop(serving);
             serving = counting.serve(&[&keep])?;
             seen.kills += 1;
@@ -125,7 +125,7 @@ fn soak(tompion: &Tompion, file: &Path, length: Duration) -> Result<Vec<Figure>>
     let mut report = tompion.command();
     report.args(["monitor", "report", "--json", "--history"]).arg(file);
     let history: Value = serde_json::from_str(&shell::capture(&mut report)?).context("no JSON")?;
-    told(&seen, begin.elapsed(), [&before, &after, &history])
+    reported(&seen, begin.elapsed(), [&before, &after, &history])
 }
 
 /// Loads come by turns: none, hackbench, stress-ng.
@@ -153,9 +153,9 @@ fn number(report: &Value, name: &str) -> Result<u64> {
     report["wakeups"][name].as_u64().with_context(|| format!("the report has no {name}"))
 }
 
-/// What the scheduler counted, and what of it was not seen.
+/// Wakeups that the scheduler counted, and those of them that were not seen.
 fn by_scheduler(report: &Value, name: &str) -> Result<u64> {
-    report["unseen"][name].as_u64().with_context(|| format!("nobody compared with the scheduler: no {name}"))
+    report["unseen"][name].as_u64().with_context(|| format!("no comparison with the scheduler: no {name}"))
 }
 
 fn difference(report: &Value) -> Result<u64> {
@@ -163,18 +163,19 @@ fn difference(report: &Value) -> Result<u64> {
 }
 
 /// All of it as figures. The history was written after the first report and before the second.
-fn told(seen: &Seen, lasted: Duration, [before, after, history]: [&Value; 3]) -> Result<Vec<Figure>> {
+fn reported(seen: &Seen, lasted: Duration, [before, after, history]: [&Value; 3]) -> Result<Vec<Figure>> {
     let kept = number(history, "woken")?;
-    let astray = number(before, "woken")?.saturating_sub(kept) + kept.saturating_sub(number(after, "woken")?);
+    let miscounted =
+        number(before, "woken")?.saturating_sub(kept) + kept.saturating_sub(number(after, "woken")?);
     let most = seen.difference.max(difference(after)?).max(difference(history)?);
-    let memory = |found: Option<&f64>| found.copied().context("nobody looked at the memory");
+    let memory = |found: Option<&f64>| found.copied().context("the memory was not measured");
     let longest = seen.memory.iter().max_by(|one, other| one.total_cmp(other));
     let values = [
         (LASTED, lasted.as_secs_f64() / 60.0, "min"),
         (KILLED, f64::from(seen.kills), ""),
         (WOKEN, number(after, "woken")? as f64, ""),
         (DIFFERENCE, most as f64, ""),
-        (ASTRAY, astray as f64, ""),
+        (MISCOUNTED, miscounted as f64, ""),
         (SLEPT, by_scheduler(&seen.beside, "slept")? as f64, ""),
         (UNSEEN, by_scheduler(&seen.beside, "unseen")? as f64, ""),
         (NOT_STARTED, after["not_started"].as_u64().context("no count of misses")? as f64, ""),
@@ -203,7 +204,7 @@ mod tests {
         let seen =
             Seen { kills: 3, memory: vec![12.0, 14.0, 13.0], difference: 0, beside: report(before, 0) };
         let reports = [report(before, 0), report(after, difference), report(history, 0)];
-        let figures = told(&seen, Duration::from_secs(60), reports.each_ref()).unwrap();
+        let figures = reported(&seen, Duration::from_secs(60), reports.each_ref()).unwrap();
         let results = Results {
             benchmark: "monitor-soak".into(),
             date: "2026-01-31".into(),
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_up_that_is_lost_or_counted_twice_is_told() {
+    fn a_wakeup_that_is_lost_or_counted_twice_is_found() {
         assert_eq!(kept(100, 102, 105, 0), [true, true, true]);
         assert_eq!(kept(100, 99, 105, 0), [true, false, true]);
         assert_eq!(kept(100, 106, 105, 0), [true, false, true]);

@@ -1,4 +1,4 @@
-//! Which figures become which plot.
+//! Assignment of figures to plots.
 
 use super::super::plot::{Axis, Bar, Bars, Line, Lines, Point, Row};
 use super::super::results::{Figure, Results, Who, distinct};
@@ -125,7 +125,7 @@ fn by_place(results: &Results, group: &str, title: &str) -> String {
     Bars { title: title.into(), unit: unit_of(results, group), legend, rows }.svg()
 }
 
-/// What is in memory although nothing is recorded.
+/// Whether the figure is of memory although nothing is recorded.
 fn is_pale(figure: &Figure) -> bool {
     figure.label.ends_with(", not recorded")
 }
@@ -159,7 +159,7 @@ fn lines(results: &Results, group: &str, [title, across]: [&str; 2]) -> String {
 /// Words in the labels of lines that share their colour with another one.
 const DASHED: [&str; 3] = ["wake-ups", "not recorded", "kernel too"];
 
-/// How many appends take at least so long.
+/// Number of appends that take at least so long.
 fn gaps(results: &Results) -> String {
     let across = "time of an append, two reads of the clock included";
     shares(results.figures.iter(), "Appends that take at least so long", across)

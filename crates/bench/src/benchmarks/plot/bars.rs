@@ -10,7 +10,7 @@ const TOP: f64 = 74.0;
 
 /// A bar.
 pub struct Bar {
-    /// Whose it is.
+    /// Project of the bar.
     pub who: Who,
     /// Whether it is drawn in a weaker colour.
     pub pale: bool,
@@ -29,7 +29,7 @@ impl Bar {
     }
 }
 
-/// What stands at one place of the axis.
+/// Row at one place of the axis.
 pub struct Row {
     /// Its name.
     pub label: String,
@@ -39,7 +39,7 @@ pub struct Row {
 
 /// A plot of bars.
 pub struct Bars {
-    /// What it shows.
+    /// Title.
     pub title: String,
     /// The unit below the axis.
     pub unit: String,

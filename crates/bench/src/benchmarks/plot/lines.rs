@@ -10,7 +10,7 @@ const BOTTOM: f64 = 418.0;
 /// From one row of the legend to the next; there is room for two.
 const LEGEND_ROW: f64 = 17.0;
 
-/// How numbers are laid out.
+/// Layout of numbers.
 pub enum Axis {
     /// Places by name, evenly.
     Places(Vec<String>),
@@ -34,7 +34,7 @@ pub struct Point {
 
 /// A line.
 pub struct Line {
-    /// Whose it is.
+    /// Project of the line.
     pub who: Who,
     /// Its name.
     pub label: String,
@@ -46,7 +46,7 @@ pub struct Line {
 
 /// A plot of lines.
 pub struct Lines {
-    /// What it shows.
+    /// Title.
     pub title: String,
     /// The horizontal axis and its unit.
     pub across: (Axis, String),

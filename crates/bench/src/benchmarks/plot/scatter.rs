@@ -14,7 +14,7 @@ const DENSITIES: [&str; 4] = ["few", "some", "more", "many"];
 
 /// A panel.
 pub struct Panel {
-    /// What it shows.
+    /// Title.
     pub title: String,
     /// Lines below the title, such as the fit.
     pub note: String,
@@ -26,11 +26,11 @@ pub struct Panel {
 
 /// Panels side by side, with the same axes.
 pub struct Scatter {
-    /// What they show.
+    /// Title.
     pub title: String,
     /// The axes' names, with units.
     pub axes: [String; 2],
-    /// Where both axes end; what lies beyond is counted below the panels.
+    /// End of both axes; points beyond are counted below the panels.
     pub most: f64,
     /// The panels, three at most.
     pub panels: Vec<Panel>,
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_become_cells_and_what_lies_beyond_is_told() {
+    fn points_become_cells_and_outliers_are_counted() {
         let panel = Panel {
             title: "load".into(),
             note: "1.5 + 1.000 X".into(),

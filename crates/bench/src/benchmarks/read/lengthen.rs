@@ -1,7 +1,7 @@
-//! Traces made long: the packets of each stream again and again, each time later.
+//! Lengthens traces: repeats the packets of each stream, each time later.
 //!
-//! Only what changes from one copy to the next is written anew: the times and counters of packets,
-//! and whole timestamps in event headers. A copy is later by a multiple of 2³² cycles, so that
+//! Only what changes from one copy to the next is rewritten: the times and counters of packets, and
+//! whole timestamps in event headers. A copy is later by a multiple of 2³² cycles, so that
 //! timestamps of which only the lowest bits are recorded stay as they are.
 
 use std::fs::{self, File};
@@ -13,9 +13,9 @@ use tompion_ctf::decode::{Decoder, Input, Packet, State};
 use tompion_ctf::encode::{is_trailer, seal};
 use tompion_ctf::metadata::{ByteOrder, Form, Struct, Type};
 
-/// What a copy is later by is a multiple of this.
+/// Unit of the delay of a copy.
 const STEP: u64 = 1 << 32;
-/// The size of a timestamp, or counter, that is written anew.
+/// Size of a timestamp, or counter, that is rewritten.
 const WORD: usize = 8;
 
 /// A stream file and what changes in it.
@@ -27,7 +27,7 @@ struct Stream {
     times: Vec<usize>,
     /// Places of counters, and by how much each grows from copy to copy.
     counters: Vec<(usize, u64)>,
-    /// Packets that end with a checksum, which is written anew as well.
+    /// Packets that end with a checksum, which is rewritten as well.
     sealed: Vec<std::ops::Range<usize>>,
     first: u64,
     last: u64,

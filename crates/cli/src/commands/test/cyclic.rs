@@ -11,7 +11,7 @@ use serde::Serialize;
 use tompion_machine::CpuSet;
 use tompion_os::{Poller, Signals};
 use tompion_protocol::names::SESSION_VARIABLE;
-use tompion_rttest::cyclic::{self, Break, Config, Glimpse, Measured, Outcome, Policy, Running, Wakeup};
+use tompion_rttest::cyclic::{self, Break, Config, Measured, Outcome, Policy, Progress, Running, Wakeup};
 
 use crate::{
     messages::{self, counted, grouped, say},
@@ -183,7 +183,7 @@ fn wait(running: &Running, signals: &Signals, quiet: bool) -> io::Result<usize> 
         if is_live {
             let mut output = anstream::stdout().lock();
             take_back(&mut output, shown)?;
-            shown = write_live(&mut output, &running.glimpses())?;
+            shown = write_live(&mut output, &running.progress())?;
             output.flush()?;
         }
     }
@@ -203,20 +203,20 @@ fn us(ns: f64) -> String {
     format!("{:.1}", ns / 1000.0)
 }
 
-fn write_live(output: &mut dyn Write, glimpses: &[Glimpse]) -> io::Result<usize> {
+fn write_live(output: &mut dyn Write, progress: &[Progress]) -> io::Result<usize> {
     write!(output, "{:>4}{:>14}", "CPU", "wakeups")?;
     for head in ["min", "now", "mean", "max"] {
         write!(output, "{head:>WIDTH$}")?;
     }
     writeln!(output, "  (µs)")?;
-    for glimpse in glimpses {
-        write!(output, "{:>4}{:>14}", glimpse.cpu, grouped(glimpse.count))?;
-        for ns in [glimpse.min_ns as f64, glimpse.last_ns as f64, glimpse.mean_ns, glimpse.max_ns as f64] {
+    for thread in progress {
+        write!(output, "{:>4}{:>14}", thread.cpu, grouped(thread.count))?;
+        for ns in [thread.min_ns as f64, thread.last_ns as f64, thread.mean_ns, thread.max_ns as f64] {
             write!(output, "{:>WIDTH$}", us(ns))?;
         }
         writeln!(output)?;
     }
-    Ok(glimpses.len() + 1)
+    Ok(progress.len() + 1)
 }
 
 fn tell(arguments: &Arguments, outcome: &Outcome, shown: usize) -> anyhow::Result<()> {

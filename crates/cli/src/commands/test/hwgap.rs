@@ -17,7 +17,7 @@ use tompion_os::{Poller, Signals};
 use tompion_rttest::{
     hwgap::{
         self, Config, Gap, Measured, Outcome,
-        tracer::{Kind, Told, Tracer},
+        tracer::{Kind, Reported, Tracer},
     },
     witness::{Cause, Disturbance},
 };
@@ -72,7 +72,7 @@ struct Report<'a> {
     #[serde(flatten)]
     outcome: &'a Outcome,
     /// What the kernel's own tracers have found, those that it has.
-    tracers: &'a [Told],
+    tracers: &'a [Reported],
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -97,7 +97,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 let begin = Instant::now();
                 goes_on = wait(arguments.duration.max(ONE_SAMPLE), &signals)?;
                 let looked_ns = begin.elapsed().as_nanos() as u64;
-                told.push(Told { tracer: kind, looked_ns, samples: tracer.samples() });
+                told.push(Reported { tracer: kind, looked_ns, samples: tracer.samples() });
             }
             Ok(_) => {}
             Err(reason) => {
@@ -155,7 +155,7 @@ fn look(config: Config, signals: &Signals) -> anyhow::Result<(Outcome, bool)> {
 fn write_text(
     arguments: &Arguments,
     outcome: &Outcome,
-    told: &[Told],
+    told: &[Reported],
     output: &mut dyn Write,
 ) -> io::Result<()> {
     let looked = outcome.cpus.iter().map(|measured| measured.looked_ns).max().unwrap_or(0);
@@ -175,7 +175,7 @@ fn write_text(
 }
 
 /// What a tracer of the kernel has found.
-fn write_told(told: &Told, output: &mut dyn Write) -> io::Result<()> {
+fn write_told(told: &Reported, output: &mut dyn Write) -> io::Result<()> {
     let hardware: u64 = told.samples.iter().map(|sample| sample.hardware).sum();
     let longest = told.samples.iter().map(|sample| sample.longest_us).max().unwrap_or(0);
     let (looked, gaps) = (units::in_words(told.looked_ns as f64), counted(hardware, "gap"));

@@ -12,7 +12,7 @@ use tompion_rttest::{
     accumulator::Summary,
     npt::{self, LONG_NS, Outcome, Plan, Recorder, Trace},
     peer::Timer,
-    prepare::{self, Wish},
+    prepare::{self, PrepareOptions},
 };
 
 use super::{BufferArguments, Peer};
@@ -134,12 +134,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     super::is_free(arguments.output.as_deref())?;
     let (tompion, library) = super::program_and_library()?;
-    let wish = Wish { cpu: prepare::choose_cpu(arguments.cpu)?, priority: Some(arguments.priority) };
+    let options =
+        PrepareOptions { cpu: prepare::choose_cpu(arguments.cpu)?, priority: Some(arguments.priority) };
     let mut plan = Plan {
         loops: arguments.loops,
         discard: arguments.discard,
         rate: arguments.rate.0,
-        wish,
+        options,
         buffers: arguments.buffers.buffers(),
         output: arguments.output.clone(),
         tompion,

@@ -21,7 +21,7 @@ use tompion_rttest::{
     campaign::{self, Plan},
     load::Load,
     npt,
-    prepare::{self, Wish},
+    prepare::{self, PrepareOptions},
 };
 
 use super::{BufferArguments, Peer};
@@ -138,13 +138,14 @@ fn computer() -> String {
 
 fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
     let (tompion, library) = super::program_and_library()?;
-    let wish = Wish { cpu: prepare::choose_cpu(arguments.cpu)?, priority: Some(arguments.priority) };
+    let options =
+        PrepareOptions { cpu: prepare::choose_cpu(arguments.cpu)?, priority: Some(arguments.priority) };
     let rate = arguments.rate as f64;
     let npt = npt::Plan {
         loops: 1,
         discard: DISCARD,
         rate: Some(rate),
-        wish,
+        options,
         buffers: arguments.buffers.buffers(),
         output: None,
         tompion,

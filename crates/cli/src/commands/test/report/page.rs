@@ -21,7 +21,7 @@ pub fn escaped(text: &str) -> String {
 /// The number of a recorder's colour.
 pub fn colour(who: Who) -> usize {
     match who {
-        Who::Nobody => 0,
+        Who::None => 0,
         Who::Disabled => 1,
         Who::User => 2,
         Who::LttngTimer => 3,

@@ -273,7 +273,7 @@ pub fn comparison(first: &Document, second: &Document) -> String {
         rows.push(vec![name, told(values.0), told(values.1), change]);
     };
     for (who, name) in
-        [(Who::Nobody, "max wakeup latency"), (Who::Kernel, "max wakeup latency, kernel recorded")]
+        [(Who::None, "max wakeup latency"), (Who::Kernel, "max wakeup latency, kernel recorded")]
     {
         add(name.into(), (first.latest_ns(who), second.latest_ns(who)));
     }

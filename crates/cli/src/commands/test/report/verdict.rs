@@ -93,7 +93,7 @@ fn against_limit(document: &Document, latest: f64) -> Grade {
 }
 
 fn wake_ups(document: &Document) -> Option<Point> {
-    let latest = document.latest_ns(Who::Nobody)?;
+    let latest = document.latest_ns(Who::None)?;
     let cpus = counted(document.results.hwgap.cpus.len() as u64, "CPU");
     let interval = in_words(document.results.interval_ns as f64);
     Some(Point {
@@ -108,7 +108,7 @@ fn wake_ups(document: &Document) -> Option<Point> {
 }
 
 fn wake_ups_recorded(document: &Document) -> Option<Point> {
-    let (alone, latest) = (document.latest_ns(Who::Nobody)?, document.latest_ns(Who::Kernel)?);
+    let (alone, latest) = (document.latest_ns(Who::None)?, document.latest_ns(Who::Kernel)?);
     Some(Point {
         grade: against_limit(document, latest),
         what: WAKE_UPS_RECORDED,
@@ -165,7 +165,7 @@ fn hardware(document: &Document) -> Point {
 fn event(document: &Document) -> Option<Point> {
     // Half of all gaps: the mean has in it what the machine does to a few.
     let of = |who, measure| Some(figures::spread(figures::of(document, who)?, UNDISTURBED, measure).median);
-    let addition = |measure| Some(of(Who::User, measure)? - of(Who::Nobody, measure)?);
+    let addition = |measure| Some(of(Who::User, measure)? - of(Who::None, measure)?);
     let (usual, rare) = (addition(MEASURES[1])?, addition(MEASURES[4])?);
     let rare = if rare > 0.0 { format!("at most {} longer", in_words(rare)) } else { "no longer".into() };
     Some(Point {
@@ -237,7 +237,7 @@ mod tests {
                 could_not: Vec::new(),
             },
             preempt: preempt::Outcome { threads, by_thread: way.clone(), by_timer: way },
-            cyclic: vec![wakeups(Who::Nobody, latest[0]), wakeups(Who::Kernel, latest[1])],
+            cyclic: vec![wakeups(Who::None, latest[0]), wakeups(Who::Kernel, latest[1])],
             interval_ns: 1_000_000,
             rate: 1e5,
             npt: Vec::new(),
