@@ -61,7 +61,7 @@ impl<'a> Counting<'a> {
         let mut waiting = Serving { child, address: String::new() };
         let mut line = String::new();
         BufReader::new(waiting.child.stderr.take().context("no messages")?).read_line(&mut line)?;
-        ensure!(line.contains("waiting for wake-ups"), "expected that it waits: {line}");
+        ensure!(line.contains("waiting for wakeup latency"), "expected that it waits: {line}");
         Ok(waiting)
     }
 }

@@ -157,7 +157,7 @@ fn lines(results: &Results, group: &str, [title, across]: [&str; 2]) -> String {
 }
 
 /// Words in the labels of lines that share their colour with another one.
-const DASHED: [&str; 3] = ["wake-ups", "not recorded", "kernel too"];
+const DASHED: [&str; 4] = ["wake-ups", "wakeups", "not recorded", "kernel too"];
 
 /// Number of appends that take at least so long.
 fn gaps(results: &Results) -> String {
