@@ -285,7 +285,7 @@ def check_more(found, folder):
     fields = [entry["TOMPION_INCIDENT"] for entry in own if "TOMPION_INCIDENT" in entry]
     assert {path for _, path in reported} <= set(fields), (reported, fields)
     messages = [entry["MESSAGE"] for entry in own]
-    for words in ("http://127.0.0.1:9464/metrics", "the monitor was stopped", "has all that was counted until now", "victim"):
+    for words in ("http://127.0.0.1:9464/metrics", "the monitor was stopped", "has all counts until now", "victim"):
         assert any(words in message for message in messages), (words, messages)
     assert found["failed"][1] == "", found["failed"]
     return len(fields)
