@@ -31,6 +31,19 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// Longest command line in a text, in characters.
+const MAX_COMMAND_LINE: usize = 160;
+
+/// A command line as a shell would take it, without control characters and cut to a bounded length.
+pub fn command_line(words: &[String]) -> String {
+    let line = tompion_reader::manifest::shell_line(words);
+    let line = harmless(&line);
+    match line.char_indices().nth(MAX_COMMAND_LINE) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line.into_owned(),
+    }
+}
+
 /// Standard output, on which traces are printed as they are; a terminal gets question marks for control characters,
 /// but for these sequences.
 pub fn output(known: &'static [&'static str]) -> Box<dyn Write> {

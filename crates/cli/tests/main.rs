@@ -10,6 +10,7 @@ mod as_babeltrace;
 mod attach;
 mod calls;
 mod command_line;
+mod command_lines;
 mod config;
 mod conformance;
 mod durations;

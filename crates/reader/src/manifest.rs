@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Corruption, TraceSet};
 
@@ -26,6 +26,15 @@ pub struct Manifest {
     /// Schema version of the file.
     #[serde(default)]
     pub schema: u64,
+    /// Recorded command and its arguments; empty if processes were recorded that ran already.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// End of the command, if the recording waited for it.
+    #[serde(default)]
+    pub command_end: Option<CommandEnd>,
+    /// Programs that the recorded processes and their descendants executed, as far as seen.
+    #[serde(default)]
+    pub programs: Vec<Program>,
     /// Sources of events that were recorded.
     #[serde(default)]
     pub sources: Vec<Source>,
@@ -40,9 +49,31 @@ pub struct Manifest {
     pub beyond_limits: BTreeMap<String, u64>,
 }
 
+/// End of a recorded command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct CommandEnd {
+    /// Process id.
+    pub pid: i64,
+    /// End in words: `exited with 7`, `killed by signal 9`.
+    pub end: String,
+}
+
+/// Program that a process executed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+pub struct Program {
+    /// Process id.
+    pub pid: i64,
+    /// The program's file.
+    pub file: String,
+}
+
 /// Content of all manifests that belong to a set of traces.
 #[derive(Debug, Default)]
 pub(crate) struct ManifestInfo {
+    /// Commands of the recordings, each with its end if that is known.
+    pub commands: Vec<(Vec<String>, Option<CommandEnd>)>,
+    /// Programs that the recorded processes and their descendants executed.
+    pub programs: Vec<Program>,
     /// Sources below the opened paths, each with the folder of its trace.
     pub sources: Vec<(PathBuf, Source)>,
     /// Whether one of the recordings lost more than its sources state.
@@ -72,6 +103,12 @@ pub struct Source {
     /// Path of the program.
     #[serde(default)]
     pub executable: Option<String>,
+    /// Parent of the process when it joined the recording; 0 if unknown.
+    #[serde(default)]
+    pub parent: i64,
+    /// Command line of the process when it joined, cut to a bounded length; empty if unknown.
+    #[serde(default)]
+    pub command_line: Vec<String>,
     /// Write protocol of the producer: `rseq`, or `reserve` where restartable sequences were
     /// unavailable. Older recordings don't have it.
     #[serde(default)]
@@ -116,6 +153,10 @@ pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
             Ok(None) => {}
             Ok(Some(manifest)) => {
                 info.losses_unknown |= manifest.losses_unknown;
+                info.programs.extend(manifest.programs);
+                if !manifest.command.is_empty() {
+                    info.commands.push((manifest.command, manifest.command_end));
+                }
                 info.rejected_processes = info.rejected_processes.saturating_add(manifest.rejected_processes);
                 for (what, count) in manifest.beyond_limits {
                     let sum = info.beyond_limits.entry(what).or_default();
@@ -137,6 +178,16 @@ pub fn overwrites(traces: &TraceSet) -> Vec<bool> {
     let overwritten = sources.iter().filter(|(_, source)| source.overwritten > 0);
     let folders: HashSet<&PathBuf> = overwritten.map(|(path, _)| path).collect();
     traces.traces().iter().map(|trace| folders.contains(&plain(&trace.path))).collect()
+}
+
+/// Formats a command line as a shell would take it.
+pub fn shell_line(words: &[String]) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_@%+=:,./-".contains(letter);
+    let quoted = words.iter().map(|word| match word.chars().all(is_plain) && !word.is_empty() {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// Removes `.` from a path, so that equal places compare equal.

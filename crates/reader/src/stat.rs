@@ -48,6 +48,13 @@ pub struct Summary {
     pub end_ns: Option<i64>,
     /// Number of events by name; names without events are absent.
     pub by_event: BTreeMap<String, u64>,
+    /// Commands that recordings started.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<Command>,
+    /// Programs that the recorded processes and their descendants executed, as far as recordings
+    /// state them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<manifest::Program>,
     /// Processes that were recorded.
     pub processes: Vec<Process>,
     /// Streams with timestamp regressions, a line each.
@@ -80,6 +87,19 @@ impl Lost {
     }
 }
 
+/// Command that a recording started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Command {
+    /// Its words.
+    pub command_line: Vec<String>,
+    /// Process id, if the recording waited for its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i64>,
+    /// Its end in words, if the recording waited for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<String>,
+}
+
 /// Recorded process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Process {
@@ -90,6 +110,12 @@ pub struct Process {
     /// Path of the program, if the trace states it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<String>,
+    /// Parent when the process joined the recording, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<i64>,
+    /// Command line when the process joined, cut to a bounded length; empty if unknown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub command_line: Vec<String>,
     /// State at the end of the recording, if the trace states it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<String>,
@@ -103,6 +129,13 @@ impl Process {
     /// Whether the process wrote its events without restartable sequences.
     pub fn is_without_rseq(&self) -> bool {
         self.producer.as_deref() == Some("reserve")
+    }
+}
+
+impl From<(Vec<String>, Option<manifest::CommandEnd>)> for Command {
+    fn from((command_line, end): (Vec<String>, Option<manifest::CommandEnd>)) -> Self {
+        let (pid, end) = end.map(|end| (end.pid, end.end)).unzip();
+        Self { command_line, pid, end }
     }
 }
 
@@ -121,6 +154,8 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     let info = manifest::read_all(traces);
     (summary.losses_unknown, summary.rejected_processes) = (info.losses_unknown, info.rejected_processes);
     summary.beyond_limits = info.beyond_limits;
+    summary.programs = info.programs;
+    summary.commands = info.commands.into_iter().map(Command::from).collect();
     let (sources, corruptions) = (info.sources, info.corruptions);
     summary.corruptions = corruptions.iter().map(ToString::to_string).collect();
     let known = among(traces, sources.iter().map(|(path, _)| path));
@@ -147,8 +182,10 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
         summary.losses_unknown_of += u64::from(source.losses_unknown);
         if let Some(pid) = source.pid {
             let name = source.name.unwrap_or_default();
-            let manifest::Source { executable, end, producer, .. } = source;
-            summary.processes.push(Process { pid, name, executable, end, producer });
+            let manifest::Source { executable, end, producer, parent, command_line, .. } = source;
+            let parent = Some(parent).filter(|parent| *parent > 0);
+            let process = Process { pid, name, executable, parent, command_line, end, producer };
+            summary.processes.push(process);
         }
     }
     summary.processes.sort();

@@ -25,7 +25,7 @@ use crate::{
     budget::{Budget, Shared},
     consumer::{ConsumerCommand, reason},
     handshakes::PendingHandshakes,
-    listening,
+    lineage, listening,
     process::{self, Process, ThreadContextSources},
     session_config::{SessionConfig, describe, form_for},
     target::{self, Admission},
@@ -378,6 +378,7 @@ impl ClientAcceptor {
         })?;
         self.introductions.add(peer.pid, &hello.executable);
         let hello = Hello { rseq: hello.rseq && self.config.rseq, ..hello };
+        let lineage = lineage::of(peer.pid);
         if !socket.is_open() {
             // It has ended, or executes another program by now: nothing is to be made for it.
             self.reject_process(peer.pid);
@@ -417,7 +418,8 @@ impl ClientAcceptor {
         let client =
             Client { pid: peer.pid, name: hello.name.clone(), socket: Some(Arc::clone(&socket)), watch };
         self.clients.insert(key, client);
-        let process = Process::new(key, peer.pid, hello, Some(socket), recording);
+        let mut process = Process::new(key, peer.pid, hello, Some(socket), recording);
+        process.lineage = lineage;
         // If the consumer is gone, the recording is over anyway.
         let _ = self.commands.send(ConsumerCommand::Joined(Box::new(process)));
         Ok(())

@@ -23,7 +23,7 @@ use crate::{
     disk,
     jobs::JobSink,
     kernel::Outcome as KernelOutcome,
-    manifest::{self, Clock, Manifest},
+    manifest::{self, Clock, CommandEnd, Manifest, Program},
     process::{Backlog, Process, SHARED_FOLDER},
     running::Snapshot,
     source::SourceWriter,
@@ -87,6 +87,8 @@ pub enum ConsumerCommand {
     ProcessRejected(i64),
     /// A problem was suppressed, after many others.
     ProblemSuppressed,
+    /// Note in the manifest how the command ended, and which programs were executed.
+    Executed(Option<CommandEnd>, Vec<Program>),
     /// Save what the flight recorders hold.
     Snapshot(Sender<u64>),
     /// Note in the manifest that a snapshot is on disk.
@@ -239,6 +241,9 @@ impl Consumer {
                 Ok(ConsumerCommand::ProcessRejected(more)) => {
                     self.manifest.rejected_processes =
                         self.manifest.rejected_processes.saturating_add_signed(more);
+                }
+                Ok(ConsumerCommand::Executed(end, programs)) => {
+                    (self.manifest.command_end, self.manifest.programs) = (end, programs);
                 }
                 Ok(ConsumerCommand::ProblemSuppressed) => self.manifest.beyond_limits.problems += 1,
                 Ok(ConsumerCommand::Snapshot(done)) => {
@@ -673,17 +678,6 @@ impl Consumer {
         self.attempt(|process, _| process.flush());
         self.wait_for_disk();
         self.attempt(|process, _| process.check_written());
-    }
-
-    fn note_snapshot(&mut self, snapshot: Snapshot) {
-        self.manifest.snapshot = Some(snapshot);
-        if let Err(error) = self.manifest.write(&self.folder, self.manifest.backing.is_some()) {
-            (self.notice)(&format!(
-                "can't note the snapshot in {}: {}",
-                self.folder.path().display(),
-                reason(&error)
-            ));
-        }
     }
 
     /// Takes the last events of a process that has ended, and completes its trace.

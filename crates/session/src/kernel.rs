@@ -560,6 +560,8 @@ impl Drain {
             pid: 0,
             name: KERNEL.into(),
             executable: String::new(),
+            parent: 0,
+            command_line: Vec::new(),
             producer: "bpf".into(),
             end: String::new(),
             events: written,

@@ -26,6 +26,7 @@ mod handshakes;
 mod jobs;
 mod kernel;
 mod kernel_filter;
+mod lineage;
 mod listening;
 mod manifest;
 mod process;

@@ -42,6 +42,9 @@ pub struct Manifest {
     pub state: String,
     /// The recorded command and its arguments.
     pub command: Vec<String>,
+    /// End of the command; absent if it was not waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_end: Option<CommandEnd>,
     /// The command line of `tompion` itself.
     pub invocation: Vec<String>,
     /// Machine on which it was recorded.
@@ -50,6 +53,9 @@ pub struct Manifest {
     pub clock: Clock,
     /// Buffering of events.
     pub channel: Channel,
+    /// Programs that the recorded processes and their descendants executed, as far as seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<Program>,
     /// Processes, in the order of their coming.
     pub sources: Vec<Source>,
     /// Whether the kernel is a source, too; it stands among them when its trace is complete.
@@ -80,6 +86,24 @@ pub struct Manifest {
     /// The recording's id, which stands beside the rings too, if it was recorded with `--backing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+}
+
+/// End of the recorded command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandEnd {
+    /// Its process id.
+    pub pid: u32,
+    /// Its end in words: `exited with 7`, `killed by signal 9`.
+    pub end: String,
+}
+
+/// Program that a process executed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Process id.
+    pub pid: u32,
+    /// The program's file, cut to a bounded length.
+    pub file: String,
 }
 
 /// The machine.
@@ -134,6 +158,12 @@ pub struct Source {
     /// Its executable.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub executable: String,
+    /// Its parent when it joined; 0 if unknown.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub parent: u32,
+    /// Its command line when it joined, cut to a bounded length; empty if unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command_line: Vec<String>,
     /// Protocol by which it writes events: `rseq`, or `reserve` where there are no restartable
     /// sequences; the kernel by `bpf`.
     #[serde(default)]
@@ -160,7 +190,10 @@ impl Source {
         /// Its keys, numbers and spaces, with one cause of losses.
         const OTHER: usize = 512;
         let texts = [&self.path, &self.name, &self.executable, &self.end];
-        texts.iter().map(|text| 2 * text.len()).fold(OTHER, usize::saturating_add)
+        // Each argument has a line of its own.
+        let arguments = self.command_line.iter().map(|argument| argument.len() + 16);
+        let other = arguments.fold(OTHER, usize::saturating_add);
+        texts.iter().map(|text| 2 * text.len()).fold(other, usize::saturating_add)
     }
 }
 

@@ -27,6 +27,7 @@ use crate::{
     context::Threads,
     filter::{self, SessionFilter},
     jobs::ProcessJobs,
+    lineage::Lineage,
     session_config::SessionConfig,
     source::{ClassId, Manner, Mark, SourceWriter},
 };
@@ -64,6 +65,8 @@ pub struct Process {
     pub pid: u32,
     /// Its `Hello`.
     pub hello: Hello,
+    /// Origin of the process, as far as it could be read.
+    pub lineage: Lineage,
     /// Reason of its end, if it has ended.
     pub end: Option<String>,
     control: SharedMap,
@@ -292,6 +295,7 @@ impl Process {
             key,
             pid,
             hello,
+            lineage: Lineage::default(),
             end: None,
             control,
             rings,

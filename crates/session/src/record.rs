@@ -31,8 +31,8 @@ use crate::{
     filter,
     jobs::JobSink,
     kernel::{self, Kernel, KernelChoice},
-    listening,
-    manifest::{self, Channel, Clock, Host, Manifest},
+    lineage, listening,
+    manifest::{self, Channel, Clock, CommandEnd, Host, Manifest},
     rseq,
     running::{Recorder, Snapshot},
     session_config::SessionConfig,
@@ -320,9 +320,11 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     control.run(notice);
     control.leave_command(notice);
     let (sender, receiver) = mpsc::channel();
-    let Control { acceptor, commands, status, kernel, looks, timed: time_was_up, .. } = control;
+    let Control { acceptor, commands, status, kernel, looks, command, timed: time_was_up, .. } = control;
+    let end = status.map(|status| CommandEnd { pid: command, end: lineage::describe_end(status) });
     let ClientAcceptor { mut problems, admitted, introductions, .. } = acceptor.close();
     let mut executions = looks.map(Looks::finish).unwrap_or_default();
+    let mut programs = untraced::programs(&executions);
     let expectation = Expectation {
         preloads: !config.preload.is_empty(),
         user: config.user.as_ref().map_or_else(tompion_os::effective_user, User::uid),
@@ -330,9 +332,13 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     };
     if let Some(mut outcome) = kernel.and_then(Kernel::finish) {
         problems.extend(outcome.problems.iter().cloned());
+        // Looks tell the same programs by other names where there are links.
+        programs =
+            Some(untraced::programs(&outcome.executions)).filter(|it| !it.is_empty()).unwrap_or(programs);
         executions.append(&mut outcome.executions);
         let _ = commands.send(ConsumerCommand::Recorded(Box::new(outcome)));
     }
+    let _ = commands.send(ConsumerCommand::Executed(end, programs));
     problems.extend(untraced::describe(&executions, &introductions, expectation));
     let _ = commands.send(ConsumerCommand::Finish(sender));
     let report = receiver.recv().map_err(|_| io::Error::other("the consumer ended early"))?;
@@ -441,6 +447,8 @@ fn manifest(config: &Config, session_config: &SessionConfig) -> Manifest {
         tompion: env!("CARGO_PKG_VERSION").into(),
         state: manifest::RECORDING.into(),
         command: config.target.command().to_vec(),
+        command_end: None,
+        programs: Vec::new(),
         invocation: config.invocation.clone(),
         host: Host {
             name: session_config.hostname.clone(),
@@ -770,7 +778,7 @@ impl Control {
     fn client_exited(&mut self, key: u64) {
         self.reap();
         let (command, status) = (self.command, self.status);
-        let how = |pid| status.filter(|_| pid == command).map(describe);
+        let how = |pid| status.filter(|_| pid == command).map(lineage::describe_end);
         self.acceptor.client_exited(key, &self.poller, how);
     }
 
@@ -785,14 +793,5 @@ impl Control {
                 notice(&format!("saved {events} events"));
             }
         }
-    }
-}
-
-/// A process's end in words.
-fn describe(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exited with {code}"),
-        (None, Some(signal)) => format!("killed by signal {signal}"),
-        (None, None) => "ended".into(),
     }
 }

@@ -440,6 +440,8 @@ fn source_of(
         pid: pid_of(&trace),
         name: name_of(&trace, is_kernel),
         executable: text("executable"),
+        parent: 0,
+        command_line: Vec::new(),
         producer: if is_kernel { "bpf".into() } else { text("ring_producer") },
         end: "not known: its session was killed".into(),
         events,

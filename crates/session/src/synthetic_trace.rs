@@ -77,6 +77,8 @@ pub fn write_synthetic_trace(
             pid,
             name,
             executable: String::new(),
+            parent: 0,
+            command_line: Vec::new(),
             producer: "bpf".into(),
             end: String::new(),
             events,
@@ -90,6 +92,8 @@ pub fn write_synthetic_trace(
         tompion: env!("CARGO_PKG_VERSION").into(),
         state: manifest::COMPLETE.into(),
         command: Vec::new(),
+        command_end: None,
+        programs: Vec::new(),
         invocation: invocation.to_vec(),
         host: Host {
             name: host.hostname,

@@ -21,6 +21,7 @@ use object::{
 use tompion_kernel::{events, records::UntrustedRecord};
 use tompion_os::BoundedFile;
 
+use crate::manifest::Program;
 use crate::untrusted_text::{MAX_NAME, tidy};
 
 /// Most executed programs, and most introductions, that are remembered.
@@ -37,6 +38,19 @@ const MAX_NAMES: usize = 4;
 const LOOK_INTERVAL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 /// Times as long as a look lasted that the next one waits.
 const LOOK_SHARE: u32 = 100;
+
+/// Most programs that a manifest tells of, and most bytes of their files' paths.
+const MAX_PROGRAMS: usize = 4096;
+const MAX_PATH: usize = 512;
+
+/// Returns the executed programs as a manifest has them.
+pub fn programs(executions: &BTreeSet<Execution>) -> Vec<Program> {
+    let program = |execution: &Execution| Program {
+        pid: execution.pid,
+        file: tidy(&execution.file.to_string_lossy(), MAX_PATH),
+    };
+    executions.iter().take(MAX_PROGRAMS).map(program).collect()
+}
 
 /// A program that a process executed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -141,14 +141,37 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         writeln!(output, "from         {}", moment(begin))?;
         writeln!(output, "to           {}  ({span:.6} s)", moment(end))?;
     }
+    let is_listed = |pid: i64| summary.processes.iter().any(|process| process.pid == pid);
+    let commands = summary.commands.iter().filter(|command| !command.pid.is_some_and(is_listed));
+    for command in commands.take(MOST_ROWS) {
+        let pid = command.pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+        let end = command.end.as_deref().unwrap_or("its end is not known");
+        writeln!(output, "command      {}{pid}", messages::command_line(&command.command_line))?;
+        writeln!(output, "             {}", harmless(end))?;
+    }
     if !summary.processes.is_empty() {
         writeln!(output, "\nprocesses")?;
         for process in summary.processes.iter().take(MOST_ROWS) {
             let end = harmless(process.end.as_deref().unwrap_or(""));
             let how = if process.is_without_rseq() { "  (without rseq)" } else { "" };
             writeln!(output, "  {:>8}  {:<16} {end}{how}", process.pid, harmless(&process.name))?;
+            if !process.command_line.is_empty() {
+                let parent =
+                    process.parent.map(|parent| format!("  (child of {parent})")).unwrap_or_default();
+                let words = messages::command_line(&process.command_line);
+                writeln!(output, "            {words}{parent}")?;
+            }
         }
         more(summary.processes.len(), output)?;
+    }
+    let others = summary.programs.iter().filter(|program| !is_listed(program.pid));
+    let others: Vec<_> = others.collect();
+    if !others.is_empty() {
+        writeln!(output, "\nother programs executed")?;
+        for program in others.iter().take(MOST_ROWS) {
+            writeln!(output, "  {:>8}  {}", program.pid, harmless(&program.file))?;
+        }
+        more(others.len(), output)?;
     }
     if !summary.by_event.is_empty() {
         writeln!(output, "\nevents by name")?;

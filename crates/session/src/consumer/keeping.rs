@@ -5,15 +5,28 @@ use std::{fs::File, io, time::Instant};
 
 use tompion_os::DirHandle;
 
-use super::{Consumer, MANIFEST_ROOM, MAX_NOTICES};
+use super::{Consumer, MANIFEST_ROOM, MAX_NOTICES, reason};
 use crate::{
     budget::{MANY_SOURCE_BYTES, MAX_NAME_BYTES, MAX_NAMES, MAX_NAMES_OF_PROCESS, MAX_SOURCE_BYTES},
     manifest,
     process::Process,
+    running::Snapshot,
     untrusted_text::{MAX_PROBLEM, tidy},
 };
 
 impl Consumer {
+    /// Notes in the manifest that a snapshot is on disk.
+    pub(super) fn note_snapshot(&mut self, snapshot: Snapshot) {
+        self.manifest.snapshot = Some(snapshot);
+        if let Err(error) = self.manifest.write(&self.folder, self.manifest.backing.is_some()) {
+            (self.notice)(&format!(
+                "can't note the snapshot in {}: {}",
+                self.folder.path().display(),
+                reason(&error)
+            ));
+        }
+    }
+
     /// Takes away the kept rings of processes that are complete, once the medium has a manifest
     /// that tells of them: one for many, since it takes as long for one.
     pub(super) fn retire_finished(&mut self) {
@@ -52,6 +65,7 @@ impl Consumer {
     pub(super) fn add_source(&mut self, mut source: manifest::Source) {
         if self.source_bytes >= MANY_SOURCE_BYTES {
             source.executable = String::new();
+            source.command_line = Vec::new();
         }
         let bytes = source.size_in_manifest();
         if self.source_bytes + bytes <= MAX_SOURCE_BYTES {

@@ -146,6 +146,8 @@ impl Process {
             pid: self.pid,
             name: self.hello.name.clone(),
             executable: self.hello.executable.clone(),
+            parent: self.lineage.parent,
+            command_line: self.lineage.command_line.clone(),
             producer: manifest::producer(self.form).into(),
             end: self.end.clone().unwrap_or_else(|| "running".into()),
             events: self.written(),

@@ -1,0 +1,66 @@
+//! Command lines, parents and ends of recorded processes, in `tompion.json` and in `tompion stat`.
+
+use serde_json::json;
+
+use crate::kernel::permitted;
+use crate::support::{TestDir, run, tompion};
+
+#[test]
+fn processes_have_command_lines_and_parents() {
+    let dir = TestDir::new();
+    let program = dir.link("told", &["told.c"], &[]);
+    let script = format!("{} 'a b' \"$(printf 'x\\033[2J')\" ''; exit 3", program.display());
+    run(&mut dir.recording("trace", &[], &[&"sh", &"-c", &script])).exited(3);
+    let trace = dir.trace("trace");
+    let (manifest, stat) = (trace.manifest(), trace.stat());
+    let end = &manifest["command_end"];
+    assert_eq!(end["end"], "exited with 3", "{manifest}");
+    // The shell has no events: it is the command and no source.
+    let [source] = &manifest["sources"].as_array().expect("sources")[..] else { panic!("{manifest}") };
+    assert_eq!(source["parent"], end["pid"]);
+    let words = json!([program, "a b", "x?[2J", ""]);
+    assert_eq!(source["command_line"], words);
+    assert_eq!(stat["processes"][0]["command_line"], words);
+    assert_eq!(stat["processes"][0]["parent"], end["pid"]);
+    let command =
+        json!([{ "command_line": ["sh", "-c", script], "pid": end["pid"], "end": "exited with 3" }]);
+    assert_eq!(stat["commands"], command);
+
+    let text = run(tompion().arg("stat").arg(&trace.folder)).succeeded().out;
+    let line = format!("            {} 'a b' 'x?[2J' ''  (child of {})\n", program.display(), end["pid"]);
+    assert!(text.contains(&line), "{text}");
+    assert!(text.contains("command      sh -c '"), "{text}");
+    assert!(text.contains(&format!(" (process {})\n             exited with 3\n", end["pid"])), "{text}");
+}
+
+#[test]
+fn a_command_with_events_is_named_once() {
+    let dir = TestDir::new();
+    let trace = dir.record(&[], &[&dir.program("told"), &"argument"]);
+    let text = run(tompion().arg("stat").arg(&trace.folder)).succeeded().out;
+    assert_eq!(text.matches("exited with 0").count(), 1, "{text}");
+    assert!(text.contains("/told argument  (child of "), "{text}");
+}
+
+#[test]
+fn a_command_that_only_the_kernel_sees_has_an_end() {
+    if !permitted() {
+        return;
+    }
+    let dir = TestDir::new();
+    run(&mut dir.recording(
+        "trace",
+        &["-k", "sched_process_*"],
+        &[&"sh", &"-c", &"/bin/true; kill -KILL $$"],
+    ));
+    let trace = dir.trace("trace");
+    let manifest = trace.manifest();
+    assert_eq!(manifest["command_end"]["end"], "killed by signal 9");
+    let programs = manifest["programs"].as_array().expect("programs");
+    assert!(programs.iter().any(|program| program["pid"] == manifest["command_end"]["pid"]), "{manifest}");
+    assert!(programs.iter().any(|program| program["file"].as_str() == Some("/bin/true")), "{manifest}");
+    let text = run(tompion().arg("stat").arg(&trace.folder)).succeeded().out;
+    assert!(text.contains("command      sh -c '/bin/true; kill -KILL $$' (process "), "{text}");
+    assert!(text.contains("             killed by signal 9\n"), "{text}");
+    assert!(text.contains("\nother programs executed\n") && text.contains("  /bin/true\n"), "{text}");
+}
