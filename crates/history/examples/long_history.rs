@@ -1,7 +1,8 @@
-//! Writes a history that nobody lived through: `long_history FILE DAYS CPUS`, up to now.
+//! Writes a simulated history up to now: `long_history FILE DAYS CPUS`.
 //!
-//! All six kinds, a thousand wake-ups a second on each CPU, four jobs, load that comes and goes, and a new kernel now and then. Tells
-//! in JSON how large the file was after each number of days that is a power of two, and in the end.
+//! All six kinds, a thousand wakeups per second on each CPU, four jobs, varying load, and a new
+//! kernel each year. Prints the size of the file in JSON after each number of days that is a power
+//! of two, and at the end.
 
 use std::{env, fs, path::Path, process::ExitCode};
 
@@ -36,7 +37,7 @@ fn write(path: &Path, days: i64, cpus: u32) -> Result<(), Box<dyn std::error::Er
     let mut system = 0;
     for day in 0..days {
         let today = begin + day * DAY;
-        // A new kernel each year, which is no better in the mean.
+        // A new kernel each year, no better on average.
         if day % 365 == 0 {
             let kernel = format!("6.{}.0-rt", 1 + day / 365);
             let facts =

@@ -1,17 +1,19 @@
-//! A histogram to be computed with: a number for each place, which of a CPU's latencies is a microsecond.
+//! Histogram for arithmetic: an array of counts, one per bucket. A bucket of a CPU's latencies is
+//! one microsecond wide.
 //!
-//! Reports over ten years add up some hundred thousand histograms; in a tree that takes seconds.
+//! Reports over ten years add some hundred thousand histograms; with a tree this would take
+//! seconds.
 
 use tompion_latency::{BUCKETS, Histogram, length_bounds};
 
 use super::bytes::{Damaged, Reader, Writer};
 
-/// How many latencies were of each length in microseconds; the last place is of all that are longer.
+/// Counts per bucket; the last bucket has all longer latencies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BucketCounts(Vec<u64>);
 
 impl BucketCounts {
-    /// Adds to a place; beyond the last one there is none.
+    /// Adds to a bucket. A bucket beyond the last one counts as the last one.
     pub fn add(&mut self, place: usize, count: u64) {
         let place = place.min(BUCKETS - 1);
         if count == 0 {
@@ -25,12 +27,12 @@ impl BucketCounts {
         }
     }
 
-    /// Adds all of another one.
+    /// Adds all counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         other.filled().for_each(|(place, count)| self.add(place, count));
     }
 
-    /// What has come since an earlier state of the same histogram.
+    /// Returns the counts added since an earlier state of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |place: usize| earlier.0.get(place).copied().unwrap_or(0);
@@ -39,27 +41,28 @@ impl BucketCounts {
         new
     }
 
-    /// How many there are.
+    /// Sum of all counts.
     pub fn count(&self) -> u64 {
         self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The last place that is not empty.
+    /// Last bucket that is not empty.
     pub fn last(&self) -> Option<usize> {
         self.filled().last().map(|(place, _)| place)
     }
 
-    /// BucketCounts that are not empty, and their counts.
+    /// Buckets that are not empty, with their counts.
     pub fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         self.0.iter().copied().enumerate().filter(|place| place.1 != 0)
     }
 
-    /// The same as other histograms are.
+    /// Converts buckets of one microsecond into a [`Histogram`].
     pub fn histogram(&self) -> Histogram {
         self.by(bounds)
     }
 
-    /// The same where places are those of [`length_place`](tompion_latency::length_place).
+    /// Converts log-linear buckets ([`length_place`](tompion_latency::length_place)) into a
+    /// [`Histogram`].
     pub fn lengths(&self) -> Histogram {
         self.by(length_bounds)
     }
@@ -73,7 +76,7 @@ impl BucketCounts {
         histogram
     }
 
-    /// As runs of places that are not empty: how many are empty before each, its length, its counts.
+    /// Writes runs of filled buckets: the gap before each run, its length and its counts.
     pub fn write(&self, writer: &mut Writer) {
         let is_filled = |count: &u64| *count != 0;
         let runs: Vec<&[u64]> = self.0.chunk_by(|one, other| is_filled(one) == is_filled(other)).collect();
@@ -92,10 +95,10 @@ impl BucketCounts {
         }
     }
 
-    /// Adds what [`BucketCounts::write`] wrote.
+    /// Adds counts that [`BucketCounts::write`] wrote.
     ///
     /// # Errors
-    /// If it can't have been written.
+    /// If the bytes can't have been written by it.
     pub fn add_written(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
         const OUTSIDE: &str = "a histogram has more places than there are";
         let runs = reader.up_to(BUCKETS as u64, OUTSIDE)?;
@@ -115,7 +118,7 @@ impl BucketCounts {
     }
 }
 
-/// Where a place begins and ends, in nanoseconds; the last one has no end.
+/// Begin and end of a bucket of one microsecond, in nanoseconds; the last bucket is unbounded.
 pub const fn bounds(place: usize) -> (u64, u64) {
     let begin = place as u64 * 1000;
     (begin, if place >= BUCKETS - 1 { u64::MAX } else { begin + 1000 })
@@ -200,7 +203,7 @@ mod tests {
                 assert!(places.0.len() <= BUCKETS);
             }
         }
-        // More places than there are, by their number and by their gaps.
+        // More buckets than exist, by their number and by their gaps.
         assert!(read(&[0xff, 0xff, 0x7f]).is_err());
         assert!(read(&[1, 0x81, 0x50, 0x82, 0x50]).is_err());
         assert!(read(&[2, 0x81, 0x50, 1, 1, 1, 1, 1]).is_err());

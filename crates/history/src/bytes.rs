@@ -1,19 +1,19 @@
-//! Numbers and texts as bytes, seven bits in each. What is read may be anything.
+//! Codec for numbers and texts: LEB128, seven bits per byte. The reader accepts arbitrary bytes.
 
-/// Bytes that can't have been written by us.
+/// Error for bytes that this code can't have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damaged(pub &'static str);
 
-/// Longest text that is written or read, in bytes.
-pub const LONGEST_TEXT: usize = 4096;
+/// Maximum length of a text, in bytes; longer texts are cut.
+pub const MAX_TEXT: usize = 4096;
 
-/// Writes numbers: small ones are short.
+/// Encoder; small numbers take few bytes.
 #[derive(Debug, Default)]
 pub struct Writer(Vec<u8>);
 
 impl Writer {
-    /// A number, in one to ten bytes.
+    /// Appends a number, in one to ten bytes.
     pub fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.0.push(number as u8 | 0x80);
@@ -22,39 +22,39 @@ impl Writer {
         self.0.push(number as u8);
     }
 
-    /// A number that may be negative: those near zero are short.
+    /// Appends a signed number; values near zero take few bytes (zigzag).
     pub fn signed(&mut self, number: i64) {
         self.number((number << 1 ^ number >> 63) as u64);
     }
 
-    /// A text, cut at [`LONGEST_TEXT`].
+    /// Appends a text, cut at [`MAX_TEXT`].
     pub fn text(&mut self, text: &str) {
         let bytes = text.as_bytes();
-        let bytes = bytes.get(..LONGEST_TEXT).unwrap_or(bytes);
+        let bytes = bytes.get(..MAX_TEXT).unwrap_or(bytes);
         self.number(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }
 
-    /// All that was written.
+    /// Returns all encoded bytes.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 }
 
-/// Reads what a [`Writer`] wrote.
+/// Decoder for the bytes of a [`Writer`].
 #[derive(Clone, Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// From the beginning of some bytes.
+    /// Starts at the beginning of `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// A number.
+    /// Reads a number.
     ///
     /// # Errors
-    /// If the bytes end within it, or it has more than 64 bits.
+    /// If the bytes end within the number, or it has more than 64 bits.
     pub fn number(&mut self) -> Result<u64, Damaged> {
         let mut number = 0;
         for place in 0..10 {
@@ -71,16 +71,16 @@ impl<'a> Reader<'a> {
         Err(Damaged("a number has more than 64 bits"))
     }
 
-    /// A number that is not above a bound.
+    /// Reads a number that is at most `bound`.
     ///
     /// # Errors
-    /// If it is, or as [`Reader::number`].
+    /// If the number is larger (`what` says of which), or as [`Reader::number`].
     pub fn up_to(&mut self, bound: u64, what: &'static str) -> Result<u64, Damaged> {
         let number = self.number()?;
         if number > bound { Err(Damaged(what)) } else { Ok(number) }
     }
 
-    /// A number that may be negative.
+    /// Reads a signed number.
     ///
     /// # Errors
     /// As [`Reader::number`].
@@ -89,21 +89,21 @@ impl<'a> Reader<'a> {
         Ok((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
-    /// A text; what is no UTF-8 in it is replaced.
+    /// Reads a text; invalid UTF-8 is replaced.
     ///
     /// # Errors
-    /// If the bytes end within it.
+    /// If the bytes end within the text, or it is too long.
     pub fn text(&mut self) -> Result<String, Damaged> {
-        let length = self.up_to(LONGEST_TEXT as u64, "a text is too long")? as usize;
+        let length = self.up_to(MAX_TEXT as u64, "a text is too long")? as usize;
         let (text, rest) = self.0.split_at_checked(length).ok_or(Damaged("bytes end within a text"))?;
         self.0 = rest;
         Ok(String::from_utf8_lossy(text).into_owned())
     }
 
-    /// Nothing may follow.
+    /// Checks that all bytes were read.
     ///
     /// # Errors
-    /// If something does.
+    /// If bytes are left.
     pub fn end(&self) -> Result<(), Damaged> {
         if self.0.is_empty() { Ok(()) } else { Err(Damaged("more bytes than belong there")) }
     }
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(numbers.map(|_| reader.number().unwrap()), numbers);
         assert_eq!(signed.map(|_| reader.signed().unwrap()), signed);
         assert_eq!(reader.text().unwrap(), "robot ü");
-        assert_eq!(reader.text().unwrap().len(), LONGEST_TEXT);
+        assert_eq!(reader.text().unwrap().len(), MAX_TEXT);
         reader.end().unwrap();
     }
 
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_nobody_wrote_are_refused() {
+    fn invalid_bytes_are_refused() {
         for bytes in [
             &[][..],
             &[0x80],

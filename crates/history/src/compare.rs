@@ -1,9 +1,9 @@
-//! Two times or systems held against each other.
+//! Comparison of two intervals or systems by a permutation test on the maxima of rows.
 //!
-//! The longest latency of a week says little of the next week: it is one number of chance. So the longest of every five
-//! minutes are compared. If both sides were the same, those that are longer than all of the other side's would be spread
-//! over both by chance; how likely it is that all of them are on one side follows from how many rows each side has, whatever
-//! the distribution is.
+//! The longest latency of a week says little about the next week: it is a single random value. So
+//! the maxima of every five minutes are compared. If both sides were equal, the rows that exceed
+//! every row of the other side would be spread over both by chance. The probability that all of
+//! them lie on one side follows from the numbers of rows alone, whatever the distribution is.
 
 use std::collections::BTreeMap;
 
@@ -17,89 +17,90 @@ use super::{
     store::Store,
 };
 
-/// Chance explains what is likelier than this.
-const LIKELY: f64 = 0.01;
-/// Shares that are compared, in millionths, and what they are called.
-const SHARES: [(u64, &str); 4] = [(500_000, "50"), (990_000, "99"), (999_000, "99.9"), (999_990, "99.999")];
+/// Significance level: a difference that is likelier than this is attributed to chance.
+const SIGNIFICANCE: f64 = 0.01;
+/// Compared quantiles, in millionths, and their names in percent.
+const QUANTILES: [(u64, &str); 4] =
+    [(500_000, "50"), (990_000, "99"), (999_000, "99.9"), (999_990, "99.999")];
 
-/// How the second side is, beside the first.
+/// Verdict on the second side, relative to the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Its longest latencies are shorter.
+    /// Its maxima are lower.
     Better,
-    /// Chance explains the difference.
+    /// The difference is not significant.
     Same,
-    /// Its longest latencies are longer.
+    /// Its maxima are higher.
     Worse,
 }
 
-/// One side of a kind.
+/// One side of a comparison, for one kind or job.
 #[derive(Clone, Debug, Serialize)]
 pub struct Side {
-    /// How many.
+    /// Number of latencies.
     pub count: u64,
-    /// The longest, in microseconds.
+    /// Longest latency, in microseconds.
     pub max_us: f64,
-    /// Rows, most of them of five minutes.
+    /// Number of rows, most of them of five minutes.
     pub rows: u64,
-    /// Rows whose longest is longer than all of the other side's.
+    /// Number of rows whose maximum exceeds all maxima of the other side.
     pub rows_beyond: u64,
-    /// By share in percent, what that share doesn't reach, in microseconds.
+    /// Upper bounds of the quantiles, in microseconds, by their names in percent.
     pub below_us: BTreeMap<&'static str, f64>,
 }
 
-/// A kind on both sides.
+/// Comparison of one kind of latency.
 #[derive(Clone, Debug, Serialize)]
 pub struct KindComparison {
-    /// Of which kind.
+    /// Kind of latency.
     pub kind: Kind,
-    /// Both sides.
+    /// The first and the second side.
     pub sides: [Side; 2],
-    /// How the second is.
+    /// Verdict on the second side.
     pub verdict: Verdict,
-    /// How likely chance alone makes such a difference, from 0 to 1.
+    /// Probability that chance alone makes such a difference, from 0 to 1.
     pub chance: f64,
 }
 
-/// A job on both sides. Lengths are responses.
+/// Comparison of one job; the lengths are response times.
 #[derive(Clone, Debug, Serialize)]
 pub struct JobComparison {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// Both sides.
+    /// The first and the second side.
     pub sides: [Side; 2],
-    /// How many responses were longer than their deadline.
+    /// Number of missed deadlines on each side.
     pub misses: [u64; 2],
-    /// How the second is.
+    /// Verdict on the second side.
     pub verdict: Verdict,
-    /// How likely chance alone makes such a difference, from 0 to 1.
+    /// Probability that chance alone makes such a difference, from 0 to 1.
     pub chance: f64,
 }
 
-/// Two times or systems.
+/// Comparison of two intervals or systems.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// The version of this structure.
+    /// Version of this structure.
     pub schema: u32,
-    /// What each side is called.
+    /// Name of each side.
     pub names: [String; 2],
     /// Kinds that both sides have.
     pub kinds: Vec<KindComparison>,
     /// Jobs that both sides have.
     pub jobs: Vec<JobComparison>,
-    /// All of each.
+    /// Full report of each side.
     pub reports: [HistoryReport; 2],
 }
 
 impl Comparison {
-    /// Holds one choice against another, each with its name. No row is on both sides of two times that have nothing in common: it is on
-    /// the earlier one's, in which it begins.
+    /// Compares two named choices. Where their intervals are disjoint, no row is on both sides: a
+    /// row across the border belongs to the earlier side, in which it begins.
     ///
     /// # Errors
     /// If the history is damaged or can't be read.
     pub fn of(store: &Store, sides: [(String, Choice); 2]) -> Result<Self, Error> {
-        let ([first, second], choices) = parted(store, sides)?;
+        let ([first, second], choices) = split_at_row_end(store, sides)?;
         let rows = [Rows::of(store, &choices[0])?, Rows::of(store, &choices[1])?];
         let reports = [store.period(&choices[0])?, store.period(&choices[1])?].map(Period::report);
         let places = reports.each_ref().map(|report| of_all_cpus(&report.cpus));
@@ -113,7 +114,8 @@ impl Comparison {
         Ok(Self { schema: 1, names: [first, second], kinds, jobs, reports })
     }
 
-    /// The kind by which both are judged: the one from end to end, else the first there is.
+    /// Kind that decides the overall verdict: timer wakeup of all threads if present, else of
+    /// real-time threads, else the first one.
     pub fn judged_by(&self) -> Option<&KindComparison> {
         let by = [Kind::TimerWakeupAll, Kind::TimerWakeup, Kind::Wakeup];
         let known = by.iter().find_map(|kind| self.kinds.iter().find(|found| found.kind == *kind));
@@ -121,8 +123,11 @@ impl Comparison {
     }
 }
 
-/// Names, and choices of which the later one begins where the last row of the earlier one ends.
-fn parted(store: &Store, sides: [(String, Choice); 2]) -> Result<([String; 2], [Choice; 2]), Error> {
+/// Moves the begin of the later choice to the end of the earlier choice's last row.
+fn split_at_row_end(
+    store: &Store,
+    sides: [(String, Choice); 2],
+) -> Result<([String; 2], [Choice; 2]), Error> {
     let [(first, one), (second, other)] = sides;
     let mut choices = [one, other];
     let spans = choices.each_ref().map(|choice| choice.span);
@@ -136,7 +141,7 @@ fn parted(store: &Store, sides: [(String, Choice); 2]) -> Result<([String; 2], [
     Ok(([first, second], choices))
 }
 
-/// Jobs that both sides have.
+/// Compares the jobs that both sides have.
 fn jobs(rows: &[Rows; 2], reports: &[HistoryReport; 2]) -> Vec<JobComparison> {
     let jobs = |side: usize| reports[side].jobs.iter().flat_map(|found| &found.jobs);
     let compared = |one: &HistoryJob| {
@@ -149,10 +154,10 @@ fn jobs(rows: &[Rows; 2], reports: &[HistoryReport; 2]) -> Vec<JobComparison> {
     jobs(0).filter_map(compared).collect()
 }
 
-/// The longest of each row, in nanoseconds.
+/// Maxima of rows, in nanoseconds.
 #[derive(Default)]
 struct Rows {
-    /// By kind, of all CPUs together; before them, when the last row begins.
+    /// Per kind, over all CPUs: begin of the last row, and the maximum of each row.
     kinds: BTreeMap<Kind, (i64, Vec<u64>)>,
     jobs: BTreeMap<String, Vec<u64>>,
 }
@@ -182,7 +187,7 @@ impl Rows {
     }
 }
 
-/// Both sides, how the second is, and how likely chance alone makes such a difference.
+/// Compares two sides: their statistics, the verdict on the second, and the probability of chance.
 fn compare(rows: [&[u64]; 2], places: [&Histogram; 2]) -> ([Side; 2], Verdict, f64) {
     let longest = rows.map(|rows| rows.iter().copied().max().unwrap_or(0));
     let beyond = |side: usize| rows[side].iter().filter(|ns| **ns > longest[1 - side]).count() as u64;
@@ -191,17 +196,17 @@ fn compare(rows: [&[u64]; 2], places: [&Histogram; 2]) -> ([Side; 2], Verdict, f
         max_us: longest[side] as f64 / 1000.0,
         rows: rows[side].len() as u64,
         rows_beyond: beyond(side),
-        below_us: SHARES
+        below_us: QUANTILES
             .iter()
             .map(|(share, name)| (*name, below_us(places[side], *share, longest[side])))
             .collect(),
     };
     let sides = [side(0), side(1)];
-    // Only the side with the longest has any.
+    // Only the side with the longest latency has rows beyond the other.
     let late = usize::from(longest[1] > longest[0]);
     let chance = chance(sides[late].rows_beyond, sides[late].rows, sides[1 - late].rows);
     let verdict = match late {
-        _ if chance >= LIKELY => Verdict::Same,
+        _ if chance >= SIGNIFICANCE => Verdict::Same,
         0 => Verdict::Better,
         _ => Verdict::Worse,
     };
@@ -212,8 +217,8 @@ fn below_us(places: &Histogram, millionths: u64, longest: u64) -> f64 {
     places.below_millionths(millionths).unwrap_or(0).min(longest) as f64 / 1000.0
 }
 
-/// How likely the `beyond` longest of all rows are all of one side by chance, or all of the other: they are drawn without being
-/// put back.
+/// Probability that the `beyond` highest of all rows lie on one side by chance. Rows are drawn
+/// without replacement.
 fn chance(beyond: u64, own: u64, others: u64) -> f64 {
     let all_of = |own: u64, others: u64| {
         let share = |drawn: u64| {
@@ -256,7 +261,7 @@ mod tests {
         assert!(found.verdict == Verdict::Worse && found.chance < 1e-9, "{found:?}");
         assert_eq!(compared(&late, &usual).verdict, Verdict::Better);
         assert_eq!(compared(&usual, &usual).verdict, Verdict::Same);
-        // Few rows say little.
+        // A few rows are not significant.
         assert_eq!(compared(&[1, 2, 3], &[4, 5, 6]).verdict, Verdict::Same);
     }
 

@@ -1,4 +1,4 @@
-//! The file: made once, recognised later, never overwritten.
+//! The SQLite file: created once, recognized by its application ID, never overwritten.
 
 use std::{
     io::{self, Read as _},
@@ -11,19 +11,20 @@ use tompion_os::DirHandle;
 
 use super::Error;
 
-/// `Tmpn`, by which a database says whose it is (`PRAGMA application_id`).
+/// `Tmpn`: identifies a database as a history (`PRAGMA application_id`).
 const APPLICATION: i64 = 0x546d_706e;
-/// Of the tables and what is in them (`PRAGMA user_version`): what the first one had, and what came to it.
+/// Version of the schema (`PRAGMA user_version`): the first one and each later addition.
 const VERSION: i64 = 1 + LATER_TABLES.len() as i64;
 
-/// What every database of SQLite begins with (<https://www.sqlite.org/fileformat2.html>).
+/// First bytes of every SQLite database (<https://www.sqlite.org/fileformat2.html>).
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// How long one waits for another's transaction: each takes milliseconds, a disk may take seconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout for the transaction of another process: it takes milliseconds, on a slow disk seconds.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// `rows`: what was counted in five minutes, each with the longest of each CPU and kind; `bodies` have the rest of the youngest
-/// of them. `hours` and `days` are the sums of rows up to `state.rolled`. Times are milliseconds since 1970, durations too.
+/// Tables of version 1. `rows` has one row for five minutes, with the maximum of each CPU and kind.
+/// `bodies` has everything else of the newest rows. `hours` and `days` are the sums of rows up to
+/// `state.rolled`. Times and durations are in milliseconds; times count from 1970.
 const TABLES: &str = "
 CREATE TABLE rows(id INTEGER PRIMARY KEY, start INTEGER NOT NULL, duration INTEGER NOT NULL, system INTEGER NOT NULL,
     maxima BLOB NOT NULL);
@@ -44,20 +45,20 @@ CREATE TABLE incidents(id INTEGER PRIMARY KEY, time INTEGER NOT NULL, cpu INTEGE
 CREATE INDEX incidents_by_time ON incidents(time);
 ";
 
-/// What each later version has beside that. Versions that say more in their blobs say there which one they are.
+/// Additions of each later version. Blobs carry their own version number.
 const LATER_TABLES: [&str; 2] = [
-    // Numbers of jobs, by which `rows.maxima` names them.
+    // Numbers of jobs, which `rows.maxima` refers to.
     "CREATE TABLE jobs(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);",
-    // Nothing but code in bodies, which those before would take for damage.
+    // No table: only the stacks in bodies, which older versions would take for damage.
     "",
 ];
 
-/// The first version with numbers of jobs.
+/// First version with numbers of jobs.
 pub const WITH_JOBS: i64 = 2;
 
-/// Opens a database to write into it; makes it, and its folder, if there is none.
+/// Opens a database to write; creates it and its folder if they don't exist.
 pub fn open_to_write(path: &Path) -> Result<Connection, Error> {
-    let is_new = match look(path) {
+    let is_new = match is_empty_database(path) {
         Ok(is_empty) => is_empty,
         Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => true,
         Err(error) => return Err(error),
@@ -67,8 +68,9 @@ pub fn open_to_write(path: &Path) -> Result<Connection, Error> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(path, flags)?;
     let settings = || {
-        // A journal beside the file while it changes, and nothing else: whoever may read the file can, also when nobody
-        // writes. Each transaction is on the disk when it ends; there is one in five minutes.
+        // A journal exists beside the file only during a transaction, so every user with access to
+        // the file can read it at any time. Each transaction is on the disk when it ends; there is
+        // one per five minutes.
         connection.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(()))?;
         connection.pragma_update(None, "synchronous", "extra")
     };
@@ -82,8 +84,8 @@ pub fn open_to_write(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Makes the file, for its user alone where that is root, and what leads there. SQLite opens files by their paths, again and
-/// again, so root keeps a history only where nobody else can put something into their place.
+/// Creates the file and its folders; for root, with access for root alone. SQLite reopens files by
+/// path, so root keeps a history only where no other user can replace them.
 fn make_file(path: &Path, is_new: bool) -> Result<(), Error> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let failed = |error| Error::file("can't make", folder, error);
@@ -98,9 +100,9 @@ fn make_file(path: &Path, is_new: bool) -> Result<(), Error> {
     }
 }
 
-/// Opens a database to read it.
+/// Opens a database to read.
 pub fn open_to_read(path: &Path) -> Result<Connection, Error> {
-    if look(path)? {
+    if is_empty_database(path)? {
         return Err(Error::Foreign { path: path.into(), found: "an empty file".into() });
     }
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
@@ -108,8 +110,8 @@ pub fn open_to_read(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Whether a file is empty. One that is anything but a database is not touched.
-fn look(path: &Path) -> Result<bool, Error> {
+/// Returns whether a file is empty. Fails, without a change, on a file that is no database.
+fn is_empty_database(path: &Path) -> Result<bool, Error> {
     let failed = |error| Error::file("can't open", path, error);
     let mut file = tompion_os::open_regular(path).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => {
@@ -129,23 +131,23 @@ fn look(path: &Path) -> Result<bool, Error> {
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
     let connect = || {
         let connection = Connection::open_with_flags(path, flags)?;
-        connection.busy_timeout(PATIENCE)?;
-        // A stranger's database may bring code of its own; ours has none.
+        connection.busy_timeout(LOCK_TIMEOUT)?;
+        // A hostile database may contain code (triggers, views); a history has none.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-        // In KiB. Whoever writes stays small for years.
+        // In KiB; keeps the writer's memory small for years.
         connection.pragma_update(None, "cache_size", -1024)?;
         Ok(connection)
     };
     connect().map_err(|error| Error::database(path, error))
 }
 
-/// One transaction: a file is a whole history, or an empty file.
+/// Creates all tables in one transaction: a file is a whole history or empty.
 fn make(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    // Another process may have been first.
+    // Another process may have created them meanwhile.
     if number(&transaction, "application_id")? == 0 {
         transaction.execute_batch(TABLES)?;
         LATER_TABLES.iter().try_for_each(|tables| transaction.execute_batch(tables))?;
@@ -156,10 +158,10 @@ fn make(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// Gives a history of an earlier version what it lacks; all of it, or nothing.
+/// Upgrades a history of an earlier version, all or nothing.
 fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    // Another process may have been first.
+    // Another process may have upgraded it meanwhile.
     let has = usize::try_from(version(&transaction)? - 1).unwrap_or(usize::MAX);
     for tables in LATER_TABLES.iter().skip(has) {
         transaction.execute_batch(tables)?;
@@ -168,7 +170,7 @@ fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// Which version of a history it is.
+/// Returns the version of a history's schema.
 pub fn version(connection: &Connection) -> rusqlite::Result<i64> {
     number(connection, "user_version")
 }
@@ -177,7 +179,7 @@ fn number(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
-/// A history's version, which is ours or one before.
+/// Checks that the database is a history and returns its version, which is at most ours.
 fn recognise(connection: &Connection, path: &Path) -> Result<i64, Error> {
     let failed = |error| Error::database(path, error);
     let (application, version) =
@@ -191,7 +193,7 @@ fn recognise(connection: &Connection, path: &Path) -> Result<i64, Error> {
     Ok(version)
 }
 
-/// Where a history is unless somebody says otherwise: of root's monitor the machine's, else the user's own.
+/// Default path of the history: the system's for root, else the user's own.
 pub fn default_path() -> PathBuf {
     const MACHINE: &str = "/var/lib/tompion/history.sqlite";
     if tompion_os::effective_user() == 0 {
@@ -200,7 +202,7 @@ pub fn default_path() -> PathBuf {
     let of = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = of("XDG_STATE_HOME").or_else(|| Some(of("HOME")?.join(".local/state")));
     let own = state.map(|state| state.join("tompion/history.sqlite"));
-    // Who has none of their own reads the machine's.
+    // A user without a history reads the system's.
     own.filter(|own| own.exists() || !Path::new(MACHINE).exists()).unwrap_or_else(|| MACHINE.into())
 }
 
@@ -221,7 +223,7 @@ mod tests {
         error
     }
 
-    /// What this build's SQLite is: a damaged or made-up file reaches as little code as can be.
+    /// Checks SQLite's version and options: a damaged or hostile file should reach little code.
     #[test]
     fn sqlite_is_new_enough_and_has_nothing_that_histories_do_not_use() {
         assert!(rusqlite::version_number() >= 3_050_003, "SQLite {}", rusqlite::version());
@@ -272,7 +274,7 @@ mod tests {
         };
         let before = fs::read(&path).unwrap();
         assert_eq!(found(&open_to_read(&path).unwrap()).0, 1);
-        assert_eq!(fs::read(&path).unwrap(), before, "it was written by who reads");
+        assert_eq!(fs::read(&path).unwrap(), before, "the reader changed it");
         let migrated = found(&open_to_write(&path).unwrap());
         assert_eq!(migrated, found(&open_to_write(&folder.path().join("new")).unwrap()));
         assert_eq!((migrated.0, found(&open_to_write(&path).unwrap())), (VERSION, migrated));
@@ -286,7 +288,7 @@ mod tests {
         let error = open_to_read(&nothing).map(drop).unwrap_err();
         assert!(error.to_string().contains("can't open"), "{error}");
         assert!(!nothing.exists());
-        // To write, folders are made.
+        // Writing creates the folders.
         drop(open_to_write(&nothing).unwrap());
         open_to_read(&nothing).unwrap();
     }

@@ -1,15 +1,16 @@
-//! What was counted of jobs in a time, by name, as bytes.
+//! Statistics of jobs in an interval, by name, and their binary encoding.
 //!
 //! ```text
 //! jobs    := watched lost number job…
-//! job     := name activations misses overruns deadlines sum released… longest places
-//!            released: for each way to be released, how many
+//! job     := name activations misses overruns deadlines sum released… longest buckets
+//!            released: a count for each kind of release
 //! longest := 0 | 1 end response running begin execution deadline by pid tid thread
 //! peaks   := number (job response deadline misses)…
 //! ```
 //!
-//! Names and threads are places in the body's list of names; `job` is its number in the history. Deadlines are the shortest,
-//! and how much longer the longest is, or 0 for none. `running` is how long that took, plus one, or 0 where the thread didn't sleep.
+//! Names and threads are indices into the body's list of names; `job` is its number in the history.
+//! Deadlines are the shortest, and how much longer the longest is, or 0 for none. `running` is that
+//! time plus one, or 0 if the thread didn't sleep.
 
 use std::collections::BTreeMap;
 
@@ -24,36 +25,36 @@ use super::{
     bytes::{Damaged, Reader, Writer},
 };
 
-/// More jobs than a history has names for.
-const MOST: u64 = 65_536;
+/// Maximum number of jobs that a decoder accepts; a history has names for fewer.
+const MAX_JOBS: u64 = 65_536;
 
-/// The longest response of a job. Lengths are nanoseconds.
+/// Longest response of a job, in detail. Lengths are in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LongestResponse {
-    /// When it ended, in nanoseconds since 1970.
+    /// End of the job, in nanoseconds since 1970.
     pub end: u64,
-    /// From the release to the end.
+    /// Time from release to end.
     pub response: u64,
-    /// From the release to the thread that runs, if it slept before.
+    /// Time from release until the thread ran, if it slept before.
     pub until_running: Option<u64>,
-    /// From there to the begin.
+    /// Time from then until the job began.
     pub until_begin: u64,
-    /// From the begin to the end.
+    /// Time from begin to end.
     pub execution: u64,
-    /// The deadline; 0 for none.
+    /// Deadline; 0 for none.
     pub deadline: u64,
-    /// What began it.
+    /// Kind of release.
     pub by: Release,
-    /// In which process.
+    /// Process of the thread.
     pub pid: u32,
-    /// In which thread.
+    /// Thread that ran the job.
     pub tid: u32,
-    /// The thread's name.
+    /// Name of the thread.
     pub thread: String,
 }
 
 impl LongestResponse {
-    /// Of an activation, with the time of day ahead of its clock by so many nanoseconds.
+    /// Converts an activation; the time of day is `ahead` nanoseconds ahead of its clock.
     fn new(activation: &Activation, thread: &str, ahead: u64) -> Self {
         Self {
             end: activation.end.saturating_add(ahead),
@@ -69,7 +70,7 @@ impl LongestResponse {
         }
     }
 
-    /// As reports have it.
+    /// Converts to the form used in reports.
     pub fn report(&self) -> Longest {
         Longest {
             time_ns: self.end,
@@ -90,24 +91,24 @@ pub(super) fn us(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// What a job had.
+/// Statistics of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobCell {
-    /// How many activations.
+    /// Number of activations.
     pub activations: u64,
-    /// Responses that were longer than their deadline.
+    /// Number of responses longer than their deadline.
     pub misses: u64,
-    /// Of these, how many would have been even if they had begun at their release.
+    /// Number of these that would have missed it even if they had begun at their release.
     pub overruns: u64,
-    /// The shortest and the longest deadline there were, in nanoseconds.
+    /// Shortest and longest deadline, in nanoseconds.
     pub deadlines: Option<(u64, u64)>,
-    /// The sum of all responses, in nanoseconds.
+    /// Sum of all responses, in nanoseconds.
     pub sum: u64,
-    /// By what began them, as [`Release::ALL`] has it.
+    /// Number of activations by kind of release, in the order of [`Release::ALL`].
     pub released: [u64; Release::ALL.len()],
     /// The longest response.
     pub longest: Option<LongestResponse>,
-    /// Responses by their length: places of [`length_place`].
+    /// Histogram of responses, in the buckets of [`length_place`].
     pub places: BucketCounts,
 }
 
@@ -130,7 +131,7 @@ impl JobCell {
         }
     }
 
-    /// Adds what came in another time, but for the places.
+    /// Adds the statistics of another interval, apart from the histogram.
     fn add_sums(&mut self, other: Self) {
         self.activations = self.activations.saturating_add(other.activations);
         self.misses = self.misses.saturating_add(other.misses);
@@ -176,7 +177,7 @@ impl JobCell {
         self.places.write(writer);
     }
 
-    /// Adds what [`JobCell::write`] wrote.
+    /// Adds statistics that [`JobCell::write`] wrote.
     fn add_written(&mut self, reader: &mut Reader<'_>, names: &[String]) -> Result<(), Damaged> {
         let mut read = Self {
             activations: reader.number()?,
@@ -229,31 +230,32 @@ fn name(reader: &mut Reader<'_>, names: &[String]) -> Result<String, Damaged> {
     names.get(reader.number()? as usize).cloned().ok_or(Damaged("a name that isn't there"))
 }
 
-/// By name.
+/// Statistics of jobs by their names.
 pub type JobCells = BTreeMap<String, JobCell>;
 
-/// What was counted of jobs.
+/// Statistics of all jobs in an interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobsBody {
-    /// How long jobs were watched, in milliseconds.
+    /// Time for which jobs were watched, in milliseconds.
     pub watched: u64,
-    /// Begins, ends and wake-ups that were lost.
+    /// Number of lost begins, ends and wakeups.
     pub lost: u64,
-    /// Jobs that were activated.
+    /// Jobs with activations.
     pub cells: JobCells,
 }
 
 impl JobsBody {
-    /// What was seen just now, with the time of day ahead of CLOCK_MONOTONIC by so many nanoseconds.
+    /// Converts the newest statistics; the time of day is `ahead` nanoseconds ahead of
+    /// CLOCK_MONOTONIC.
     pub(super) fn new(recent: &Recent, ahead: u64) -> Self {
         let mut jobs =
             Self { watched: recent.watched / 1_000_000, lost: recent.lost, cells: JobCells::new() };
-        // Two may have one name: of a program that tells it, and of probes.
+        // Two jobs may share a name: one reported by a program, one defined by probes.
         recent.jobs.iter().for_each(|(name, tally)| jobs.add(name, JobCell::new(tally, ahead)));
         jobs
     }
 
-    /// Adds what a job had in another time, or another job of this name.
+    /// Adds the statistics of another interval, or of another job with this name.
     pub fn add(&mut self, name: &str, cell: JobCell) {
         match self.cells.get_mut(name) {
             Some(sum) => {
@@ -264,7 +266,7 @@ impl JobsBody {
         }
     }
 
-    /// Adds what was counted in another time.
+    /// Adds the statistics of another interval.
     pub fn merge(&mut self, other: Self) {
         self.watched = self.watched.saturating_add(other.watched);
         self.lost = self.lost.saturating_add(other.lost);
@@ -273,13 +275,13 @@ impl JobsBody {
         }
     }
 
-    /// All names in it.
+    /// All names of jobs and threads.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let threads = self.cells.values().filter_map(|cell| Some(cell.longest.as_ref()?.thread.as_str()));
         self.cells.keys().map(String::as_str).chain(threads)
     }
 
-    /// All of it, with the names that [`JobsBody::names`] has in a sorted list.
+    /// Encodes everything; `names` is sorted and has all of [`JobsBody::names`].
     pub fn write(&self, writer: &mut Writer, names: &[&str]) {
         writer.number(self.watched);
         writer.number(self.lost);
@@ -290,21 +292,21 @@ impl JobsBody {
         }
     }
 
-    /// Adds what [`JobsBody::write`] wrote.
+    /// Adds statistics that [`JobsBody::write`] wrote.
     ///
     /// # Errors
-    /// If it can't have written that. Then some of it may be added.
+    /// If the bytes can't have been written by it. Some statistics may have been added.
     pub fn add_written(&mut self, reader: &mut Reader<'_>, names: &[String]) -> Result<(), Damaged> {
         self.watched = self.watched.saturating_add(reader.number()?);
         self.lost = self.lost.saturating_add(reader.number()?);
-        for _ in 0..reader.up_to(MOST, "more jobs than there can be")? {
+        for _ in 0..reader.up_to(MAX_JOBS, "more jobs than there can be")? {
             let name = name(reader, names)?;
             self.cells.entry(name).or_default().add_written(reader, names)?;
         }
         Ok(())
     }
 
-    /// The longest response of each job, by the jobs' numbers.
+    /// Encodes the longest response of each job that has a number.
     pub fn write_peaks(&self, writer: &mut Writer, numbers: &BTreeMap<String, u64>) {
         let cells = || self.cells.iter().filter_map(|(name, cell)| Some((*numbers.get(name)?, cell)));
         writer.number(cells().count() as u64);
@@ -316,27 +318,27 @@ impl JobsBody {
     }
 }
 
-/// The longest response of a job in a row.
+/// Longest response of a job in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobPeak {
-    /// The job's number in the history.
+    /// Number of the job in the history.
     pub job: u64,
-    /// The longest response, in nanoseconds.
+    /// Longest response, in nanoseconds.
     pub response: u64,
-    /// The shortest deadline, in nanoseconds; 0 for none.
+    /// Shortest deadline, in nanoseconds; 0 for none.
     pub deadline: u64,
-    /// How many responses were longer than their deadline.
+    /// Number of responses longer than their deadline.
     pub misses: u64,
 }
 
-/// Tells what [`JobsBody::write_peaks`] wrote.
+/// Passes each peak that [`JobsBody::write_peaks`] wrote to `visit`.
 ///
 /// # Errors
-/// If it can't have written that.
-pub fn read_peaks(reader: &mut Reader<'_>, mut tell: impl FnMut(JobPeak)) -> Result<(), Damaged> {
-    for _ in 0..reader.up_to(MOST, "more jobs than there can be")? {
+/// If the bytes can't have been written by it.
+pub fn read_peaks(reader: &mut Reader<'_>, mut visit: impl FnMut(JobPeak)) -> Result<(), Damaged> {
+    for _ in 0..reader.up_to(MAX_JOBS, "more jobs than there can be")? {
         let (job, response) = (reader.number()?, reader.number()?);
-        tell(JobPeak { job, response, deadline: reader.number()?, misses: reader.number()? });
+        visit(JobPeak { job, response, deadline: reader.number()?, misses: reader.number()? });
     }
     Ok(())
 }
@@ -397,9 +399,9 @@ mod tests {
         let mut writer = Writer::default();
         body.write_peaks(&mut writer, &BTreeMap::from([("control".to_owned(), 300)]));
         let bytes = writer.into_bytes();
-        let mut told = Vec::new();
-        read_peaks(&mut Reader::new(&bytes), |peak| told.push(peak)).unwrap();
-        assert_eq!(told, [JobPeak { job: 300, response: 5_000_000, deadline: 1_000_000, misses: 1 }]);
+        let mut peaks = Vec::new();
+        read_peaks(&mut Reader::new(&bytes), |peak| peaks.push(peak)).unwrap();
+        assert_eq!(peaks, [JobPeak { job: 300, response: 5_000_000, deadline: 1_000_000, misses: 1 }]);
         assert!(read_peaks(&mut Reader::new(&bytes[..3]), |_| {}).is_err());
         assert!(read_peaks(&mut Reader::new(&[0xff, 0xff, 0x7f]), |_| {}).is_err());
     }

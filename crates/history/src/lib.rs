@@ -1,14 +1,14 @@
-//! Years of history: what the monitor counted every five minutes, in a SQLite file that survives
-//! kills and power cuts.
+//! History of the monitor over years: what it counted every five minutes, in a SQLite file that
+//! survives kills and power cuts.
 //!
 //! ```text
 //! counters ──► HistoryWriter ──► rows of five minutes ──► hours ──► days
 //!                   └─────────────── SQLite ────────────────────┘ ──► Period ──► reports, plots
 //! ```
 //!
-//! [`HistoryWriter`] writes what the kernel's programs have counted since the last row. The counters'
-//! state at that time changes in the same transaction, so a kill loses nothing and doubles nothing.
-//! [`Store`] is the file, and [`Period`] what it holds about a time. The command shows it.
+//! [`HistoryWriter`] writes what the BPF programs have counted since the last row. The state of the
+//! counters is saved in the same transaction, so a kill neither loses nor duplicates anything.
+//! [`Store`] is the file; [`Period`] is its content for an interval. The command line shows it.
 #![forbid(unsafe_code)]
 
 mod bucket_counts;
@@ -36,65 +36,65 @@ pub use report::{HistoryJob, HistoryJobs, HistoryReport, Wakeups};
 pub use store::{Event, EventKind, Fact, Incident, Row, Store};
 pub use writer::HistoryWriter;
 
-/// Why a history can't be written or read.
+/// Reason why a history can't be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file can't be used.
+    /// A system call on the file failed.
     #[error("{what} {path}")]
     File {
-        /// What was to be done.
+        /// Operation that failed.
         what: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// It is something else.
+    /// The file is no history.
     #[error(
         "{path}: expected a history of tompion monitor, found {found}; it was left as it is (--history names another file)"
     )]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Description of its content.
         found: String,
     },
-    /// Another version of Tompion made it.
+    /// A newer version of Tompion wrote the file.
     #[error(
         "{path}: expected a history of version {expected}, found version {found}; read it with the Tompion that wrote it"
     )]
     OtherVersion {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// Version of the file.
         found: i64,
-        /// Ours.
+        /// Newest version that this build reads.
         expected: i64,
     },
-    /// Another monitor writes into it.
+    /// The history belongs to another monitor.
     #[error("{path}: a history of the monitor {found}, not of {expected}; name another file for this one")]
     OtherMonitor {
         /// The file.
         path: PathBuf,
-        /// Whose it is.
+        /// Name of the monitor that owns it.
         found: String,
-        /// Who wanted it.
+        /// Name of the monitor that tried to open it.
         expected: String,
     },
-    /// What is in it can't have been written by us.
+    /// The file has content that Tompion can't have written.
     #[error("{path} is damaged: {what}; it was left as it is (move it away to start a new one)")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found, and where.
+        /// Damaged part and the reason.
         what: String,
     },
-    /// The database refused something.
+    /// SQLite reported another error.
     #[error("{path}: {what}")]
     Database {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// Message of SQLite.
         what: String,
     },
 }
@@ -123,7 +123,7 @@ impl Error {
                 }
                 _ => Self::Database { path, what: error.to_string() },
             },
-            // A column that has another type, a table without what it should have.
+            // A column with another type, or a table without the expected columns.
             E::FromSqlConversionFailure(..)
             | E::IntegralValueOutOfRange(..)
             | E::InvalidColumnType(..)

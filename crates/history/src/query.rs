@@ -1,8 +1,10 @@
-//! What a history says of a time.
+//! Queries: the content of a history for an interval.
 //!
-//! Days that lie within it are taken whole, at its ends hours, at theirs rows, and then those that are not part of an hour yet.
+//! Whole days within the interval come from `days`, the rest at its ends from `hours`, then from
+//! rows, and last the rows that are part of no hour yet.
 //!
-//! Rows are not divided. A time has those that begin in it, to their end, and the one that it begins in the midst of.
+//! Rows are not divided. An interval has the rows that begin in it, in full, and the one in which
+//! it begins.
 
 use std::collections::HashMap;
 
@@ -19,34 +21,36 @@ use super::{
     store::{DAY, Event, Fact, Failure, HOUR, Incident, OF_A_JOB, Store, event_of, floor},
 };
 
-/// The year 9999, in milliseconds since 1970: nothing is later.
-const LATEST: i64 = 253_402_300_800_000;
-/// Rows begin and end so much after full five minutes at the most, in milliseconds: what reaches no further into a time is not of it.
-const MOMENT: i64 = 1000;
+/// End of the year 9999, in milliseconds since 1970: no time is later.
+const MAX_TIME_MS: i64 = 253_402_300_800_000;
+/// Maximum delay of a row's begin and end after the full five minutes, in milliseconds. A row that
+/// reaches into an interval by no more is not part of it.
+const ROW_DELAY_SLACK_MS: i64 = 1000;
 
-/// From a time until before another, in milliseconds since 1970.
+/// Interval: begin and exclusive end, in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Span {
-    /// The first.
+    /// Begin.
     pub from_ms: i64,
-    /// The first that doesn't belong to it.
+    /// Exclusive end.
     pub to_ms: i64,
 }
 
 impl Span {
     /// All times.
-    pub const ALL: Self = Self { from_ms: 0, to_ms: LATEST };
+    pub const ALL: Self = Self { from_ms: 0, to_ms: MAX_TIME_MS };
 
-    /// Whether what was found reaches beyond it, by more than rows are late.
+    /// Returns whether `found` is larger than this interval by more than rows are late.
     pub fn is_exceeded_by(self, found: Self) -> bool {
-        found.from_ms.saturating_add(MOMENT) < self.from_ms || found.to_ms > self.to_ms.saturating_add(MOMENT)
+        found.from_ms.saturating_add(ROW_DELAY_SLACK_MS) < self.from_ms
+            || found.to_ms > self.to_ms.saturating_add(ROW_DELAY_SLACK_MS)
     }
 
     fn contains(self) -> String {
         format!("start >= {} AND start < {}", self.from_ms, self.to_ms)
     }
 
-    /// Whole units within it, and what is left at both ends.
+    /// Splits into whole units and the remainders at both ends.
     fn split(self, unit: i64) -> (Option<Self>, Vec<Self>) {
         let (first, last) = (floor(self.from_ms + unit - 1, unit), floor(self.to_ms, unit));
         if first >= last {
@@ -58,123 +62,123 @@ impl Span {
     }
 }
 
-/// A start of whoever writes the history.
+/// Start of a process that writes the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Start {
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub time_ms: i64,
-    /// Which life of the machine.
+    /// Boot ID of the machine.
     pub boot: String,
-    /// Which system.
+    /// Number of the system.
     pub system: i64,
 }
 
-/// How much of a time was counted.
+/// Part of an interval in which the monitor counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Coverage {
-    /// Rows; most are of five minutes.
+    /// Number of rows; most have five minutes.
     pub rows: u64,
-    /// How long they are together, in milliseconds.
+    /// Sum of their durations, in milliseconds.
     pub counted_ms: i64,
-    /// When the first begins and the last ends, in milliseconds since 1970.
+    /// Begin of the first row, in milliseconds since 1970.
     pub first_ms: i64,
-    /// See `first_ms`.
+    /// End of the last row, in milliseconds since 1970.
     pub last_ms: i64,
 }
 
-/// A system and what it is.
+/// System on which the monitor ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct System {
-    /// Its number in this history.
+    /// Number of the system in this history.
     pub system: i64,
-    /// Its properties.
+    /// Properties of the system.
     pub facts: Vec<Fact>,
 }
 
 impl System {
-    /// One of its properties.
+    /// Returns the value of a property.
     pub fn fact(&self, name: &str) -> Option<&str> {
         self.facts.iter().find(|fact| fact.name == name).map(|fact| fact.value.as_str())
     }
 }
 
-/// What a history says of a time.
+/// Content of a history for an interval.
 #[derive(Clone, Debug)]
 pub struct Period {
-    /// What it is of: what was asked for, from the beginning of the row on that this is in; or the hours and days around it where
-    /// no more is left.
+    /// Interval: the requested one, extended to the begin of the row in which it begins. For old
+    /// data it is extended to the hours or days that are left.
     pub span: Span,
-    /// What was counted.
+    /// Counts.
     pub(crate) body: Body,
-    /// How much of the time was counted.
+    /// Part of the interval in which the monitor counted.
     pub coverage: Coverage,
-    /// Systems that it was counted on.
+    /// Systems on which it counted.
     pub systems: Vec<System>,
-    /// When whoever wrote it began.
+    /// Starts of the processes that wrote the history.
     pub starts: Vec<Start>,
-    /// What happened to the clock and to counting.
+    /// Clock steps, suspends and gaps.
     pub events: Vec<Event>,
-    /// Latencies that crossed their thresholds.
+    /// Latencies that exceeded their threshold.
     pub incidents: Vec<Incident>,
 }
 
-/// The longest of a CPU and kind in a row.
+/// Longest latency of a CPU and kind in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// When the row begins and how long it is, in milliseconds.
+    /// Begin of the row, in milliseconds since 1970.
     pub start_ms: i64,
-    /// See `start_ms`.
+    /// Duration of the row, in milliseconds.
     pub duration_ms: i64,
-    /// Where.
+    /// Number of the CPU.
     pub cpu: u32,
-    /// Of which kind.
+    /// Kind of latency.
     pub kind: Kind,
-    /// The longest, in nanoseconds.
+    /// Longest latency, in nanoseconds.
     pub ns: u64,
 }
 
-/// The longest response of a job in a row.
+/// Longest response of a job in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// When the row begins and how long it is, in milliseconds.
+    /// Begin of the row, in milliseconds since 1970.
     pub start_ms: i64,
-    /// See `start_ms`.
+    /// Duration of the row, in milliseconds.
     pub duration_ms: i64,
-    /// The job's name.
+    /// Name of the job.
     pub job: &'a str,
-    /// The longest, in nanoseconds.
+    /// Longest response, in nanoseconds.
     pub ns: u64,
-    /// The deadline, in nanoseconds, the shortest if there were several; 0 for none.
+    /// Shortest deadline, in nanoseconds; 0 for none.
     pub deadline_ns: u64,
-    /// How many responses were longer than their deadline.
+    /// Number of responses longer than their deadline.
     pub misses: u64,
 }
 
-/// The longest of something in a row.
+/// Maximum of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Longest<'a> {
-    /// Of a CPU and kind.
+    /// Maximum of a CPU and kind.
     Latency(Point),
-    /// Of a job.
+    /// Maximum of a job.
     Response(Response<'a>),
 }
 
-/// Which rows are meant: of a time, and of some systems or of all.
+/// Selection of rows by interval and, unless all are meant, by systems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The time.
+    /// Interval.
     pub span: Span,
-    /// The systems.
+    /// Numbers of the systems; none for all.
     pub systems: Option<Vec<i64>>,
 }
 
 impl Choice {
-    /// Of all systems.
+    /// Selects an interval on all systems.
     pub const fn of(span: Span) -> Self {
         Self { span, systems: None }
     }
 
-    /// For the WHERE of rows, hours and days.
+    /// SQL condition for rows, hours and days.
     fn condition(&self, span: Span) -> String {
         let Some(systems) = &self.systems else { return span.contains() };
         let numbers: Vec<String> = systems.iter().map(i64::to_string).collect();
@@ -183,23 +187,24 @@ impl Choice {
 }
 
 impl Store {
-    /// What the history says of a choice.
+    /// Reads the content of the selected rows.
     ///
     /// # Errors
-    /// If it is damaged or can't be read.
+    /// If the history is damaged or can't be read.
     pub fn period(&self, choice: &Choice) -> Result<Period, Error> {
-        self.about(choice, sum)
+        self.query(choice, sum)
     }
 
-    /// The same without what was counted: when, on which systems, what happened. It takes less time.
+    /// Reads coverage, systems and events of the selected rows, without their counts. This is
+    /// faster.
     ///
     /// # Errors
     /// If the history is damaged or can't be read.
     pub fn outline(&self, choice: &Choice) -> Result<Period, Error> {
-        self.about(choice, |_, _| Ok(Body::default()))
+        self.query(choice, |_, _| Ok(Body::default()))
     }
 
-    fn about(
+    fn query(
         &self,
         choice: &Choice,
         body: impl FnOnce(&Connection, &Choice) -> Result<Body, Failure>,
@@ -208,7 +213,7 @@ impl Store {
             let span = rounded(connection, choice.span)?;
             let choice = Choice { span, ..choice.clone() };
             let (coverage, last) = counted(connection, &choice)?;
-            // What happened in the last row belongs to it, too.
+            // Events of the last row belong to the interval, too.
             let happened = Span { to_ms: span.to_ms.max(coverage.last_ms), ..span };
             Ok(Period {
                 span,
@@ -222,25 +227,25 @@ impl Store {
         })
     }
 
-    /// Tells the longest of each row, CPU and kind, and of each job, older rows first; of whole days where the choice spans more
-    /// than three years.
+    /// Passes the maximum of each row, CPU and kind, and of each job to `visit`, oldest rows first.
+    /// For more than three years, it passes the maxima of whole days.
     ///
     /// # Errors
     /// If the history is damaged or can't be read.
-    pub fn maxima(&self, choice: &Choice, mut tell: impl FnMut(Longest<'_>)) -> Result<(), Error> {
-        const MANY: i64 = 3 * 366 * DAY;
+    pub fn maxima(&self, choice: &Choice, mut visit: impl FnMut(Longest<'_>)) -> Result<(), Error> {
+        const MAX_ROW_DETAIL_MS: i64 = 3 * 366 * DAY;
         self.read(|connection| {
             let span = rounded(connection, choice.span)?;
             let ends = ends(connection, &Choice { span, ..choice.clone() })?;
-            if ends.is_some_and(|(first, last)| last.saturating_sub(first) > MANY) {
-                points_of_days(connection, choice, &mut tell)
+            if ends.is_some_and(|(first, last)| last.saturating_sub(first) > MAX_ROW_DETAIL_MS) {
+                points_of_days(connection, choice, &mut visit)
             } else {
-                points(connection, &choice.condition(from_row(connection, choice.span)?), &mut tell)
+                points(connection, &choice.condition(from_row(connection, choice.span)?), &mut visit)
             }
         })
     }
 
-    /// All systems that anything was counted on, the one that was seen last at the end.
+    /// Returns all systems that have counts, the newest last.
     ///
     /// # Errors
     /// If the history is damaged or can't be read.
@@ -248,7 +253,7 @@ impl Store {
         self.read(|connection| systems(connection, &counted(connection, &Choice::of(Span::ALL))?.1))
     }
 
-    /// Reads what is there at one moment.
+    /// Runs queries on one consistent state of the database.
     fn read<T>(&self, read: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T, Error> {
         let begun = self.connection.unchecked_transaction().map_err(|error| self.failed(error))?;
         let found = read(&begun).map_err(|failure| failure.of(&self.path));
@@ -257,17 +262,17 @@ impl Store {
     }
 }
 
-/// A span from the beginning of the row on that it begins in the midst of.
+/// Extends an interval to the begin of the row in which it begins.
 fn from_row(connection: &Connection, span: Span) -> Result<Span, Failure> {
-    let span = Span { from_ms: span.from_ms.clamp(0, LATEST), to_ms: span.to_ms.clamp(0, LATEST) };
+    let span = Span { from_ms: span.from_ms.clamp(0, MAX_TIME_MS), to_ms: span.to_ms.clamp(0, MAX_TIME_MS) };
     let select = "SELECT start, duration FROM rows WHERE start < ? ORDER BY start DESC LIMIT 1";
     let before = connection.query_row(select, [span.from_ms], |row| Ok((row.get(0)?, row.get(1)?)));
     let (start, duration): (i64, i64) = before.or_else(|error| none(error).map(|nothing| (nothing, 0)))?;
-    let is_in_it = start.saturating_add(duration) > span.from_ms.saturating_add(MOMENT);
+    let is_in_it = start.saturating_add(duration) > span.from_ms.saturating_add(ROW_DELAY_SLACK_MS);
     Ok(if is_in_it { Span { from_ms: start.max(0), ..span } } else { span })
 }
 
-/// The same, and to the hours or days around it, where nothing shorter is left.
+/// Extends it also to the hours or days that are left of old data.
 fn rounded(connection: &Connection, span: Span) -> Result<Span, Failure> {
     let span = from_row(connection, span)?;
     let oldest = |what: &str| -> rusqlite::Result<i64> {
@@ -282,7 +287,7 @@ fn rounded(connection: &Connection, span: Span) -> Result<Span, Failure> {
     };
     Ok(Span {
         from_ms: floor(span.from_ms, unit(span.from_ms)),
-        to_ms: floor(span.to_ms + unit(span.to_ms) - 1, unit(span.to_ms)).min(LATEST),
+        to_ms: floor(span.to_ms + unit(span.to_ms) - 1, unit(span.to_ms)).min(MAX_TIME_MS),
     })
 }
 
@@ -290,7 +295,7 @@ fn none(error: rusqlite::Error) -> rusqlite::Result<i64> {
     if matches!(error, rusqlite::Error::QueryReturnedNoRows) { Ok(0) } else { Err(error) }
 }
 
-/// All that was counted.
+/// Sums the counts of the selected rows.
 fn sum(connection: &Connection, choice: &Choice) -> Result<Body, Failure> {
     let mut sum = Body::default();
     let mut add = |table: &str, condition: &str| add_all(connection, &mut sum, table, condition);
@@ -325,8 +330,8 @@ fn add_all(connection: &Connection, sum: &mut Body, table: &str, condition: &str
     Ok(())
 }
 
-/// How much of a time was counted, and when it was counted last on each system. All at once: ten years are a million rows, which SQLite would
-/// sort to group them.
+/// Coverage of the selected rows, and the begin of the last row of each system. One pass in Rust:
+/// ten years have a million rows, and SQLite would sort them to group them.
 fn counted(connection: &Connection, choice: &Choice) -> Result<(Coverage, HashMap<i64, i64>), Failure> {
     let select = format!("SELECT start, duration, system FROM rows WHERE {}", choice.condition(choice.span));
     let mut statement = connection.prepare(&select)?;
@@ -348,7 +353,7 @@ fn counted(connection: &Connection, choice: &Choice) -> Result<(Coverage, HashMa
     Ok((coverage, last))
 }
 
-/// When the first and the last row of a choice begin.
+/// Begins of the first and the last selected row.
 fn ends(connection: &Connection, choice: &Choice) -> Result<Option<(i64, i64)>, Failure> {
     let condition = choice.condition(choice.span);
     let end = |order: &str| {
@@ -358,7 +363,7 @@ fn ends(connection: &Connection, choice: &Choice) -> Result<Option<(i64, i64)>, 
     Ok(end("ASC")?.zip(end("DESC")?))
 }
 
-/// What these systems are, the one that was seen last at the end.
+/// Reads the properties of these systems, the newest last.
 fn systems(connection: &Connection, last: &HashMap<i64, i64>) -> Result<Vec<System>, Failure> {
     let mut statement = connection.prepare("SELECT id, facts FROM systems")?;
     let mut rows = statement.query([])?;
@@ -366,7 +371,7 @@ fn systems(connection: &Connection, last: &HashMap<i64, i64>) -> Result<Vec<Syst
     while let Some(row) = rows.next()? {
         let (system, text): (i64, String) = (row.get(0)?, row.get(1)?);
         if let Some(last) = last.get(&system) {
-            // Whoever wrote something else there has no facts.
+            // Unreadable facts count as none.
             found.push((*last, System { system, facts: serde_json::from_str(&text).unwrap_or_default() }));
         }
     }
@@ -401,7 +406,7 @@ fn incidents(connection: &Connection, span: Span) -> Result<Vec<Incident>, Failu
     let rows = statement.query_map(bounds, |row| {
         let kind: String = row.get(4)?;
         let number = |column| Ok::<u64, rusqlite::Error>(row.get::<_, i64>(column)?.max(0) as u64);
-        // Of a kind that isn't known, nothing can be said.
+        // An incident of an unknown kind is skipped.
         let known = Kind::of_name(&kind);
         Ok((known.is_some() || kind == OF_A_JOB).then(|| Incident {
             time_ns: number(0).unwrap_or(0),
@@ -427,11 +432,11 @@ fn job_names(connection: &Connection) -> Result<HashMap<u64, String>, Failure> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// What rows say that a condition chooses.
+/// Passes the maxima of the rows that fulfil a condition to `visit`.
 fn points(
     connection: &Connection,
     condition: &str,
-    tell: &mut impl FnMut(Longest<'_>),
+    visit: &mut impl FnMut(Longest<'_>),
 ) -> Result<(), Failure> {
     let names = job_names(connection)?;
     let select = format!("SELECT id, start, duration, maxima FROM rows WHERE {condition} ORDER BY start");
@@ -443,10 +448,10 @@ fn points(
         let mut unknown = Ok(());
         let read = read_maxima(bytes, |peak| match peak {
             Peak::Latency(cpu, kind, ns) => {
-                tell(Longest::Latency(Point { start_ms, duration_ms, cpu, kind, ns }));
+                visit(Longest::Latency(Point { start_ms, duration_ms, cpu, kind, ns }));
             }
             Peak::Response(JobPeak { job, response, deadline, misses }) => match names.get(&job) {
-                Some(job) => tell(Longest::Response(Response {
+                Some(job) => visit(Longest::Response(Response {
                     start_ms,
                     duration_ms,
                     job,
@@ -464,11 +469,11 @@ fn points(
     Ok(())
 }
 
-/// What days say, and rows that are part of none yet.
+/// Passes the maxima of days, and of rows that are part of no day yet, to `visit`.
 fn points_of_days(
     connection: &Connection,
     choice: &Choice,
-    tell: &mut impl FnMut(Longest<'_>),
+    visit: &mut impl FnMut(Longest<'_>),
 ) -> Result<(), Failure> {
     let condition = choice.condition(choice.span);
     let mut statement =
@@ -482,10 +487,10 @@ fn points_of_days(
         }
         for ((cpu, kind), cell) in &body.cells {
             let (cpu, kind, ns) = (*cpu, *kind, cell.longest.ns);
-            tell(Longest::Latency(Point { start_ms, duration_ms: DAY, cpu, kind, ns }));
+            visit(Longest::Latency(Point { start_ms, duration_ms: DAY, cpu, kind, ns }));
         }
         for (name, cell) in &body.jobs.cells {
-            tell(Longest::Response(Response {
+            visit(Longest::Response(Response {
                 start_ms,
                 duration_ms: DAY,
                 job: name,
@@ -495,5 +500,5 @@ fn points_of_days(
             }));
         }
     }
-    points(connection, &format!("{condition} AND id > (SELECT rolled FROM state)"), tell)
+    points(connection, &format!("{condition} AND id > (SELECT rolled FROM state)"), visit)
 }

@@ -1,4 +1,4 @@
-//! What a history says of a time, as reports say it.
+//! Reports: a [`Period`] in the form that JSON and the command line show.
 
 use std::collections::BTreeMap;
 
@@ -16,77 +16,78 @@ use super::{
     store::{Event, Incident},
 };
 
-/// What was counted in a time of a history. Times of day are nanoseconds since 1970 where a name ends with `_ns`, milliseconds
-/// where it ends with `_ms`.
+/// Report of an interval of a history. Times of day whose name ends with `_ns` are in nanoseconds
+/// since 1970, with `_ms` in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct HistoryReport {
-    /// The version of this structure.
+    /// Version of this structure.
     pub schema: u32,
-    /// From when on it is: where the first row of the time begins; where there is none, as was asked for.
+    /// Begin of the first row; without rows, begin of the requested interval.
     pub from_ms: i64,
-    /// Until when: where the last row ends. Rows are not divided.
+    /// End of the last row. Rows are not divided.
     pub to_ms: i64,
-    /// How much of that was counted.
+    /// Part of the interval in which the monitor counted.
     pub coverage: Coverage,
-    /// Maximum latencies, in microseconds, by CPU and kind.
+    /// Longest latency of each CPU and kind, in microseconds.
     pub max_us: BTreeMap<u32, BTreeMap<Kind, f64>>,
-    /// By CPU and kind, where anything was counted.
+    /// Statistics of each CPU and kind that has counts.
     pub cpus: Vec<CpuReport>,
-    /// Wake-ups, and whether they can be believed.
+    /// Wakeups and checks of their counts.
     pub wakeups: Wakeups,
-    /// Systems that it was counted on, the latest at the end.
+    /// Systems on which the monitor counted, the newest last.
     pub systems: Vec<System>,
-    /// When whoever wrote it began.
+    /// Starts of the processes that wrote the history.
     pub starts: Vec<Start>,
-    /// What happened to the clock and to counting.
+    /// Clock steps, suspends and gaps.
     pub events: Vec<Event>,
-    /// Latencies that crossed their thresholds.
+    /// Latencies that exceeded their threshold.
     pub incidents: Vec<Incident>,
-    /// Jobs, if any were watched.
+    /// Statistics of jobs; none if no job was watched.
     pub jobs: Option<HistoryJobs>,
 }
 
-/// What a history has of jobs.
+/// Statistics of jobs.
 #[derive(Clone, Debug, Serialize)]
 pub struct HistoryJobs {
-    /// How long jobs were watched, in milliseconds: a history is written also while nobody watches them.
+    /// Time for which jobs were watched, in milliseconds: shorter than the interval, since a
+    /// history is also written without watching jobs.
     pub watched_ms: u64,
-    /// Begins, ends and wake-ups that were lost meanwhile.
+    /// Number of begins, ends and wakeups lost in that time.
     pub lost: u64,
-    /// By name.
+    /// Jobs, sorted by name.
     pub jobs: Vec<HistoryJob>,
 }
 
-/// A job's part. Lengths are responses, from the release to the end, in microseconds.
+/// Statistics of a job. Lengths are responses, from release to end, in microseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct HistoryJob {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// How many activations.
+    /// Number of activations.
     pub activations: u64,
-    /// Responses that were longer than their deadline.
+    /// Number of responses longer than their deadline.
     pub misses: u64,
-    /// Of these, how many would have been even if they had begun at their release.
+    /// Number of these that would have missed it even if they had begun at their release.
     pub overruns: u64,
-    /// The shortest and the longest deadline there were; they are the same unless it was changed.
+    /// Shortest and longest deadline; they differ if the deadline was changed.
     pub deadlines_us: Option<[f64; 2]>,
-    /// The mean.
+    /// Mean response.
     pub mean_us: f64,
-    /// What half of them don't reach; a sixteenth too long at most.
+    /// Median, rounded up by at most a sixteenth.
     pub p50_us: f64,
-    /// The same of 99 %.
+    /// 99th percentile, rounded likewise.
     pub p99_us: f64,
-    /// The same of 99.9 %.
+    /// 99.9th percentile, rounded likewise.
     pub p999_us: f64,
-    /// The longest, exactly.
+    /// Longest response, exact.
     pub max_us: f64,
-    /// What began the activations.
+    /// Number of activations by kind of release.
     pub released_by: BTreeMap<Release, u64>,
-    /// The longest in detail.
+    /// Longest response in detail.
     pub longest: Option<Longest>,
-    /// Beginnings of places, in microseconds, and how many; places without any are left out.
+    /// Lower bounds of the filled buckets, in microseconds, with their counts.
     pub histogram: Vec<(f64, u64)>,
-    /// The same, to be computed with.
+    /// Same histogram for arithmetic.
     #[serde(skip)]
     pub places: Histogram,
 }
@@ -124,28 +125,28 @@ impl HistoryJob {
     }
 }
 
-/// Wake-ups, and whether they can be believed.
+/// Wakeups and checks of their counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Wakeups {
-    /// Threads that were woken.
+    /// Number of wakeups.
     pub woken: u64,
-    /// What the sums disagreed by, the most.
+    /// Largest accounting error: started minus accounted wakeups. Non-zero is a bug.
     pub difference: i64,
-    /// How often threads slept, by the scheduler's own count, while somebody looked.
+    /// Number of sleeps by the scheduler's own count, while a monitor process ran.
     pub slept: u64,
-    /// Of these without a wake-up that was seen.
+    /// Number of these whose wakeup was missed.
     pub unseen: u64,
 }
 
 impl HistoryReport {
-    /// What it is of.
+    /// Interval that the report covers.
     pub const fn span(&self) -> Span {
         Span { from_ms: self.from_ms, to_ms: self.to_ms }
     }
 }
 
 impl Period {
-    /// All of it as a report.
+    /// Converts the content of an interval into a report.
     pub fn report(self) -> HistoryReport {
         let Body { woken, difference, slept, unseen, cells, jobs } = self.body;
         let mut cpus: BTreeMap<u32, BTreeMap<Kind, KindReport>> = BTreeMap::new();

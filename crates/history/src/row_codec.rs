@@ -1,17 +1,19 @@
-//! What was counted in a time, by CPU and kind, as bytes.
+//! Binary encoding of the counts of an interval, by CPU and kind.
 //!
 //! ```text
 //! body    := 3 woken difference slept unseen  names  CPUs  jobs
 //! names   := number text…
-//! CPUs    := number (gap kinds cell…)…      gap: from the CPU before; kinds: a bit for each, a cell for each
-//! cell    := sum longest worst places       longest: nanoseconds × 4 + how it is known
-//! worst   := 0 | 1 end since… tid priority name, and the same of who had the CPU, code
-//! code    := number name…                  the functions that had the CPU, the innermost first
-//! maxima  := 3 CPUs peaks                   of the CPUs' cells there is only the longest
+//! CPUs    := number (gap kinds cell…)…      gap: from the previous CPU; kinds: a bitmask
+//! cell    := sum longest worst buckets      longest: nanoseconds × 4 + how it is known
+//! worst   := 0 | 1 end since… tid priority name, the same of the thread on the CPU, code
+//! code    := number name…                   functions on the CPU, the innermost first
+//! maxima  := 3 CPUs peaks                   of each cell only `longest`
 //! ```
 //!
-//! Jobs and peaks are those of [`super::job`]; version 1 hasn't any. Versions 1 and 2 have no code. Numbers are those of [`super::bytes`], histograms those of [`super::bucket_counts`]. An end is in nanoseconds since 1970; other
-//! times are how long before it, plus one, and 0 where there is none.
+//! [`super::job`] encodes jobs and peaks, which version 1 lacks. Versions 1 and 2 lack `code`.
+//! [`super::bytes`] encodes numbers and [`super::bucket_counts`] histograms. `end` is in
+//! nanoseconds since 1970. `since` are the times intended, fired and woken: how long before `end`,
+//! plus one, or 0 for unknown.
 
 use std::collections::BTreeMap;
 
@@ -24,25 +26,25 @@ use super::{
 };
 
 const VERSION: u64 = 3;
-/// The first with jobs.
+/// First version with jobs.
 const WITH_JOBS: u64 = 2;
-/// The first with code.
+/// First version with stacks.
 const WITH_CODE: u64 = 3;
-/// How many functions are kept of a stack: as many as are shown.
+/// Maximum number of functions stored of a stack: as many as are shown.
 pub const FUNCTIONS: usize = 3;
-/// More CPUs than Linux has.
-const MOST_CPUS: u64 = 65_536;
+/// Maximum number of CPUs that a decoder accepts; Linux has fewer.
+const MAX_CPUS: u64 = 65_536;
 
-/// A longest latency.
+/// Longest latency of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Longest {
-    /// In nanoseconds.
+    /// Latency in nanoseconds.
     pub ns: u64,
-    /// How it is known.
+    /// Precision of the latency: exact or a bound.
     pub is: Maximum,
-    /// Whose it was, where that is known; times are nanoseconds since 1970.
+    /// Sample of the longest latency, if it is known; times are in nanoseconds since 1970.
     pub worst: Option<MaxSample>,
-    /// The code that had the CPU: functions of the kernel's, the innermost first, [`FUNCTIONS`] at most.
+    /// Kernel functions on the CPU, the innermost first; at most [`FUNCTIONS`].
     pub code: Vec<String>,
 }
 
@@ -53,7 +55,7 @@ impl Default for Longest {
 }
 
 impl Longest {
-    /// The longer one of both.
+    /// Keeps the longer of the two.
     fn merge(&mut self, other: Self) {
         if other.ns > self.ns || self.worst.is_none() && other.ns == self.ns {
             *self = other;
@@ -61,39 +63,39 @@ impl Longest {
     }
 }
 
-/// What a CPU had of a kind.
+/// Counts of a CPU and kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// The sum of all latencies, in nanoseconds.
+    /// Sum of all latencies, in nanoseconds.
     pub sum: u64,
-    /// The longest.
+    /// Longest latency.
     pub longest: Longest,
-    /// All by their length.
+    /// Histogram of the latencies.
     pub places: BucketCounts,
 }
 
-/// By CPU and kind.
+/// Cells by CPU and kind.
 pub type Cells = BTreeMap<(u32, Kind), Cell>;
 
-/// What was counted in a time.
+/// Counts of an interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Body {
-    /// How many threads were woken.
+    /// Number of wakeups.
     pub woken: u64,
-    /// What the sums disagreed by, the largest.
+    /// Largest accounting error.
     pub difference: i64,
-    /// How often threads slept, by the scheduler's own count.
+    /// Number of sleeps by the scheduler's own count.
     pub slept: u64,
-    /// Of these without a wake-up that was seen.
+    /// Number of these whose wakeup was missed.
     pub unseen: u64,
-    /// By CPU and kind.
+    /// Latencies by CPU and kind.
     pub cells: Cells,
-    /// Jobs.
+    /// Statistics of jobs.
     pub jobs: JobsBody,
 }
 
 impl Body {
-    /// Adds what was counted in another time.
+    /// Adds the counts of another interval.
     pub fn merge(&mut self, other: Self) {
         self.add_sums(other.woken, other.difference, (other.slept, other.unseen));
         for (place, cell) in other.cells {
@@ -114,7 +116,7 @@ impl Body {
         }
     }
 
-    /// All of it, as bytes.
+    /// Encodes all counts in the newest version.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.to_bytes_of(VERSION)
     }
@@ -149,17 +151,17 @@ impl Body {
         writer.into_bytes()
     }
 
-    /// Adds what [`Body::to_bytes`] made.
+    /// Adds counts that [`Body::to_bytes`] encoded.
     ///
     /// # Errors
-    /// If it can't have made that. Then some of it may be added.
+    /// If the bytes can't have been written by it. Some counts may have been added.
     pub fn add_bytes(&mut self, bytes: &[u8]) -> Result<(), Damaged> {
         let mut reader = Reader::new(bytes);
         let version = read_version(&mut reader)?;
         let (woken, difference) = (reader.number()?, reader.signed()?);
         self.add_sums(woken, difference, (reader.number()?, reader.number()?));
         let mut names = Vec::new();
-        for _ in 0..reader.up_to(2 * MOST_CPUS, "more names than threads")? {
+        for _ in 0..reader.up_to(2 * MAX_CPUS, "more names than threads")? {
             names.push(reader.text()?);
         }
         let cells = &mut self.cells;
@@ -179,7 +181,7 @@ impl Body {
         reader.end()
     }
 
-    /// The longest of all cells and jobs, as bytes; jobs have these numbers.
+    /// Encodes the maxima of all cells and jobs; `numbers` has the jobs' numbers.
     pub fn maxima(&self, numbers: &BTreeMap<String, u64>) -> Vec<u8> {
         let mut writer = Writer::default();
         writer.number(VERSION);
@@ -189,33 +191,33 @@ impl Body {
     }
 }
 
-/// The longest of something in a row.
+/// Maximum in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peak {
-    /// Of a CPU and kind, in nanoseconds.
+    /// Maximum of a CPU and kind, in nanoseconds.
     Latency(u32, Kind, u64),
-    /// Of a job.
+    /// Maximum of a job.
     Response(JobPeak),
 }
 
-/// Tells what [`Body::maxima`] made.
+/// Passes each maximum that [`Body::maxima`] encoded to `visit`.
 ///
 /// # Errors
-/// If it can't have made that.
-pub fn read_maxima(bytes: &[u8], mut tell: impl FnMut(Peak)) -> Result<(), Damaged> {
+/// If the bytes can't have been written by it.
+pub fn read_maxima(bytes: &[u8], mut visit: impl FnMut(Peak)) -> Result<(), Damaged> {
     let mut reader = Reader::new(bytes);
     let version = read_version(&mut reader)?;
     read_cpus(&mut reader, |reader, cpu, kind| {
-        tell(Peak::Latency(cpu, kind, read_longest(reader)?.0));
+        visit(Peak::Latency(cpu, kind, read_longest(reader)?.0));
         Ok(())
     })?;
     if version >= WITH_JOBS {
-        read_peaks(&mut reader, |peak| tell(Peak::Response(peak)))?;
+        read_peaks(&mut reader, |peak| visit(Peak::Response(peak)))?;
     }
     reader.end()
 }
 
-/// The counters of all cells, as bytes: what was known of them when they were read last.
+/// Encodes the state of all counters at their last reading.
 pub fn counters_to_bytes(cells: &Cells) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.number(VERSION);
@@ -226,10 +228,10 @@ pub fn counters_to_bytes(cells: &Cells) -> Vec<u8> {
     writer.into_bytes()
 }
 
-/// What [`counters_to_bytes`] made.
+/// Decodes counters that [`counters_to_bytes`] encoded.
 ///
 /// # Errors
-/// If it can't have made that.
+/// If the bytes can't have been written by it.
 pub fn counters_of_bytes(bytes: &[u8]) -> Result<Cells, Damaged> {
     let mut reader = Reader::new(bytes);
     read_version(&mut reader)?;
@@ -270,9 +272,9 @@ fn read_cpus(
     mut read: impl FnMut(&mut Reader<'_>, u32, Kind) -> Result<(), Damaged>,
 ) -> Result<(), Damaged> {
     let mut next = 0;
-    for _ in 0..reader.up_to(MOST_CPUS, "more CPUs than there are")? {
-        let cpu = next + reader.up_to(MOST_CPUS, "a CPU that isn't")?;
-        if cpu >= MOST_CPUS {
+    for _ in 0..reader.up_to(MAX_CPUS, "more CPUs than there are")? {
+        let cpu = next + reader.up_to(MAX_CPUS, "a CPU that isn't")?;
+        if cpu >= MAX_CPUS {
             return Err(Damaged("a CPU that isn't"));
         }
         next = cpu + 1;
@@ -370,7 +372,7 @@ fn read_worst(reader: &mut Reader<'_>, latency: u64, names: &[String]) -> Result
         other_priority,
         name,
         other_name,
-        // Addresses are those of a start of the machine's: functions are kept by their names.
+        // Addresses are valid until the next boot only; functions are stored by name.
         stack: Vec::new(),
     }))
 }
@@ -457,7 +459,7 @@ mod tests {
         }
     }
 
-    /// Numbers of all jobs, from a place on.
+    /// Numbers for all jobs.
     fn numbers(body: &Body) -> BTreeMap<String, u64> {
         body.jobs.cells.keys().cloned().zip(500..).collect()
     }
@@ -530,7 +532,7 @@ mod tests {
         assert_eq!(read(&body.to_bytes()).as_ref(), Ok(&body));
         let has_code = body.cells.values().filter(|cell| !cell.longest.code.is_empty()).count();
         assert!(has_code > 0);
-        // What was written before is read with what comes later.
+        // An older encoding, then a newer one.
         let mut both = read(&body.to_bytes_of(2)).unwrap();
         both.add_bytes(&body.to_bytes()).unwrap();
         assert_eq!(
@@ -542,7 +544,7 @@ mod tests {
         assert_eq!(read(&body.to_bytes_of(2)).as_ref(), Ok(&body));
         body.jobs = JobsBody::default();
         assert_eq!(read(&body.to_bytes_of(1)).as_ref(), Ok(&body));
-        // The first one's maxima had no jobs at the end, which are a zero here.
+        // Version 1 had no jobs at the end, which are a zero here.
         let mut maxima = body.maxima(&BTreeMap::new());
         maxima[0] = 1;
         assert_eq!(maxima.pop(), Some(0));

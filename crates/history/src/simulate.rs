@@ -1,4 +1,4 @@
-//! Histories that nobody lived through, for tests and for measuring what ten years take.
+//! Simulated histories, for tests and for benchmarks of ten years.
 
 use tompion_latency::{Kind, MaxSample, Maximum, jobs::Release, length_bounds, length_place};
 
@@ -8,17 +8,17 @@ use super::{
     row_codec::{Body, Cell, Longest},
 };
 
-/// Numbers that look random and are the same each time.
+/// Deterministic pseudo-random numbers.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// The same numbers for the same beginning.
+    /// Seeds the generator.
     pub const fn new(begin: u64) -> Self {
         Self(begin)
     }
 
-    /// Any number (SplitMix64: Steele, Lea and Flood, 2014).
+    /// Returns the next number (SplitMix64: Steele, Lea and Flood, 2014).
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -26,30 +26,30 @@ impl Dice {
         mixed ^ mixed >> 31
     }
 
-    /// One below a bound; 0 if that is 0.
+    /// Returns a number below `bound`, or 0 if that is 0.
     pub const fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.next() % bound }
     }
 
-    /// From 0 up to 1.
+    /// Returns a number in [0, 1).
     fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// A machine with so many CPUs whose real-time threads are woken a thousand times a second on each.
+/// Machine whose real-time threads are woken a thousand times per second on each CPU.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// How many CPUs.
+    /// Number of CPUs.
     pub cpus: u32,
-    /// How much longer everything takes than usual: 1 is usual.
+    /// Factor on all latencies; 1 is usual.
     pub slowness: f64,
-    /// How many jobs are watched.
+    /// Number of watched jobs.
     pub jobs: usize,
     dice: Dice,
 }
 
-/// By kind: the usual latency in microseconds, what share of the wake-ups are of it, and how far the tail reaches.
+/// Per kind: usual latency in microseconds, its share of the wakeups, and the reach of the tail.
 const SHAPES: [(Kind, f64, f64, f64); 6] = [
     (Kind::Wakeup, 4.0, 0.93, 9.0),
     (Kind::Shared, 9.0, 0.04, 14.0),
@@ -59,12 +59,12 @@ const SHAPES: [(Kind, f64, f64, f64); 6] = [
     (Kind::TimerWakeupAll, 7.5, 0.90, 12.0),
 ];
 
-/// A job that nobody has programmed.
+/// Parameters of a simulated job.
 struct JobShape {
     name: &'static str,
-    /// How often a second.
+    /// Frequency in hertz.
     hertz: u64,
-    /// What responses usually take, and how long they may, in nanoseconds.
+    /// Usual response and deadline, in nanoseconds.
     usual: u64,
     deadline: u64,
 }
@@ -76,7 +76,7 @@ const JOBS: [JobShape; 4] = [
     JobShape { name: "camera:frame", hertz: 30, usual: 2_500_000, deadline: 33_000_000 },
 ];
 
-/// Functions in which a CPU is held.
+/// Names of functions on a CPU.
 const CODE: [&str; 16] = [
     "finish_task_switch.isra.0",
     "_raw_spin_unlock_irqrestore",
@@ -97,17 +97,18 @@ const CODE: [&str; 16] = [
 ];
 
 impl Machine {
-    /// The same each time.
+    /// Makes a machine with default parameters and a seed.
     pub const fn new(cpus: u32, begin: u64) -> Self {
         Self { cpus, slowness: 1.0, jobs: 0, dice: Dice::new(begin) }
     }
 
-    /// What was counted in so many seconds that end at `end`, in nanoseconds since 1970.
+    /// Simulates the counts of an interval of `seconds` that ends at `end`, in nanoseconds since
+    /// 1970.
     pub fn count(&mut self, seconds: u64, end: u64) -> Body {
         let mut body = Body { woken: 1000 * seconds * u64::from(self.cpus), ..Body::default() };
         body.slept = body.woken;
         for cpu in 0..self.cpus {
-            // Load comes and goes: by the hour of the day, and by chance.
+            // Load varies with the hour of the day and at random.
             let hour = (end / 3_600_000_000_000 % 24) as f64;
             let day = 1.0 + 0.5 * (1.0 - (hour - 14.0).abs() / 12.0);
             let load = self.slowness * day * (0.8 + 0.4 * self.dice.share()) * (1.0 + 0.15 * f64::from(cpu));
@@ -122,7 +123,7 @@ impl Machine {
         for shape in JOBS.iter().cycle().take(self.jobs) {
             let load = self.slowness * (0.9 + 0.2 * self.dice.share());
             let cell = self.job(shape, load, (seconds, end));
-            // More jobs than there are shapes of them have a number.
+            // Jobs beyond the known shapes get a number.
             let name = match body.jobs.cells.len() / JOBS.len() {
                 0 => shape.name.to_owned(),
                 round => format!("{}-{round}", shape.name),
@@ -132,7 +133,7 @@ impl Machine {
         body
     }
 
-    /// Most take the usual time, each longer place has fewer; now and then one takes longer than it may.
+    /// Simulates a job: counts fall with each longer bucket, and there is a rare outlier.
     fn job(&mut self, shape: &JobShape, load: f64, (seconds, end): (u64, u64)) -> JobCell {
         let dice = &mut self.dice;
         let activations = shape.hertz * seconds;
@@ -170,7 +171,8 @@ impl Machine {
         cell
     }
 
-    /// Most are near the usual latency, each farther microsecond has fewer, single ones are far out.
+    /// Simulates a cell: counts fall with the distance from the usual latency, and there is a rare
+    /// outlier.
     fn cell(
         &mut self,
         (kind, usual, share, reach): (Kind, f64, f64, f64),
@@ -183,7 +185,7 @@ impl Machine {
         let (peak, fall) = ((usual * load.sqrt()) as usize, (reach * load / 9.0).max(0.6));
         let mut height = wakeups as f64 * share / (fall + 1.0);
         for place in peak.saturating_sub(1)..peak + 400 {
-            // Of those that are few each is there or not by chance.
+            // A rare bucket is filled or not at random.
             let noise = if height < 30.0 { 2.0 * dice.share() } else { 0.95 + 0.1 * dice.share() };
             places.add(place, (height * noise).round() as u64);
             if height < 0.05 {
@@ -222,7 +224,7 @@ impl Machine {
             other_name: other_name.into(),
             stack: Vec::new(),
         };
-        // An idle CPU has no code; of others there are a few places that hold it again and again.
+        // An idle CPU has no stack; others are held at a few recurring functions.
         let code = match worst.other_tid {
             0 => Vec::new(),
             _ => {

@@ -1,13 +1,14 @@
-//! What is written, and how it becomes less with age.
+//! Storage and retention of a history.
 //!
-//! | | kept |
+//! | content | retention |
 //! |---|---|
-//! | the longest of each CPU and kind in each five minutes | for ever |
-//! | all of five minutes | the last [`KEPT_BODIES`], a month |
-//! | all of an hour | the last [`KEPT_HOURS`], 400 days |
-//! | all of a day | for ever |
+//! | longest latency of each CPU and kind in each five minutes | for ever |
+//! | all counts of five minutes | the last [`KEPT_BODIES`], a month |
+//! | all counts of an hour | the last [`KEPT_HOURS`], 400 days |
+//! | all counts of a day | for ever |
 //!
-//! Age is told by how much came since, never by the clock: one that is wrong for a while must not cost a history.
+//! Age is measured by what was appended since, never by the clock: a clock that is wrong for a
+//! while must not delete a history.
 
 use std::{
     borrow::Cow,
@@ -27,73 +28,73 @@ use super::{
     row_codec::{Body, Cells, counters_of_bytes, counters_to_bytes},
 };
 
-/// What a row is of, in milliseconds.
+/// Duration of a row, in milliseconds.
 pub const FIVE_MINUTES: i64 = 300_000;
-/// In milliseconds.
+/// Duration of an hour, in milliseconds.
 pub const HOUR: i64 = 3_600_000;
-/// In milliseconds.
+/// Duration of a day, in milliseconds.
 pub const DAY: i64 = 24 * HOUR;
 
-/// How many rows have all that was counted: 31 days.
+/// Number of rows stored with all counts: 31 days.
 pub const KEPT_BODIES: i64 = 31 * 24 * 12;
-/// How many hours there are: 400 days.
+/// Number of hours stored: 400 days.
 pub const KEPT_HOURS: i64 = 400 * 24;
-/// How many starts, events and incidents there are, each.
+/// Number of starts, of events and of incidents stored.
 const KEPT_OTHERS: i64 = 100_000;
 
-/// How many names of jobs a history has: those of programs that number their jobs anew each time must not fill the disk.
-const MOST_JOBS: i64 = 2048;
-/// In the place of an incident's kind: a job missed its deadline.
+/// Maximum number of job names: programs with numbered job names must not fill the disk.
+const MAX_JOBS: i64 = 2048;
+/// Value of an incident's `kind` for a job that missed its deadline.
 pub const OF_A_JOB: &str = "job";
 
-/// A property of the system, such as its kernel.
+/// Property of the system, such as its kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// What it is called.
+    /// Name of the property.
     pub name: String,
-    /// What it is.
+    /// Value of the property.
     pub value: String,
 }
 
-/// A latency that crossed its threshold, of which a trace was kept.
+/// Latency that exceeded its threshold and whose trace was saved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Incident {
-    /// When, in nanoseconds since 1970.
+    /// Time in nanoseconds since 1970.
     pub time_ns: u64,
-    /// Where.
+    /// Number of the CPU.
     pub cpu: u32,
-    /// Whose.
+    /// Thread that was late.
     pub tid: u32,
-    /// Its name.
+    /// Name of the thread.
     pub thread: String,
-    /// Of which kind; none for a job that missed its deadline.
+    /// Kind of latency; none for a job that missed its deadline.
     pub kind: Option<Kind>,
-    /// How long, in nanoseconds.
+    /// Latency in nanoseconds.
     pub latency_ns: u64,
-    /// What is to blame, in a few words.
+    /// Cause in a few words.
     pub cause: String,
-    /// Where the trace is.
+    /// Folder of the trace.
     pub folder: PathBuf,
 }
 
-/// Something that happened to the clock or to counting.
+/// Kind of a gap or discontinuity in the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EventKind {
-    /// The time of the day was set: forward, or back where the amount is negative.
+    /// The time of day was set, forward or (negative) backward.
     ClockStep,
     /// The machine was suspended.
     Suspended,
-    /// Nothing was counted: the machine was off, or the monitor was stopped.
+    /// The monitor did not count: the machine was off, or the monitor was stopped.
     NotCounted,
-    /// A part of the history could not be read any more and was taken out, so that the rest goes on.
+    /// A damaged part of the history was removed, so that writing can continue.
     Damaged,
 }
 
 impl EventKind {
     const ALL: [Self; 4] = [Self::ClockStep, Self::Suspended, Self::NotCounted, Self::Damaged];
 
-    /// As it is written.
+    /// Name in the database.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ClockStep => "clock-step",
@@ -108,38 +109,38 @@ impl EventKind {
     }
 }
 
-/// When something happened, and for how long.
+/// Gap or discontinuity in the history: clock step, suspend, outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
-    /// When it was noticed, in milliseconds since 1970.
+    /// Time of its detection, in milliseconds since 1970.
     pub time_ms: i64,
-    /// What.
+    /// Kind of event.
     pub kind: EventKind,
-    /// How long, in milliseconds.
+    /// Amount or duration, in milliseconds.
     pub amount_ms: i64,
 }
 
-/// What was counted from a time on.
+/// Counts of one interval.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
-    /// When it begins, in milliseconds since 1970.
+    /// Begin in milliseconds since 1970.
     pub start: i64,
-    /// How long it is, without the time that the machine was suspended, in milliseconds.
+    /// Duration without suspended time, in milliseconds.
     pub duration: i64,
-    /// Which system: [`Store::begin`].
+    /// Number of the system, from [`Store::begin`].
     pub system: i64,
-    /// What was counted.
+    /// Counts.
     pub body: Body,
 }
 
-/// The programs' counters as they were when the last row was written, and when that was. Times are in nanoseconds.
+/// State of the BPF programs' counters when the last row was written. Times are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Which life of the machine (`/proc/sys/kernel/random/boot_id`).
+    /// Boot ID of the machine (`/proc/sys/kernel/random/boot_id`).
     pub boot: String,
-    /// When counting began, by CLOCK_MONOTONIC.
+    /// Start of counting, by CLOCK_MONOTONIC.
     pub begun: u64,
-    /// The interval of the programs' whose longest latencies are not written yet.
+    /// Interval of the programs whose maxima are not written yet.
     pub interval: u32,
     /// CLOCK_MONOTONIC.
     pub monotonic: u64,
@@ -147,13 +148,13 @@ pub struct Counters {
     pub boottime: u64,
     /// CLOCK_REALTIME.
     pub realtime: u64,
-    /// Threads that were woken.
+    /// Number of wakeups.
     pub woken: u64,
     /// Histograms and their sums.
     pub cells: Cells,
 }
 
-/// The file with a history.
+/// File of a history.
 #[derive(Debug)]
 pub struct Store {
     pub(super) connection: Connection,
@@ -161,10 +162,11 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a history to write; makes it if there is none.
+    /// Opens a history to write; creates it if it doesn't exist.
     ///
     /// # Errors
-    /// If the file is something else, damaged, of another version, or can't be written. It is left as it is.
+    /// If the file is something else, damaged, of another version, or can't be written. It is
+    /// unchanged then.
     pub fn open(path: &Path) -> Result<Self, Error> {
         Ok(Self { connection: database::open_to_write(path)?, path: path.into() })
     }
@@ -172,17 +174,17 @@ impl Store {
     /// Opens a history to read.
     ///
     /// # Errors
-    /// As [`Store::open`], and if there is none.
+    /// As [`Store::open`], and if the file doesn't exist.
     pub fn open_to_read(path: &Path) -> Result<Self, Error> {
         Ok(Self { connection: database::open_to_read(path)?, path: path.into() })
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Keeps an incident.
+    /// Appends an incident.
     ///
     /// # Errors
     /// If it can't be written.
@@ -201,15 +203,16 @@ impl Store {
                 incident.cause,
                 incident.folder.to_string_lossy()
             ])?;
-            forget(&self.connection, "incidents")
+            delete_old(&self.connection, "incidents")
         };
         record().map_err(|error| self.failed(error))
     }
 
-    /// Notes that a monitor of this name begins to write, on a system with these properties; which one that is.
+    /// Records the start of a monitor with this name on a system with these properties. Returns the
+    /// number of the system.
     ///
     /// # Errors
-    /// If another monitor's history is in the file, or it can't be written.
+    /// If the history belongs to another monitor, or can't be written.
     pub fn begin(
         &mut self,
         monitor: &str,
@@ -230,20 +233,20 @@ impl Store {
                     .query_row("SELECT id FROM systems WHERE facts = ?", [&facts], |row| row.get(0))?;
             let start = "INSERT INTO starts(time, boot, system) VALUES(?, ?, ?)";
             transaction.execute(start, params![time_ms, boot, system])?;
-            forget(transaction, "starts")?;
+            delete_old(transaction, "starts")?;
             Ok(system)
         })
     }
 
-    /// Adds rows, the older ones first.
+    /// Appends rows, oldest first.
     ///
     /// # Errors
-    /// If they can't be written: then none is.
+    /// If they can't be written; then none is.
     pub fn append(&mut self, rows: &[Row]) -> Result<(), Error> {
         self.change(|transaction| rows.iter().try_for_each(|row| append(transaction, row)))
     }
 
-    /// Changes something, all or nothing, while nobody else does.
+    /// Runs a write transaction, all or nothing, with an exclusive lock.
     pub(super) fn change<T>(
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
@@ -263,25 +266,25 @@ impl Store {
     }
 }
 
-/// What goes wrong within a transaction.
+/// Failure within a transaction.
 pub enum Failure {
-    /// The database's.
+    /// SQLite failed.
     Database(rusqlite::Error),
-    /// What is in it.
+    /// Content is damaged: where, and how.
     Damaged(String, Damaged),
-    /// One that is told already.
-    Told(Error),
+    /// Another error of this crate.
+    Other(Error),
 }
 
 impl Failure {
-    /// In which file it was.
+    /// Adds the path of the file.
     pub fn of(self, path: &Path) -> Error {
         match self {
             Self::Database(error) => Error::database(path, error),
             Self::Damaged(place, damage) => {
                 Error::Damaged { path: path.into(), what: format!("{place}: {damage}") }
             }
-            Self::Told(error) => error,
+            Self::Other(error) => error,
         }
     }
 }
@@ -294,22 +297,22 @@ impl From<rusqlite::Error> for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::Told(error)
+        Self::Other(error)
     }
 }
 
-/// Of SQLite's integers the largest is less than half of ours.
+/// Converts to SQLite's signed integers; larger values are saturated.
 pub fn saturated(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Adds a row. Those of the hour before, if it is the first of its hour, become part of their hours and days.
+/// Appends a row. The first row of an hour also rolls the earlier rows up into hours and days.
 pub fn append(transaction: &Transaction<'_>, row: &Row) -> Result<(), Failure> {
     let pending = "SELECT start FROM rows WHERE id > (SELECT rolled FROM state) ORDER BY id DESC LIMIT 1";
     let before: Option<i64> =
         transaction.prepare_cached(pending)?.query_row([], |row| row.get(0)).optional()?;
     let mut body = Cow::Borrowed(&row.body);
-    let numbers = number_jobs(transaction, &mut body)?;
+    let numbers = assign_job_numbers(transaction, &mut body)?;
     let insert = "INSERT INTO rows(start, duration, system, maxima) VALUES(?, ?, ?, ?)";
     transaction.prepare_cached(insert)?.execute(params![
         row.start,
@@ -322,22 +325,22 @@ pub fn append(transaction: &Transaction<'_>, row: &Row) -> Result<(), Failure> {
     transaction.prepare_cached(insert)?.execute(params![id, body.to_bytes()])?;
     if before.is_some_and(|before| floor(before, HOUR) != floor(row.start, HOUR)) {
         let end = row.start.saturating_add(row.duration);
-        for amount_ms in roll(transaction, id - 1)? {
+        for amount_ms in roll_up(transaction, id - 1)? {
             note(transaction, Event { time_ms: end, kind: EventKind::Damaged, amount_ms })?;
         }
     }
     Ok(())
 }
 
-/// The numbers of jobs in the history. Those for which it has no room become one job of another name.
-fn number_jobs(
+/// Assigns numbers to jobs. Jobs without a number are merged into [`OTHER_JOBS`].
+fn assign_job_numbers(
     transaction: &Transaction<'_>,
     body: &mut Cow<'_, Body>,
 ) -> Result<BTreeMap<String, u64>, Failure> {
     let mut numbers = BTreeMap::new();
     let mut left = Vec::new();
     for name in body.jobs.cells.keys() {
-        match number_of_job(transaction, name, MOST_JOBS)? {
+        match number_of_job(transaction, name, MAX_JOBS)? {
             Some(number) => drop(numbers.insert(name.clone(), number)),
             None => left.push(name.clone()),
         }
@@ -356,24 +359,24 @@ fn number_jobs(
     Ok(numbers)
 }
 
-/// The number of a job: the one it has, or a new one if there are less than `most`.
-fn number_of_job(transaction: &Transaction<'_>, name: &str, most: i64) -> rusqlite::Result<Option<u64>> {
+/// Returns the number of a job: its old one, or a new one while there are fewer than `limit`.
+fn number_of_job(transaction: &Transaction<'_>, name: &str, limit: i64) -> rusqlite::Result<Option<u64>> {
     let insert = "INSERT OR IGNORE INTO jobs(name) SELECT ? WHERE (SELECT count(*) FROM jobs) < ?";
-    transaction.prepare_cached(insert)?.execute(params![name, most])?;
+    transaction.prepare_cached(insert)?.execute(params![name, limit])?;
     let select = "SELECT id FROM jobs WHERE name = ?";
     let number: Option<i64> =
         transaction.prepare_cached(select)?.query_row([name], |row| row.get(0)).optional()?;
     Ok(number.and_then(|number| u64::try_from(number).ok()))
 }
 
-/// The beginning of the hour or day that a time is in.
+/// Begin of the hour or day that contains a time.
 pub const fn floor(time: i64, unit: i64) -> i64 {
     time.div_euclid(unit) * unit
 }
 
-/// Adds rows up to one to their hours and days; forgets what is too old. What is damaged is taken out: it must not keep all that
-/// comes later from being written. How long each of those was, in milliseconds.
-fn roll(transaction: &Transaction<'_>, last: i64) -> Result<Vec<i64>, Failure> {
+/// Rolls rows up to `last` up into hours and days, and deletes what is too old. Damaged parts are
+/// removed, so that they don't block later writes. Returns their durations in milliseconds.
+fn roll_up(transaction: &Transaction<'_>, last: i64) -> Result<Vec<i64>, Failure> {
     let mut damaged = Vec::new();
     for ((hour, system), body) in hours_until(transaction, last, &mut damaged)? {
         for (table, start, length) in [("hours", hour, HOUR), ("days", floor(hour, DAY), DAY)] {
@@ -389,7 +392,7 @@ fn roll(transaction: &Transaction<'_>, last: i64) -> Result<Vec<i64>, Failure> {
     Ok(damaged)
 }
 
-/// What rows up to one have, by the beginnings of their hours and by system.
+/// Sums rows up to `last`, by hour and system.
 fn hours_until(
     transaction: &Transaction<'_>,
     last: i64,
@@ -403,7 +406,7 @@ fn hours_until(
     let mut unreadable: Vec<i64> = Vec::new();
     while let Some(row) = rows.next()? {
         let (id, start, system): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        // Of what is damaged a part may be understood.
+        // A damaged body may have been decoded in part.
         let mut body = Body::default();
         let read = row.get_ref(4)?.as_blob().map_or(Err(Damaged("no bytes")), |bytes| body.add_bytes(bytes));
         if read.is_ok() {
@@ -419,7 +422,8 @@ fn hours_until(
     Ok(hours)
 }
 
-/// Adds to what an hour or a day has of a system. False if what it had was damaged: then it has what is new.
+/// Adds counts to an hour or a day of a system. Returns false if the old counts were damaged and
+/// therefore replaced.
 fn add_to(
     transaction: &Transaction<'_>,
     table: &str,
@@ -447,21 +451,21 @@ fn add_to(
     Ok(is_read)
 }
 
-/// Keeps the last ones of a table.
-fn forget(connection: &Connection, table: &str) -> rusqlite::Result<()> {
+/// Deletes all but the newest rows of a table.
+fn delete_old(connection: &Connection, table: &str) -> rusqlite::Result<()> {
     let old = format!("DELETE FROM {table} WHERE id <= (SELECT max(id) FROM {table}) - {KEPT_OTHERS}");
     connection.prepare_cached(&old)?.execute([]).map(drop)
 }
 
-/// Notes that something happened.
+/// Appends an event.
 pub fn note(transaction: &Transaction<'_>, event: Event) -> Result<(), Failure> {
     let insert = "INSERT INTO events(time, kind, amount) VALUES(?, ?, ?)";
     let values = params![event.time_ms, event.kind.name(), event.amount_ms];
     transaction.prepare_cached(insert)?.execute(values)?;
-    Ok(forget(transaction, "events")?)
+    Ok(delete_old(transaction, "events")?)
 }
 
-/// The counters as they were when the last row was written.
+/// Reads the counters saved with the last row.
 pub fn counters(transaction: &Transaction<'_>) -> Result<Option<Counters>, Failure> {
     let select = "SELECT boot, begun, interval, monotonic, boottime, realtime, woken, counters FROM counters";
     let mut statement = transaction.prepare_cached(select)?;
@@ -482,7 +486,7 @@ pub fn counters(transaction: &Transaction<'_>) -> Result<Option<Counters>, Failu
     }))
 }
 
-/// Remembers the counters of now.
+/// Saves the counters.
 pub fn set_counters(transaction: &Transaction<'_>, counters: &Counters) -> Result<(), Failure> {
     transaction.execute("DELETE FROM counters", [])?;
     let insert = "INSERT INTO counters(boot, begun, interval, monotonic, boottime, realtime, woken, counters)
@@ -500,7 +504,7 @@ pub fn set_counters(transaction: &Transaction<'_>, counters: &Counters) -> Resul
     Ok(())
 }
 
-/// An event as it stands in the database; those of kinds that aren't known are none.
+/// Converts a database row to an event; none if its kind is unknown.
 pub(super) fn event_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Event>> {
     let kind: String = row.get(1)?;
     let (time_ms, amount_ms) = (row.get(0)?, row.get(2)?);
@@ -513,12 +517,12 @@ mod tests {
     use crate::{Choice, Longest, Span, job::JobCell};
 
     #[test]
-    fn jobs_that_number_themselves_become_one_when_there_are_too_many() {
+    fn too_many_numbered_jobs_are_merged() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(&folder.path().join("history.sqlite")).unwrap();
         let mut row = Row { start: HOUR, duration: FIVE_MINUTES, ..Row::default() };
         row.body.jobs.watched = 1;
-        for number in 0..MOST_JOBS + 50 {
+        for number in 0..MAX_JOBS + 50 {
             let cell = JobCell { activations: 2, misses: 1, ..JobCell::default() };
             row.body.jobs.add(&format!("worker:{number:05}"), cell);
         }
@@ -526,19 +530,19 @@ mod tests {
         store.append(&[row, next]).unwrap();
         let report = store.period(&Choice::of(Span::ALL)).unwrap().report();
         let jobs = report.jobs.unwrap().jobs;
-        assert_eq!(jobs.len() as i64, MOST_JOBS + 1);
+        assert_eq!(jobs.len() as i64, MAX_JOBS + 1);
         let activations = |name: &str| jobs.iter().find(|job| job.name == name).map(|job| job.activations);
         assert_eq!((activations(OTHER_JOBS), activations("worker:00007")), (Some(200), Some(4)));
         let mut missed = BTreeMap::new();
-        let told = store.maxima(&Choice::of(Span::ALL), |longest| {
+        let read = store.maxima(&Choice::of(Span::ALL), |longest| {
             if let Longest::Response(response) = longest {
                 *missed.entry(response.job.to_owned()).or_insert(0) += response.misses;
             }
         });
-        told.unwrap();
+        read.unwrap();
         assert_eq!(
             (missed.len() as i64, missed.get(OTHER_JOBS), missed.get("worker:02097")),
-            (MOST_JOBS + 1, Some(&100), None)
+            (MAX_JOBS + 1, Some(&100), None)
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Writes what the programs count, every five minutes.
+//! Writer of the history: appends a row every five minutes.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -14,24 +14,25 @@ use super::{
 };
 
 const IN_MS: u64 = 1_000_000;
-/// What the clocks may run apart between two looks without being set: they are slewed by half a thousandth at most.
-const TOLERANCE_NS: i64 = 1_000_000_000;
-/// No longer than this without a look at the clocks, and whether anything counts still.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Tolerated drift of the clocks between two rows. Slewing changes a clock by at most 1/2000, so
+/// more is a step.
+const CLOCK_SLACK_NS: i64 = 1_000_000_000;
+/// Maximum interval between two checks of the clocks and of the monitor.
+const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// All clocks at a moment, in nanoseconds.
+/// Readings of all clocks at one time, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Clocks {
     monotonic: u64,
-    /// The same with the time that the machine was suspended.
+    /// CLOCK_MONOTONIC plus suspended time.
     boottime: u64,
     realtime: u64,
 }
 
-/// What happened to the clocks between two moments, in nanoseconds.
+/// Clock step and suspended time between two readings, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Happened {
-    /// How far the time of the day was set.
+struct ClockChange {
+    /// Amount by which the time of day was set.
     step: i64,
     suspended: i64,
 }
@@ -41,44 +42,45 @@ impl Clocks {
         Self { monotonic: monotonic_ns(), boottime: boottime_ns(), realtime: realtime_ns() }
     }
 
-    fn since(&self, earlier: &Self) -> Happened {
+    fn since(&self, earlier: &Self) -> ClockChange {
         let passed = |now: u64, before: u64| now.wrapping_sub(before) as i64;
         let boottime = passed(self.boottime, earlier.boottime);
-        let told = |ns: i64| if ns.abs() < TOLERANCE_NS { 0 } else { ns };
-        Happened {
-            step: told(passed(self.realtime, earlier.realtime).saturating_sub(boottime)),
-            suspended: told(boottime.saturating_sub(passed(self.monotonic, earlier.monotonic))),
+        let significant = |ns: i64| if ns.abs() < CLOCK_SLACK_NS { 0 } else { ns };
+        ClockChange {
+            step: significant(passed(self.realtime, earlier.realtime).saturating_sub(boottime)),
+            suspended: significant(boottime.saturating_sub(passed(self.monotonic, earlier.monotonic))),
         }
     }
 
-    /// Which five minutes of the day it is.
+    /// Number of the current five minutes.
     const fn slot(&self) -> u64 {
         self.realtime / (FIVE_MINUTES as u64 * IN_MS)
     }
 }
 
-/// Writes the history of a monitor.
+/// Writer of a monitor's history.
 #[derive(Debug)]
 pub struct HistoryWriter {
     store: Store,
     system: i64,
     boot: String,
-    looked: Clocks,
-    /// Which five minutes were written last.
+    checked: Clocks,
+    /// Number of the five minutes written last.
     slot: u64,
-    /// What the scheduler counted when it was asked last; none before: what was in the meantime is in another one's rows.
-    seen: Option<Unseen>,
-    /// When it was written last, in nanoseconds since 1970; before the first time when this began.
+    /// Scheduler counts of the last check; none before the first, because earlier counts are in
+    /// another writer's rows.
+    sched_counts: Option<Unseen>,
+    /// Time of the last row, in nanoseconds since 1970; before the first row, time of the start.
     written_ns: u64,
-    /// What was seen of jobs and isn't written yet. It lives as long as this process, because nobody hears programs when it has
-    /// ended.
+    /// Statistics of jobs not written yet. They exist only in this process, which receives the
+    /// programs' reports.
     jobs: JobsBody,
     names: StackSymbols,
 }
 
 impl HistoryWriter {
-    /// Opens the history of a monitor, or makes it; notes the system's properties. What was counted since somebody wrote it
-    /// last is in the first row.
+    /// Opens or creates the history of a monitor and records the system's properties. The first row
+    /// has everything counted since the last row of an earlier writer.
     ///
     /// # Errors
     /// As [`Store::open`], and if it is another monitor's history.
@@ -86,11 +88,11 @@ impl HistoryWriter {
         let mut store = Store::open(path)?;
         let boot =
             fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
-        let looked = Clocks::now();
-        let time_ms = store::saturated(looked.realtime / IN_MS);
+        let checked = Clocks::now();
+        let time_ms = store::saturated(checked.realtime / IN_MS);
         let system = store.begin(monitor, facts, (&boot, time_ms))?;
         let written = store.change(|transaction| match store::counters(transaction) {
-            // It is told when the first row is written.
+            // Reported when the first row is written.
             Err(Failure::Damaged(..)) => Ok(None),
             counters => counters,
         })?;
@@ -98,21 +100,21 @@ impl HistoryWriter {
             store,
             system,
             boot,
-            looked,
-            slot: looked.slot(),
-            written_ns: written.map_or(looked.realtime, |counters| counters.realtime),
-            seen: None,
+            checked,
+            slot: checked.slot(),
+            written_ns: written.map_or(checked.realtime, |counters| counters.realtime),
+            sched_counts: None,
             jobs: JobsBody::default(),
             names: StackSymbols::default(),
         })
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Keeps an incident.
+    /// Appends an incident.
     ///
     /// # Errors
     /// If it can't be written.
@@ -120,28 +122,29 @@ impl HistoryWriter {
         self.store.record_incident(incident)
     }
 
-    /// When the history was written last, in nanoseconds since 1970; when this began if it never was.
+    /// Time of the last row, in nanoseconds since 1970; without a row, time of the start.
     pub fn written_ns(&self) -> u64 {
         self.written_ns
     }
 
-    /// How long nothing is to be done.
+    /// Returns the time until [`HistoryWriter::write_if_due`] should be called.
     pub fn time_until_due(&self) -> Duration {
         let five_minutes = FIVE_MINUTES as u64 * IN_MS;
         let rest = five_minutes - realtime_ns() % five_minutes;
-        Duration::from_nanos(rest + IN_MS).min(LONGEST_WAIT)
+        Duration::from_nanos(rest + IN_MS).min(MAX_CHECK_INTERVAL)
     }
 
-    /// Writes a row if five minutes have passed, the clock was set or the machine was suspended. Call it when
-    /// [`HistoryWriter::time_until_due`] is over, or more often. Whether it has written one.
+    /// Writes a row if five minutes have passed, the clock was set or the machine was suspended.
+    /// Call it when [`HistoryWriter::time_until_due`] has passed, or more often. Returns whether it
+    /// wrote a row.
     ///
     /// # Errors
-    /// If the file can't be written. Nothing is lost: what was counted is in the next row.
+    /// If the file can't be written. Nothing is lost: the next row has these counts.
     pub fn write_if_due(&mut self, monitor: &mut Monitor) -> Result<bool, Error> {
         let now = Clocks::now();
-        let happened = now.since(&self.looked);
-        self.looked = now;
-        if now.slot() == self.slot && happened == (Happened { step: 0, suspended: 0 }) {
+        let happened = now.since(&self.checked);
+        self.checked = now;
+        if now.slot() == self.slot && happened == (ClockChange { step: 0, suspended: 0 }) {
             return Ok(false);
         }
         self.slot = now.slot();
@@ -150,15 +153,15 @@ impl HistoryWriter {
         written.map(|()| true)
     }
 
-    /// Writes what was counted so far, whatever the time.
+    /// Writes a row immediately.
     ///
     /// # Errors
     /// As [`HistoryWriter::write_if_due`].
     pub fn write(&mut self, monitor: &mut Monitor) -> Result<(), Error> {
-        let seen = monitor.tidy();
-        let last = self.seen.unwrap_or(seen);
-        let slept = seen.slept.saturating_sub(last.slept);
-        let unseen = seen.unseen.saturating_sub(last.unseen);
+        let sched_counts = monitor.tidy();
+        let last = self.sched_counts.unwrap_or(sched_counts);
+        let slept = sched_counts.slept.saturating_sub(last.slept);
+        let unseen = sched_counts.unseen.saturating_sub(last.unseen);
         let (boot, system) = (self.boot.clone(), self.system);
         if let Some(jobs) = monitor.jobs() {
             let ahead = realtime_ns().saturating_sub(monotonic_ns());
@@ -170,18 +173,18 @@ impl HistoryWriter {
             let begun = memory.begun();
             let before = match store::counters(transaction) {
                 Err(Failure::Damaged(..)) => {
-                    let (now, _, counters) = take(memory, None);
+                    let (now, _, counters) = read_counters(memory, None);
                     let time_ms = store::saturated(now.realtime / IN_MS);
-                    // Nobody knows how much of what was counted is written: what comes from now on is.
+                    // It is unknown how much was written; counting restarts from here.
                     store::note(transaction, Event { time_ms, kind: EventKind::Damaged, amount_ms: 0 })?;
                     Some(Counters { boot: boot.clone(), begun, woken: balance.woken, ..counters })
                 }
                 counters => counters?,
             };
             let known = before.as_ref().filter(|it| it.boot == boot && it.begun == begun);
-            let (now, longest, counters) = take(memory, known);
+            let (now, longest, counters) = read_counters(memory, known);
             let mut row = row(memory, known, (&now, &counters), &longest);
-            tell_code(&mut row.body.cells, names);
+            name_stacks(&mut row.body.cells, names);
             row.system = system;
             row.body.woken = balance.woken.saturating_sub(known.map_or(0, |it| it.woken));
             row.body.difference = balance.difference;
@@ -196,7 +199,7 @@ impl HistoryWriter {
             Ok(now)
         })?;
         self.written_ns = now.realtime;
-        self.seen = Some(seen);
+        self.sched_counts = Some(sched_counts);
         self.jobs = JobsBody::default();
         Ok(())
     }
@@ -204,9 +207,9 @@ impl HistoryWriter {
 
 type Longests = std::collections::BTreeMap<(u32, Kind), MaxSample>;
 
-/// The counters, and the longest latencies since those that are written. A new interval begins, unless the last one that began is not
-/// written yet: the programs keep two.
-fn take(memory: &Memory, known: Option<&Counters>) -> (Clocks, Longests, Counters) {
+/// Reads the counters, and the maxima since the saved counters. Starts a new interval, unless the
+/// last one isn't written yet: the BPF programs keep two.
+fn read_counters(memory: &Memory, known: Option<&Counters>) -> (Clocks, Longests, Counters) {
     let (first, since) = known.map_or((0, 0), |it| (it.interval, it.monotonic));
     let open = memory.interval();
     let mut longest = Longests::new();
@@ -217,7 +220,7 @@ fn take(memory: &Memory, known: Option<&Counters>) -> (Clocks, Longests, Counter
                     Some(interval) => memory.worst_of_interval(cpu, kind, interval),
                     None => memory.worst(cpu, kind),
                 };
-                // One of before is in a row already.
+                // An older maximum is already in a row.
                 let Some(worst) = worst.filter(|worst| worst.end >= since) else { continue };
                 let place = (cpu as u32, kind);
                 if longest.get(&place).is_none_or(|known| known.latency < worst.latency) {
@@ -226,7 +229,8 @@ fn take(memory: &Memory, known: Option<&Counters>) -> (Clocks, Longests, Counter
             }
         }
     };
-    // One that was begun by somebody who was killed, or could not write, before it was written. Those before are overwritten.
+    // An interval started by an earlier writer that was killed, or failed, before it wrote. Older
+    // ones are overwritten.
     if let Some(closed) = open.checked_sub(1).filter(|closed| *closed >= first) {
         keep(Some(closed));
     }
@@ -244,13 +248,13 @@ fn take(memory: &Memory, known: Option<&Counters>) -> (Clocks, Longests, Counter
         }
     }
     keep(Some(open));
-    // Where an interval is overwritten, the longest since the reset may be of this time.
+    // If an interval was overwritten, the maximum since the reset may be from this time.
     keep(None);
     let Clocks { monotonic, boottime, realtime } = now;
     (now, longest, Counters { interval, monotonic, boottime, realtime, cells, ..Counters::default() })
 }
 
-/// What came since the counters that are known.
+/// Computes a row: the counts since the saved counters.
 fn row(
     memory: &Memory,
     known: Option<&Counters>,
@@ -277,7 +281,7 @@ fn row(
     }
 }
 
-/// The longest latency: the one that the programs kept, unless the histogram knows of a longer one.
+/// Returns the longest latency: the programs' sample, unless the histogram has a longer one.
 fn longest_of(last: usize, kept: Option<&MaxSample>, ahead: u64) -> Longest {
     let (begin, end) = bounds(last);
     if let Some(kept) = kept.filter(|kept| kept.latency >= begin) {
@@ -297,27 +301,27 @@ fn longest_of(last: usize, kept: Option<&MaxSample>, ahead: u64) -> Longest {
     }
 }
 
-/// Which code had the CPU, by names: addresses are those of a start of the machine's. Where in a function it was is left out, because
-/// names that are the same are kept once.
-fn tell_code(cells: &mut Cells, names: &mut StackSymbols) {
+/// Stores the stacks of maxima by function names, as addresses are valid until the next boot only.
+/// Offsets are dropped, so that equal names are stored once.
+fn name_stacks(cells: &mut Cells, names: &mut StackSymbols) {
     names.name(cells.values_mut().map(|cell| {
         let Longest { worst, code, .. } = &mut cell.longest;
         (worst.as_ref().map_or(&[][..], |worst| &worst.stack), code)
     }));
     for code in cells.values_mut().map(|cell| &mut cell.longest.code) {
         code.truncate(FUNCTIONS);
-        code.iter_mut().for_each(|function| *function = without_place(function));
+        code.iter_mut().for_each(|function| *function = without_offset(function));
     }
 }
 
-/// `ext4_map_blocks+0x1f0 [ext4]` without the number.
-fn without_place(function: &str) -> String {
+/// Drops the offset: `ext4_map_blocks+0x1f0 [ext4]` becomes `ext4_map_blocks [ext4]`.
+fn without_offset(function: &str) -> String {
     let (name, rest) = function.split_once('+').unwrap_or((function, ""));
     let module = rest.split_once(' ').map_or(String::new(), |(_, module)| format!(" {module}"));
     format!("{name}{module}")
 }
 
-/// What happened since the last row.
+/// Events since the last row: clock step, suspend or gap.
 fn events(before: Option<&Counters>, known: Option<&Counters>, now: &Clocks, start: i64) -> Vec<Event> {
     let time_ms = store::saturated(now.realtime / IN_MS);
     let event = |kind, ns: i64| Event { time_ms, kind, amount_ms: ns / IN_MS as i64 };
@@ -344,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_to_the_clocks_is_told() {
+    fn clock_steps_and_suspends_are_detected() {
         let before = clocks(100, 0, 5000);
         let since = |now: Clocks| {
             let happened = now.since(&before);
@@ -361,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_that_knows_of_a_longer_one_is_believed() {
+    fn a_longer_latency_in_the_histogram_wins() {
         let kept = |latency| MaxSample { latency, woken: 8000, end: 9000, ..MaxSample::default() };
         let exact = longest_of(17, Some(&kept(17_300)), 50);
         assert_eq!((exact.ns, exact.is), (17_300, Maximum::Exact));
@@ -372,12 +376,12 @@ mod tests {
         assert_eq!(longest_of(17, None, 50), below);
         let at_least = longest_of(10_241, None, 0);
         assert_eq!((at_least.ns, at_least.is), (10_241_000, Maximum::AtLeast));
-        // Beyond the histogram, what was kept is known to the nanosecond.
+        // Beyond the histogram, the sample is exact.
         assert_eq!(longest_of(10_241, Some(&kept(30_000_000)), 0).ns, 30_000_000);
     }
 
     #[test]
-    fn a_gap_is_noted_where_counting_began_anew() {
+    fn a_gap_is_noted_when_counting_restarts() {
         let before = Counters { realtime: 1000 * SECOND, ..Counters::default() };
         let now = clocks(60, 0, 5000);
         let gap = events(Some(&before), None, &now, 4_940_000);

@@ -1,4 +1,4 @@
-//! Histories: what is written stays, whatever happens to who writes, and what reports say of it.
+//! Histories: rows survive kills, damage and wrong clocks, and reports agree with them.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,16 +16,16 @@ use tompion_latency::{Kind, Maximum};
 const FIVE_MINUTES: i64 = 300_000;
 const HOUR: i64 = 12 * FIVE_MINUTES;
 const DAY: i64 = 24 * HOUR;
-/// The beginning of a day, in milliseconds since 1970.
+/// Begin of a day, in milliseconds since 1970.
 const BEGIN: i64 = 20_000 * DAY;
 
-/// A history in a folder of its own.
-struct Own {
+/// History in a temporary folder.
+struct TestHistory {
     _folder: tempfile::TempDir,
     path: PathBuf,
 }
 
-impl Own {
+impl TestHistory {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { path: folder.path().join("history.sqlite"), _folder: folder }
@@ -36,12 +36,12 @@ impl Own {
         Store::open_to_read(&self.path).unwrap().period(&choice).unwrap().report()
     }
 
-    /// Interruptions of counting and to the history.
+    /// Reads all gaps and discontinuities.
     fn events(&self) -> Vec<Event> {
         Store::open_to_read(&self.path).unwrap().outline(&Choice::of(Span::ALL)).unwrap().events
     }
 
-    /// The longest of a CPU and kind in each row, in nanoseconds.
+    /// Reads the longest latency of a CPU and kind in each row, in nanoseconds.
     fn maxima(&self, choice: &Choice, cpu: u32, kind: Kind) -> Vec<(i64, u64)> {
         let mut found = Vec::new();
         Store::open_to_read(&self.path)
@@ -56,7 +56,7 @@ impl Own {
         found
     }
 
-    /// The max response of a job in each row, in nanoseconds, and how many were missed in all.
+    /// Reads the longest response of a job in each row, in nanoseconds, and the sum of all misses.
     fn responses(&self, choice: &Choice, job: &str) -> (Vec<(i64, u64)>, u64) {
         let (mut found, mut misses) = (Vec::new(), 0);
         Store::open_to_read(&self.path)
@@ -78,7 +78,7 @@ fn system(store: &mut Store, kernel: &str) -> i64 {
     store.begin("tompion-monitor", &facts, ("boot", BEGIN)).unwrap()
 }
 
-/// So many rows from a time on.
+/// Simulates `count` rows from `start` on.
 fn rows(machine: &mut Machine, system: i64, start: i64, count: i64) -> Vec<Row> {
     let row = |number: i64| {
         let start = start + number * FIVE_MINUTES;
@@ -88,10 +88,10 @@ fn rows(machine: &mut Machine, system: i64, start: i64, count: i64) -> Vec<Row> 
     (0..count).map(row).collect()
 }
 
-/// How many wake-ups a simulated machine of two CPUs has in a row.
+/// Wakeups per row on a simulated machine of two CPUs.
 const WOKEN: u64 = 2 * 300 * 1000;
 
-/// How many activations its first job has in a row.
+/// Activations per row of its first job.
 const RESPONSES: u64 = 300 * 1000;
 
 fn counted(report: &HistoryReport) -> u64 {
@@ -100,12 +100,12 @@ fn counted(report: &HistoryReport) -> u64 {
 
 #[test]
 fn every_time_has_what_was_counted_in_it() {
-    let own = Own::new();
+    let own = TestHistory::new();
     let mut store = Store::open(&own.path).unwrap();
     let number = system(&mut store, "6.12");
     let mut machine = Machine::new(2, 1);
     machine.jobs = 2;
-    // Three days and a bit, in which rows are parts of hours and days, or not yet.
+    // More than three days, so that rows are parts of hours and days, or not yet.
     let all = rows(&mut machine, number, BEGIN, 3 * 288 + 17);
     store.append(&all).unwrap();
     let mut dice = Dice::new(5);
@@ -116,7 +116,7 @@ fn every_time_has_what_was_counted_in_it() {
         assert_eq!(report.wakeups.woken, (last - first) as u64 * WOKEN);
         assert_eq!(report.coverage.rows as i64, last - first);
         assert_eq!(report.coverage.counted_ms, (last - first) * FIVE_MINUTES);
-        // The longest is the longest of the rows, with the thread that it was of.
+        // The maximum is that of the rows, with its thread.
         let choice = Choice::of(Span { from_ms: report.from_ms, to_ms: report.to_ms });
         let maxima = own.maxima(&choice, 1, Kind::TimerWakeup);
         let found = &report.cpus[1].kinds[&Kind::TimerWakeup];
@@ -127,7 +127,7 @@ fn every_time_has_what_was_counted_in_it() {
         let late = found.worst.as_ref().unwrap();
         let time_ms = (late.time_ns / 1_000_000) as i64;
         assert!(time_ms >= longest.0 && time_ms <= longest.0 + FIVE_MINUTES, "{late:?} {longest:?}");
-        // So are those of jobs.
+        // The same for jobs.
         let jobs = report.jobs.as_ref().unwrap();
         assert_eq!((jobs.watched_ms as i64, jobs.lost), ((last - first) * FIVE_MINUTES, 0));
         let control = &jobs.jobs[0];
@@ -147,13 +147,13 @@ fn every_time_has_what_was_counted_in_it() {
     let whole = own.report(Span::ALL.from_ms, Span::ALL.to_ms);
     assert_eq!(whole.wakeups.woken, all.len() as u64 * WOKEN);
     assert_eq!((whole.from_ms, whole.to_ms), (BEGIN, BEGIN + all.len() as i64 * FIVE_MINUTES));
-    // Nothing is where nothing was counted.
+    // Nothing before the first row.
     assert_eq!(own.report(BEGIN - DAY, BEGIN).coverage.rows, 0);
 }
 
-/// Two hours and a bit, and the history of them.
-fn of_two_hours() -> (Own, Store) {
-    let own = Own::new();
+/// History of more than two hours.
+fn of_two_hours() -> (TestHistory, Store) {
+    let own = TestHistory::new();
     let mut store = Store::open(&own.path).unwrap();
     let number = system(&mut store, "6.12");
     store.append(&rows(&mut Machine::new(1, 1), number, BEGIN, 27)).unwrap();
@@ -190,7 +190,7 @@ fn given_a_time_within_a_row_then_it_has_all_of_it_and_says_so() {
     }
     let two = about(span(minute, FIVE_MINUTES + minute));
     assert_eq!((two.wakeups.woken, two.span()), (2 * woken, span(0, 2 * FIVE_MINUTES)));
-    // Full five minutes are what they are, also where rows begin and end a moment late.
+    // Full five minutes stay five minutes, also where rows begin and end slightly late.
     for moment in [0, 999] {
         let asked = span(-moment, FIVE_MINUTES - moment);
         let found = about(span(FIVE_MINUTES - moment, 3 * FIVE_MINUTES));
@@ -217,17 +217,17 @@ fn given_two_times_that_meet_within_a_row_then_one_side_has_it() {
     );
     assert_eq!(compared(sides), ([before, after], Some([26, 1])));
     assert_eq!(compared([sides[1], sides[0]]), ([after, before], Some([1, 26])));
-    // Within one row, there is nothing left for the later one.
+    // Within one row, nothing is left for the later side.
     let within = Span { from_ms: meeting - 60_000, to_ms: meeting };
     let later = Span { from_ms: meeting, to_ms: meeting + 60_000 };
     assert_eq!(compared([within, later]).0.map(|side| side.0), [1, 0]);
-    // Where they overlap, that was asked for.
+    // Overlapping intervals share rows, as requested.
     assert_eq!(compared([Span::ALL, sides[1]]).0.map(|side| side.0), [27, 2]);
 }
 
 #[test]
-fn systems_are_told_apart_within_an_hour() {
-    let own = Own::new();
+fn systems_are_distinct_within_an_hour() {
+    let own = TestHistory::new();
     let mut store = Store::open(&own.path).unwrap();
     let (old, new) = (system(&mut store, "6.1"), system(&mut store, "6.12"));
     assert_eq!(system(&mut store, "6.1"), old);
@@ -250,7 +250,7 @@ fn systems_are_told_apart_within_an_hour() {
 
 #[test]
 fn age_takes_details_and_leaves_sums_and_maxima() {
-    let own = Own::new();
+    let own = TestHistory::new();
     let mut store = Store::open(&own.path).unwrap();
     let number = system(&mut store, "6.12");
     let mut machine = Machine::new(1, 3);
@@ -261,14 +261,15 @@ fn age_takes_details_and_leaves_sums_and_maxima() {
     }
     let woken = WOKEN / 2;
     assert_eq!(own.report(0, Span::ALL.to_ms).wakeups.woken, days as u64 * 288 * woken);
-    // Each row has its longest, however old.
+    // Each row has its maximum, however old.
     let maxima = own.maxima(&Choice::of(Span::ALL), 0, Kind::MissedTimer);
     assert_eq!(maxima.len() as i64, days * 288);
     let (responses, misses) = own.responses(&Choice::of(Span::ALL), "motor:control");
     assert_eq!(responses.len() as i64, days * 288);
     let whole = own.report(0, Span::ALL.to_ms).jobs.unwrap();
     assert_eq!((whole.jobs[0].activations, whole.jobs[0].misses), (days as u64 * 288 * RESPONSES, misses));
-    // What is a month old is there by the hour: a part of an hour becomes all of it, and the report says so.
+    // Data older than a month exists by the hour: part of an hour becomes all of it, and the report
+    // says so.
     let old = own.report(BEGIN + DAY + 10 * FIVE_MINUTES, BEGIN + DAY + 14 * FIVE_MINUTES);
     assert_eq!((old.from_ms, old.to_ms), (BEGIN + DAY, BEGIN + DAY + 2 * HOUR));
     assert_eq!(old.wakeups.woken, 24 * woken);
@@ -278,11 +279,11 @@ fn age_takes_details_and_leaves_sums_and_maxima() {
 
 #[test]
 fn a_clock_that_goes_back_loses_nothing() {
-    let own = Own::new();
+    let own = TestHistory::new();
     let mut store = Store::open(&own.path).unwrap();
     let number = system(&mut store, "6.12");
     let mut machine = Machine::new(2, 4);
-    // Back by two days within a day, then far ahead, then right.
+    // Back by two days within a day, then far ahead, then correct.
     for (start, count) in [(BEGIN + 3 * DAY, 40), (BEGIN + DAY + FIVE_MINUTES, 60), (BEGIN + 30_000 * DAY, 3)]
     {
         store.append(&rows(&mut machine, number, start, count)).unwrap();
@@ -295,14 +296,14 @@ fn a_clock_that_goes_back_loses_nothing() {
 
 #[test]
 fn incidents_are_kept_with_their_causes() {
-    let own = Own::new();
+    let own = TestHistory::new();
     let store = Store::open(&own.path).unwrap();
     let incident = |number: u64| Incident {
         time_ns: BEGIN as u64 * 1_000_000 + number,
         cpu: 1,
         tid: 4711,
         thread: "axis-x".into(),
-        // One of them of a job.
+        // One incident is of a job.
         kind: (number != 1).then_some(Kind::TimerWakeup),
         latency_ns: 1_234_567,
         cause: "interrupts off in e1000_watchdog".into(),
@@ -318,7 +319,7 @@ fn incidents_are_kept_with_their_causes() {
 #[test]
 fn a_history_without_jobs_is_read_and_goes_on_with_them() {
     const WOKEN_BEFORE: u64 = 326;
-    let own = Own::new();
+    let own = TestHistory::new();
     let connection = rusqlite::Connection::open(&own.path).unwrap();
     connection.execute_batch(include_str!("history_version_1.sql")).unwrap();
     drop(connection);
@@ -329,9 +330,9 @@ fn a_history_without_jobs_is_read_and_goes_on_with_them() {
     assert_eq!(old.max_us[&1][&Kind::Wakeup], 74.333);
     let maxima = own.maxima(&Choice::of(Span::ALL), 1, Kind::Wakeup);
     assert_eq!(maxima.iter().map(|point| point.1).max(), Some(74_333));
-    assert_eq!(file(), before, "whoever reads has changed it");
+    assert_eq!(file(), before, "the reader changed it");
 
-    // Two hours more, so that the old rows become part of hours and days with jobs.
+    // Two more hours, so that the old rows become part of hours and days with jobs.
     let mut store = Store::open(&own.path).unwrap();
     let number = system(&mut store, "6.18");
     let mut machine = Machine::new(2, 8);
@@ -342,13 +343,13 @@ fn a_history_without_jobs_is_read_and_goes_on_with_them() {
     let jobs = new.jobs.unwrap();
     assert_eq!((jobs.jobs[0].activations, jobs.watched_ms as i64), (24 * RESPONSES, 24 * FIVE_MINUTES));
     assert_eq!(own.responses(&Choice::of(Span::ALL), "motor:control").0.len(), 24);
-    // Those of before are as they were.
+    // The old rows are unchanged.
     assert_eq!(own.report(0, old.to_ms).wakeups.woken, WOKEN_BEFORE);
 }
 
 #[test]
 fn another_monitors_history_is_left_alone() {
-    let own = Own::new();
+    let own = TestHistory::new();
     let mut store = Store::open(&own.path).unwrap();
     system(&mut store, "6.12");
     let error = store.begin("another", &[], ("boot", 0)).unwrap_err().to_string();
@@ -356,7 +357,7 @@ fn another_monitors_history_is_left_alone() {
     assert!(!error.contains('\n'));
 }
 
-/// Not a test: what [`kills_lose_nothing_and_double_nothing`] kills.
+/// Not a test: the process that [`kills_lose_nothing_and_double_nothing`] kills.
 #[test]
 #[ignore = "it is started by a test, and never ends"]
 fn writes_until_it_is_killed() {
@@ -375,12 +376,12 @@ fn writes_until_it_is_killed() {
 
 #[test]
 fn kills_lose_nothing_and_double_nothing() {
-    let own = Own::new();
+    let own = TestHistory::new();
     drop(Store::open(&own.path).unwrap());
     let mut dice = Dice::new(std::process::id().into());
     let mut before = 0;
     for round in 0..300 {
-        // Often enough, and until rows were parts of hours.
+        // Often enough, and until rows are parts of hours.
         if round >= 25 && before > 12 {
             break;
         }
@@ -393,13 +394,14 @@ fn kills_lose_nothing_and_double_nothing() {
         thread::sleep(Duration::from_millis(20 + dice.below(180)));
         writer.kill().unwrap();
         writer.wait().unwrap();
-        // Whoever writes next takes back what was not finished; who reads as its owner does, too.
+        // The next writer rolls an unfinished transaction back, and so does a reader with the
+        // owner's rights.
         let connection = rusqlite::Connection::open(&own.path).unwrap();
         let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
         assert_eq!(sound, "ok", "round {round}");
         drop(connection);
         let report = own.report(0, Span::ALL.to_ms);
-        // Rows, hours and days agree, and each row is there once.
+        // Rows, hours and days agree, and each row exists once.
         assert_eq!(report.wakeups.woken, report.coverage.rows * WOKEN, "round {round}");
         let responses: u64 =
             report.jobs.iter().flat_map(|found| &found.jobs).map(|job| job.activations).sum();
@@ -417,11 +419,11 @@ fn kills_lose_nothing_and_double_nothing() {
 
 #[test]
 fn given_damaged_rows_then_the_history_goes_on_without_them_and_says_so() {
-    let own = Own::new();
+    let own = TestHistory::new();
     let mut store = Store::open(&own.path).unwrap();
     let number = system(&mut store, "6.12");
     let mut machine = Machine::new(2, 9);
-    // An hour that is part of its day, and one that isn't over.
+    // An hour that is part of its day, and an unfinished one.
     store.append(&rows(&mut machine, number, BEGIN, 24)).unwrap();
     let connection = rusqlite::Connection::open(&own.path).unwrap();
     connection.execute("UPDATE bodies SET body = x'0102030405060708' WHERE id = 20", []).unwrap();
@@ -429,14 +431,14 @@ fn given_damaged_rows_then_the_history_goes_on_without_them_and_says_so() {
     let next = rows(&mut machine, number, BEGIN + 24 * FIVE_MINUTES, 12);
     store.append(&next).unwrap();
     let report = own.report(0, Span::ALL.to_ms);
-    // Two rows are missing; whether they were counted is still known, and their longest.
+    // Two rows are lost; that they were counted and their maxima are still known.
     assert_eq!((report.wakeups.woken, report.coverage.rows), (34 * WOKEN, 36));
     let time_ms = BEGIN + 25 * FIVE_MINUTES;
     let event = |amount_ms| Event { time_ms, kind: EventKind::Damaged, amount_ms };
     assert_eq!(report.events, [event(FIVE_MINUTES), event(FIVE_MINUTES)]);
     assert_eq!(own.maxima(&Choice::of(Span::ALL), 0, Kind::Wakeup).len(), 36);
 
-    // An hour and its day that can't be read: they begin anew with what comes.
+    // An unreadable hour and day start again with the next rows.
     connection.execute("UPDATE hours SET body = x'ff'", []).unwrap();
     connection.execute("UPDATE days SET body = x'ff'", []).unwrap();
     store.append(&rows(&mut machine, number, BEGIN + 36 * FIVE_MINUTES, 1)).unwrap();
@@ -468,7 +470,7 @@ fn given_a_page_of_the_database_that_is_damaged_then_its_advice_is_what_saves_th
 
 #[test]
 fn damaged_bytes_are_named_and_left_as_they_are() {
-    let own = Own::new();
+    let own = TestHistory::new();
     let mut store = Store::open(&own.path).unwrap();
     let number = system(&mut store, "6.12");
     let mut machine = Machine::new(2, 7);
@@ -499,7 +501,8 @@ fn damaged_bytes_are_named_and_left_as_they_are() {
     }
     drop(store);
 
-    // Damage anywhere in the file: an error in one line or an answer, never a panic, and never a change.
+    // Damage anywhere in the file: an error in one line or an answer, never a panic, never a
+    // change.
     let good = std::fs::read(&own.path).unwrap();
     let mut dice = Dice::new(11);
     for _ in 0..60 {

@@ -1,5 +1,5 @@
-//! Histories of a monitor that counts in the running kernel. Where that isn't permitted, a line says
-//! so and nothing is tested.
+//! Histories of a monitor that counts in the running kernel. Where that isn't permitted, a line
+//! says so and nothing is tested.
 
 #[path = "../../latency/tests/test_monitor/mod.rs"]
 mod test_monitor;
@@ -18,12 +18,12 @@ fn a_history_has_everything_once_however_often_its_writer_is_replaced() {
         |monitor: &mut Monitor| HistoryWriter::begin(&path, &own.0, &[]).unwrap().write(monitor).unwrap();
     sleep_in_real_time(300);
     keep(&mut monitor);
-    // Nobody writes for a while; another one takes it up.
+    // No process writes for a while; another one continues.
     sleep_in_real_time(300);
     drop(monitor);
     let mut monitor = Monitor::resume(&own.0).unwrap();
     keep(&mut monitor);
-    // A reset is not the history's business.
+    // A reset doesn't concern the history.
     monitor.reset().unwrap();
     sleep_in_real_time(300);
     let before = monitor.report(Some(&monitor.snapshot().of_the_beginning()));
@@ -43,11 +43,11 @@ fn a_history_has_everything_once_however_often_its_writer_is_replaced() {
     for kind in report.cpus.iter().flat_map(|cpu| cpu.kinds.values()) {
         assert!(kind.max_is == Maximum::Exact && kind.max_us > 0.0 && kind.worst.is_some(), "{kind:?}");
     }
-    // Each row has the longest of its own time.
+    // Each row has the maximum of its own interval.
     let mut of_rows = std::collections::BTreeMap::new();
     history
         .maxima(&Choice::of(Span::ALL), |longest| {
-            let Longest::Latency(point) = longest else { panic!("nobody watches jobs: {longest:?}") };
+            let Longest::Latency(point) = longest else { panic!("no job is watched: {longest:?}") };
             let longest = of_rows.entry((point.cpu, point.kind)).or_insert(0);
             *longest = point.ns.max(*longest);
         })
@@ -64,7 +64,7 @@ fn given_a_history_that_cannot_be_written_for_long_then_the_longest_is_known_exa
     let path = folder.path().join("history.sqlite");
     let mut monitor = own.begin();
     let mut writer = HistoryWriter::begin(&path, &own.0, &[]).unwrap();
-    // The longest since the reset is older than what can't be written.
+    // The maximum since the reset is older than the failed rows.
     wait_behind_another(60);
     writer.write(&mut monitor).unwrap();
     let coverage = || Store::open_to_read(&path).unwrap().outline(&Choice::of(Span::ALL)).unwrap().coverage;
@@ -85,7 +85,7 @@ fn given_a_history_that_cannot_be_written_for_long_then_the_longest_is_known_exa
     assert!(found.max_is == Maximum::Exact && found.max_us > 5_000.0, "{found:?}");
     let late = found.worst.as_ref().expect("whose it was");
     assert!(late.time_ns / 1_000_000 >= first.last_ms as u64, "{late:?}");
-    // And the next row has what came after it.
+    // The next row has later samples.
     let second = coverage();
     sleep_in_real_time(50);
     writer.write(&mut monitor).unwrap();
@@ -113,7 +113,7 @@ fn given_counters_that_cannot_be_read_then_the_history_goes_on_from_there() {
     sleep_in_real_time(300);
     writer.write(&mut monitor).unwrap();
     let after = report();
-    // Nothing twice, and what came later once. Threads of the kernel are woken meanwhile, too.
+    // Nothing twice, and later wakeups once. Kernel threads are woken meanwhile, too.
     let woken = after.wakeups.woken - before;
     assert!((ENOUGH..2 * before.max(1000)).contains(&woken), "{before} {woken}");
     assert_eq!(after.events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Damaged]);
@@ -127,13 +127,13 @@ fn code_is_named_without_addresses() {
     let path = folder.path().join("history.sqlite");
     let mut monitor = own.begin();
     let mut writer = HistoryWriter::begin(&path, &own.0, &[]).unwrap();
-    // A wake-up that is the longest while programs of the kernel part ran has no code.
+    // A wakeup that is the longest while BPF programs ran has no stack.
     for _ in 0..20 {
         sleep_in_real_time(200);
         writer.write(&mut monitor).unwrap();
         let report = Store::open_to_read(&path).unwrap().period(&Choice::of(Span::ALL)).unwrap().report();
         let kept = codes(report.cpus.iter().flat_map(|cpu| cpu.kinds.values()));
-        // Addresses mean nothing once the kernel that has them is gone.
+        // Addresses are invalid after the next boot.
         assert!(kept.iter().all(|function| !function.contains("0x")), "{kept:?}");
         if !kept.is_empty() {
             return;

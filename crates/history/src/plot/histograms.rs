@@ -1,5 +1,5 @@
-//! Histograms: a panel for each kind, a line for each CPU or time, lengths and counts logarithmic, so that the one latency in a
-//! million is seen beside the million.
+//! Plot of histograms: a panel per kind, a line per CPU or interval. Both axes are logarithmic, so
+//! that one latency in a million is visible.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -9,30 +9,30 @@ use super::{COLOURS, LEFT, Theme, begin, escaped, in_words, legend};
 
 const PANEL_WIDTH: f64 = 520.0;
 const PANEL_HEIGHT: f64 = 230.0;
-/// Room around the axes of a panel.
+/// Space around the axes of a panel.
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 34.0;
-/// Above all panels.
+/// Space above all panels.
 const HEAD: f64 = 58.0;
 
-/// Bounds of the lengths, in microseconds.
-const SHORTEST: f64 = 0.7;
-const LONGEST: f64 = 20_000.0;
-/// BucketCounts for each power of ten, but none is shorter than a microsecond.
-const PLACES: u32 = 20;
+/// Ends of the horizontal axis, in microseconds.
+const MIN_US: f64 = 0.7;
+const MAX_US: f64 = 20_000.0;
+/// Steps per power of ten; none is narrower than a microsecond.
+const STEPS_PER_DECADE: u32 = 20;
 
-/// A line of each panel.
+/// Line in each panel.
 #[derive(Clone, Debug, Default)]
 pub struct Curve {
-    /// What it is of.
+    /// Label in the legend.
     pub label: String,
-    /// By kind: how many were how long, and the longest, in microseconds.
+    /// Histogram and maximum, in microseconds, of each kind.
     pub kinds: BTreeMap<Kind, (Histogram, f64)>,
 }
 
 impl Curve {
-    /// One for each CPU.
+    /// Makes a curve for each CPU.
     pub fn of_each(cpus: &[CpuReport]) -> Vec<Self> {
         let kinds = |cpu: &CpuReport| {
             cpu.kinds.iter().map(|(kind, found)| (*kind, (found.places.clone(), found.max_us))).collect()
@@ -40,7 +40,7 @@ impl Curve {
         cpus.iter().map(|cpu| Self { label: format!("CPU {}", cpu.cpu), kinds: kinds(cpu) }).collect()
     }
 
-    /// One of all CPUs together.
+    /// Makes one curve of all CPUs together.
     pub fn of_all(label: &str, cpus: &[CpuReport]) -> Self {
         let longest = |kind: &Kind| {
             cpus.iter().filter_map(|cpu| cpu.kinds.get(kind)).map(|found| found.max_us).fold(0.0, f64::max)
@@ -51,26 +51,27 @@ impl Curve {
     }
 }
 
-/// Ends of the places, in whole microseconds.
+/// Right edges of the steps, in whole microseconds.
 fn edges() -> Vec<u64> {
-    let steps = (0..=PLACES * 4 + PLACES / 4).map(|step| 10f64.powf(f64::from(step) / f64::from(PLACES)));
+    let steps = (0..=STEPS_PER_DECADE * 4 + STEPS_PER_DECADE / 4)
+        .map(|step| 10f64.powf(f64::from(step) / f64::from(STEPS_PER_DECADE)));
     let mut edges: Vec<u64> = steps.map(|edge| edge.round() as u64).collect();
     edges.dedup();
     edges
 }
 
-/// Where a length stands, from the left end of the axis.
+/// Horizontal position of a latency, from the left end of the axis.
 fn x_of(us: f64) -> f64 {
-    let share = (us.clamp(SHORTEST, LONGEST) / SHORTEST).ln() / (LONGEST / SHORTEST).ln();
+    let share = (us.clamp(MIN_US, MAX_US) / MIN_US).ln() / (MAX_US / MIN_US).ln();
     share * (PANEL_WIDTH - LEFT - RIGHT)
 }
 
-/// A number of decades that has room for a count.
+/// Number of decades needed for a count.
 fn decades(count: u64) -> u32 {
     count.max(1).ilog10() + 1
 }
 
-/// Where a count stands, from the upper end of the axis. A single one is seen.
+/// Vertical position of a count, from the top of the axis. A count of one is visible.
 fn y_of(count: u64, decades: u32) -> f64 {
     let height = PANEL_HEIGHT - TOP - BOTTOM;
     match count {
@@ -79,7 +80,7 @@ fn y_of(count: u64, decades: u32) -> f64 {
     }
 }
 
-/// The picture, an SVG document.
+/// Draws an SVG document.
 pub fn histograms(curves: &[Curve], title: &str, theme: Theme) -> String {
     let mut kinds: Vec<Kind> = curves.iter().flat_map(|curve| curve.kinds.keys().copied()).collect();
     kinds.sort_unstable();
@@ -136,7 +137,7 @@ fn axes(text: &mut String, decades: u32) {
         );
     }
     let _ = writeln!(text, "<path class=\"grid\" d=\"M0,{bottom:.1}H{right:.1}\"/>");
-    // No more lines than have room.
+    // At most five lines.
     let step = decades.div_ceil(5).max(1) as usize;
     for power in (0..=decades).step_by(step) {
         let y = y_of(10u64.saturating_pow(power), decades);
@@ -155,7 +156,7 @@ fn axes(text: &mut String, decades: u32) {
     }
 }
 
-/// How many there are before each edge and not before the one before it; at the end, all others.
+/// Counts between each edge and the one before it; the last element has all beyond.
 fn counts(places: &Histogram) -> Vec<u64> {
     let edges = edges();
     let mut counts = vec![0; edges.len() + 1];
@@ -167,12 +168,12 @@ fn counts(places: &Histogram) -> Vec<u64> {
     counts
 }
 
-/// Steps over the places.
+/// SVG path with a step for each count.
 fn path(counts: &[u64], decades: u32) -> String {
     let edges = edges();
     let mut path = format!("M0,{:.1}", y_of(0, decades));
     for (place, count) in counts.iter().enumerate() {
-        let right = edges.get(place).map_or(LONGEST, |edge| *edge as f64);
+        let right = edges.get(place).map_or(MAX_US, |edge| *edge as f64);
         let _ = write!(path, "V{:.1}H{:.1}", y_of(*count, decades), x_of(right));
     }
     let _ = write!(path, "V{:.1}", y_of(0, decades));
@@ -184,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_latency_is_in_a_place() {
+    fn every_latency_is_in_a_step() {
         let mut histogram = Histogram::default();
         let lengths = [0, 1, 2, 9, 10, 57, 999, 10_240, 10_241];
         lengths.iter().for_each(|us| histogram.add(us * 1000, us * 1000 + 1000, 3));
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_one_is_seen_and_the_most_have_room() {
+    fn a_count_of_one_is_visible_and_the_largest_fits() {
         for most in [1, 9, 10, 1_000_000, u64::MAX] {
             let decades = decades(most);
             assert!(y_of(1, decades) < y_of(0, decades) - 2.0 && y_of(most, decades) >= 0.0, "{most}");

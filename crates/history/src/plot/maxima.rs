@@ -1,8 +1,8 @@
-//! Maximum latencies over days and years: a panel for each kind, a line for each CPU; and a panel for each job, with its
-//! deadline.
+//! Plot of the longest latencies over days and years: a panel per kind, a line per CPU. Each job
+//! has a panel with its deadline.
 //!
-//! Where more than one row stands at a place, the line is the longest of them, and a band reaches down to the shortest of
-//! their maxima: one sees the single late one and what is usual.
+//! Where a column of the plot covers several rows, the line is the highest of their maxima and a
+//! band reaches down to the lowest. So a single outlier and the usual level are both visible.
 
 use std::{collections::BTreeMap, fmt::Write, ops::RangeInclusive};
 
@@ -18,73 +18,73 @@ const PANEL: f64 = 190.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 30.0;
 const HEAD: f64 = 66.0;
-/// BucketCounts over the width: one for two units of length.
-const PLACES: usize = ((WIDTH - LEFT - RIGHT) / 2.0) as usize;
-/// No place is shorter than rows usually are, in milliseconds.
-const SHORTEST: i64 = 300_000;
-/// More jobs have no panel.
-const MOST_JOBS: usize = 12;
+/// Number of columns, each two units wide.
+const MAX_COLUMNS: usize = ((WIDTH - LEFT - RIGHT) / 2.0) as usize;
+/// Minimum duration of a column, in milliseconds: the usual duration of a row.
+const MIN_COLUMN_MS: i64 = 300_000;
+/// Maximum number of jobs with a panel.
+const MAX_JOB_PANELS: usize = 12;
 
-/// A time on the axis.
+/// Label on the time axis.
 #[derive(Clone, Debug)]
 pub struct Tick {
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub time_ms: i64,
-    /// What it is called.
+    /// Text of the label.
     pub label: String,
 }
 
-/// Something that happened at a time.
+/// Event marked on the time axis.
 #[derive(Clone, Debug)]
 pub enum Mark {
-    /// The system became another one, with this name.
+    /// The system changed; the text names the new one.
     System(i64, String),
-    /// A latency crossed its threshold.
+    /// A latency exceeded its threshold.
     Incident(i64),
 }
 
-/// Maximum latencies of a CPU and kind over a time.
+/// Longest latencies of a CPU and kind over time.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
-    /// Of which kind.
+    /// Kind of latency.
     pub kind: Kind,
-    /// Where.
+    /// Number of the CPU.
     pub cpu: u32,
-    /// When, in milliseconds since 1970, and how long, in microseconds.
+    /// Times in milliseconds since 1970, with latencies in microseconds.
     pub points: Vec<(i64, f64)>,
 }
 
-/// What a row of one CPU has at a place: the shortest and the longest of the maxima there, in nanoseconds.
-type BucketCounts = Vec<Option<(u64, u64)>>;
+/// Columns of a line: the lowest and the highest of the maxima in each, in nanoseconds.
+type Columns = Vec<Option<(u64, u64)>>;
 
-/// A job's longest responses and what they are held against.
+/// Longest responses of a job, and its deadlines.
 #[derive(Clone, Debug)]
 struct JobLine {
-    places: BucketCounts,
-    /// At each place the shortest deadline, in nanoseconds, or 0; and whether one was missed.
+    columns: Columns,
+    /// For each column: the shortest deadline in nanoseconds, or 0, and whether one was missed.
     limits: Vec<(u64, bool)>,
-    /// How many were missed in all.
+    /// Number of all missed deadlines.
     misses: u64,
 }
 
-/// Maximum latencies of a time, by kind and CPU, and responses by job, in as many places as a picture has.
+/// Longest latencies in an interval by kind and CPU, and responses by job, per column of a plot.
 #[derive(Clone, Debug)]
 pub struct Maxima {
     span: Span,
-    places: usize,
-    lines: BTreeMap<Kind, BTreeMap<u32, BucketCounts>>,
+    columns: usize,
+    lines: BTreeMap<Kind, BTreeMap<u32, Columns>>,
     jobs: BTreeMap<String, JobLine>,
 }
 
 impl Maxima {
-    /// Nothing, from a time until another.
+    /// Makes an empty plot of an interval.
     pub fn of(span: Span) -> Self {
         let length = span.to_ms.saturating_sub(span.from_ms).max(1);
-        let places = usize::try_from(length / SHORTEST).unwrap_or(0).clamp(1, PLACES);
-        Self { span, places, lines: BTreeMap::new(), jobs: BTreeMap::new() }
+        let columns = usize::try_from(length / MIN_COLUMN_MS).unwrap_or(0).clamp(1, MAX_COLUMNS);
+        Self { span, columns, lines: BTreeMap::new(), jobs: BTreeMap::new() }
     }
 
-    /// Adds what a row has.
+    /// Adds a maximum of a row.
     pub fn add(&mut self, longest: &Longest<'_>) {
         match longest {
             Longest::Latency(point) => self.add_latency(point),
@@ -94,7 +94,7 @@ impl Maxima {
 
     fn add_latency(&mut self, point: &Point) {
         let Some(covered) = self.covered(point.start_ms, point.duration_ms) else { return };
-        let empty = || vec![None; self.places];
+        let empty = || vec![None; self.columns];
         let line = self.lines.entry(point.kind).or_default().entry(point.cpu).or_insert_with(empty);
         widen(line, covered, point.ns);
     }
@@ -102,13 +102,13 @@ impl Maxima {
     fn add_response(&mut self, response: &Response<'_>) {
         let Some(covered) = self.covered(response.start_ms, response.duration_ms) else { return };
         if !self.jobs.contains_key(response.job) {
-            let places = vec![None; self.places];
-            let line = JobLine { places, limits: vec![(0, false); self.places], misses: 0 };
+            let columns = vec![None; self.columns];
+            let line = JobLine { columns, limits: vec![(0, false); self.columns], misses: 0 };
             self.jobs.insert(response.job.to_owned(), line);
         }
         let Some(line) = self.jobs.get_mut(response.job) else { return };
         line.misses = line.misses.saturating_add(response.misses);
-        widen(&mut line.places, covered.clone(), response.ns);
+        widen(&mut line.columns, covered.clone(), response.ns);
         for (deadline, is_missed) in line.limits.get_mut(covered).unwrap_or_default() {
             *deadline = match *deadline {
                 0 => response.deadline_ns,
@@ -119,59 +119,56 @@ impl Maxima {
         }
     }
 
-    /// Takes the jobs out of it, for a picture of their own.
+    /// Moves the jobs into a plot of their own.
     #[must_use]
     pub fn split_jobs(&mut self) -> Self {
         Self {
             span: self.span,
-            places: self.places,
+            columns: self.columns,
             lines: BTreeMap::new(),
             jobs: std::mem::take(&mut self.jobs),
         }
     }
 
-    /// Whether there is any job.
+    /// Returns whether there are jobs.
     pub fn has_jobs(&self) -> bool {
         !self.jobs.is_empty()
     }
 
-    /// Which places a row covers.
+    /// Columns that a row covers.
     fn covered(&self, start_ms: i64, duration_ms: i64) -> Option<RangeInclusive<usize>> {
-        // Rows begin and end a moment late: what reaches less than half into a place is none of its.
-        let margin = (self.length() / self.places as i64 / 2).min(duration_ms / 2);
+        // Rows begin and end slightly late: the part of a row below half a column doesn't count.
+        let margin = (self.length() / self.columns as i64 / 2).min(duration_ms / 2);
         let end = start_ms.saturating_add(duration_ms);
-        let first = self.place(start_ms.saturating_add(margin))?;
-        let last = self.place(end.saturating_sub(margin.saturating_add(1)))?;
+        let first = self.column(start_ms.saturating_add(margin))?;
+        let last = self.column(end.saturating_sub(margin.saturating_add(1)))?;
         Some(first..=last.max(first))
     }
 
-    /// In milliseconds.
+    /// Length of the interval, in milliseconds.
     fn length(&self) -> i64 {
         self.span.to_ms.saturating_sub(self.span.from_ms).max(1)
     }
 
-    /// Which place a time is in; those before and after are in the first and the last.
-    fn place(&self, time_ms: i64) -> Option<usize> {
+    /// Column of a time; earlier and later times are in the first and the last column.
+    fn column(&self, time_ms: i64) -> Option<usize> {
         let length = i128::from(self.length());
         let offset = i128::from(time_ms.saturating_sub(self.span.from_ms)).clamp(0, length - 1);
-        usize::try_from(offset * self.places as i128 / length).ok()
+        usize::try_from(offset * self.columns as i128 / length).ok()
     }
 
-    /// The longest of each place that has any, as others draw it.
+    /// Maxima of all filled columns, for plots drawn elsewhere.
     pub fn series(&self) -> Vec<Series> {
-        let step = self.length() as f64 / self.places as f64;
-        let time = |place: usize| self.span.from_ms.saturating_add((place as f64 * step) as i64);
-        let points = |places: &BucketCounts| {
+        let step = self.length() as f64 / self.columns as f64;
+        let time = |column: usize| self.span.from_ms.saturating_add((column as f64 * step) as i64);
+        let points = |columns: &Columns| {
             let filled =
-                places.iter().enumerate().filter_map(|(place, found)| Some((place, found.as_ref()?.1)));
-            filled.map(|(place, ns)| (time(place), ns as f64 / 1000.0)).collect()
+                columns.iter().enumerate().filter_map(|(column, found)| Some((column, found.as_ref()?.1)));
+            filled.map(|(column, ns)| (time(column), ns as f64 / 1000.0)).collect()
         };
-        let of_kind = |(kind, lines): (&Kind, &BTreeMap<u32, BucketCounts>)| {
-            let series = |(cpu, places): (&u32, &BucketCounts)| Series {
-                kind: *kind,
-                cpu: *cpu,
-                points: points(places),
-            };
+        let of_kind = |(kind, lines): (&Kind, &BTreeMap<u32, Columns>)| {
+            let series =
+                |(cpu, columns): (&u32, &Columns)| Series { kind: *kind, cpu: *cpu, points: points(columns) };
             lines.iter().map(series).collect::<Vec<_>>()
         };
         self.lines.iter().flat_map(of_kind).collect()
@@ -183,22 +180,22 @@ impl Maxima {
     }
 }
 
-/// Adds a length to some places.
-fn widen(line: &mut BucketCounts, covered: RangeInclusive<usize>, ns: u64) {
-    for place in line.get_mut(covered).unwrap_or_default() {
-        let (least, most) = place.unwrap_or((ns, ns));
-        *place = Some((least.min(ns), most.max(ns)));
+/// Widens the range of some columns by a latency.
+fn widen(line: &mut Columns, covered: RangeInclusive<usize>, ns: u64) {
+    for column in line.get_mut(covered).unwrap_or_default() {
+        let (least, most) = column.unwrap_or((ns, ns));
+        *column = Some((least.min(ns), most.max(ns)));
     }
 }
 
-/// Powers of ten of a microsecond around some lengths, in nanoseconds.
+/// Vertical axis: powers of ten of a microsecond around some latencies.
 struct Scale {
     low: i32,
     high: i32,
 }
 
 impl Scale {
-    fn of<'a>(lines: impl Iterator<Item = &'a BucketCounts>, others: impl Iterator<Item = u64>) -> Self {
+    fn of<'a>(lines: impl Iterator<Item = &'a Columns>, others: impl Iterator<Item = u64>) -> Self {
         let all = lines.flatten().flatten().copied().chain(others.map(|ns| (ns, ns)));
         let both = all.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
         let (least, most) = both.map_or((1000, 1000), |(least, most)| (least.max(1000), most.max(1000)));
@@ -215,9 +212,9 @@ impl Scale {
     }
 }
 
-/// The picture, an SVG document.
+/// Draws an SVG document.
 pub fn maxima(found: &Maxima, title: &str, (ticks, marks): (&[Tick], &[Mark]), theme: Theme) -> String {
-    let jobs = chosen(&found.jobs);
+    let jobs = jobs_with_panels(&found.jobs);
     let left_out = found.jobs.len() - jobs.len();
     let panels = (found.lines.len() + jobs.len()).max(1);
     let foot = if left_out > 0 { BOTTOM } else { 0.0 };
@@ -252,11 +249,11 @@ pub fn maxima(found: &Maxima, title: &str, (ticks, marks): (&[Tick], &[Mark]), t
     text
 }
 
-/// Jobs that have room, by name: those with the most misses.
-fn chosen(jobs: &BTreeMap<String, JobLine>) -> Vec<(&str, &JobLine)> {
+/// Jobs that get a panel, by name: those with the most misses.
+fn jobs_with_panels(jobs: &BTreeMap<String, JobLine>) -> Vec<(&str, &JobLine)> {
     let mut all: Vec<_> = jobs.iter().map(|(name, line)| (name.as_str(), line)).collect();
     all.sort_by_key(|(_, line)| std::cmp::Reverse(line.misses));
-    all.truncate(MOST_JOBS);
+    all.truncate(MAX_JOB_PANELS);
     all.sort_by_key(|(name, _)| *name);
     all
 }
@@ -264,33 +261,33 @@ fn chosen(jobs: &BTreeMap<String, JobLine>) -> Vec<(&str, &JobLine)> {
 fn draw_kind(
     text: &mut String,
     found: &Maxima,
-    (kind, lines, cpus): (Kind, &BTreeMap<u32, BucketCounts>, &[u32]),
+    (kind, lines, cpus): (Kind, &BTreeMap<u32, Columns>, &[u32]),
     ticks: &[Tick],
 ) {
     let scale = Scale::of(lines.values(), std::iter::empty());
     name(text, kind, lines);
     axes(text, found, &scale, ticks);
-    for (cpu, places) in lines {
+    for (cpu, columns) in lines {
         let colour = cpus.binary_search(cpu).unwrap_or(0) % COLOURS.len();
-        draw_line(text, places, &scale, (&format!("f{colour}"), &format!("s{colour}")));
+        draw_line(text, columns, &scale, (&format!("f{colour}"), &format!("s{colour}")));
     }
 }
 
-/// A line and its band, in these colours.
-fn draw_line(text: &mut String, places: &BucketCounts, scale: &Scale, (fill, stroke): (&str, &str)) {
-    let (line, band) = paths(places, scale);
+/// Draws a line and its band with these classes.
+fn draw_line(text: &mut String, columns: &Columns, scale: &Scale, (fill, stroke): (&str, &str)) {
+    let (line, band) = paths(columns, scale);
     if !band.is_empty() {
         let _ = writeln!(text, "<path class=\"band {fill}\" d=\"{band}\"/>");
     }
     let _ = writeln!(text, "<path class=\"line {stroke}\" d=\"{line}\"/>");
 }
 
-/// A job's longest responses, its deadline as a dashed line, and dots where it was missed.
+/// Draws a job's longest responses, its deadline as a dashed line, and dots at misses.
 fn draw_job(text: &mut String, found: &Maxima, (name, line): (&str, &JobLine), ticks: &[Tick]) {
     let deadlines = || line.limits.iter().map(|limit| limit.0).filter(|ns| *ns > 0);
-    let scale = Scale::of([&line.places].into_iter(), deadlines());
+    let scale = Scale::of([&line.columns].into_iter(), deadlines());
     let _ = write!(text, "<text class=\"title\" y=\"-12\">{}</text>", escaped(name));
-    let longest = line.places.iter().flatten().map(|place| place.1).max().unwrap_or(0);
+    let longest = line.columns.iter().flatten().map(|column| column.1).max().unwrap_or(0);
     let mut words = vec![format!("max response {}", in_words(longest))];
     if let Some(deadline) = deadlines().min() {
         words.push(format!("deadline (dashed) {}", in_words(deadline)));
@@ -307,21 +304,21 @@ fn draw_job(text: &mut String, found: &Maxima, (name, line): (&str, &JobLine), t
         words.join(", ")
     );
     axes(text, found, &scale, ticks);
-    let limits: BucketCounts = line.limits.iter().map(|(ns, _)| (*ns > 0).then_some((*ns, *ns))).collect();
+    let limits: Columns = line.limits.iter().map(|(ns, _)| (*ns > 0).then_some((*ns, *ns))).collect();
     let _ = writeln!(text, "<path class=\"line deadline\" d=\"{}\"/>", paths(&limits, &scale).0);
-    draw_line(text, &line.places, &scale, ("job-band", "job"));
-    let step = (WIDTH - LEFT - RIGHT) / line.places.len().max(1) as f64;
-    for (number, (place, limit)) in line.places.iter().zip(&line.limits).enumerate() {
-        if let (Some((_, most)), (_, true)) = (place, limit) {
+    draw_line(text, &line.columns, &scale, ("job-band", "job"));
+    let step = (WIDTH - LEFT - RIGHT) / line.columns.len().max(1) as f64;
+    for (number, (column, limit)) in line.columns.iter().zip(&line.limits).enumerate() {
+        if let (Some((_, most)), (_, true)) = (column, limit) {
             let (x, y) = ((number as f64 + 0.5) * step, scale.y_of(*most as f64));
             let _ = writeln!(text, "<circle class=\"incident\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
         }
     }
 }
 
-fn name(text: &mut String, kind: Kind, lines: &BTreeMap<u32, BucketCounts>) {
-    let longest = |places: &BucketCounts| places.iter().flatten().map(|place| place.1).max();
-    let most = lines.iter().filter_map(|(cpu, places)| Some((longest(places)?, cpu))).max();
+fn name(text: &mut String, kind: Kind, lines: &BTreeMap<u32, Columns>) {
+    let longest = |columns: &Columns| columns.iter().flatten().map(|column| column.1).max();
+    let most = lines.iter().filter_map(|(cpu, columns)| Some((longest(columns)?, cpu))).max();
     let _ = write!(text, "<text class=\"title\" y=\"-12\">{}</text>", escaped(kind.long_words()));
     if let Some((ns, cpu)) = most {
         let _ = writeln!(
@@ -346,7 +343,7 @@ fn axes(text: &mut String, found: &Maxima, scale: &Scale, ticks: &[Tick]) {
     }
     for tick in ticks.iter().filter(|tick| (found.span.from_ms..=found.span.to_ms).contains(&tick.time_ms)) {
         let x = found.x_of(tick.time_ms);
-        // A name at the edge stays within the picture.
+        // A label at the edge stays within the picture.
         let anchor = if x > right - 30.0 {
             "end"
         } else if x < 20.0 {
@@ -364,13 +361,13 @@ fn axes(text: &mut String, found: &Maxima, scale: &Scale, ticks: &[Tick]) {
     }
 }
 
-/// Steps over the places, and the band below them where there is one.
-fn paths(places: &BucketCounts, scale: &Scale) -> (String, String) {
-    let step = (WIDTH - LEFT - RIGHT) / places.len().max(1) as f64;
+/// SVG paths of the line and of the band below it.
+fn paths(columns: &Columns, scale: &Scale) -> (String, String) {
+    let step = (WIDTH - LEFT - RIGHT) / columns.len().max(1) as f64;
     let (mut line, mut band) = (String::new(), String::new());
     let mut is_open = false;
-    for (number, place) in places.iter().enumerate() {
-        let Some((least, most)) = place else {
+    for (number, column) in columns.iter().enumerate() {
+        let Some((least, most)) = column else {
             is_open = false;
             continue;
         };
@@ -446,11 +443,11 @@ mod tests {
         assert_eq!((picture.matches("<circle").count(), picture.matches("<g ").count()), (1, 3));
         let line = &maxima.jobs["motor:<control>"];
         assert_eq!(line.limits[1..4], [(200_000, false), (200_000, true), (0, false)]);
-        // Apart from each other.
+        // Split into two plots.
         let jobs = maxima.split_jobs();
         assert!(jobs.has_jobs() && !maxima.has_jobs());
         assert!(!draw(&maxima).contains("motor") && !draw(&jobs).contains("CPU 1"));
-        // Of many, those are drawn that missed the most.
+        // Of many jobs, those with the most misses are drawn.
         let names: Vec<String> = (0..40).map(|number| format!("job {number}")).collect();
         for (number, name) in (0..).zip(&names) {
             maxima.add(&response(0, name, if number == 30 { (9, 5) } else { (5, 9) }));
@@ -460,15 +457,15 @@ mod tests {
     }
 
     #[test]
-    fn places_have_the_longest_and_gaps_stay_gaps() {
+    fn columns_have_the_longest_and_gaps_stay_gaps() {
         let mut maxima = Maxima::of(Span { from_ms: 0, to_ms: DAY });
-        assert_eq!(maxima.places, 288);
+        assert_eq!(maxima.columns, 288);
         maxima.add(&point(0, 5000));
         maxima.add(&point(300_000, 7000));
         maxima.add(&point(1_200_000, 9000));
-        let places = &maxima.lines[&Kind::Wakeup][&1];
-        assert_eq!(places[..5], [Some((5000, 5000)), Some((7000, 7000)), None, None, Some((9000, 9000))]);
-        let (line, band) = paths(places, &Scale { low: 0, high: 1 });
+        let columns = &maxima.lines[&Kind::Wakeup][&1];
+        assert_eq!(columns[..5], [Some((5000, 5000)), Some((7000, 7000)), None, None, Some((9000, 9000))]);
+        let (line, band) = paths(columns, &Scale { low: 0, high: 1 });
         assert_eq!((line.matches('M').count(), band.as_str()), (2, ""));
     }
 
@@ -481,9 +478,9 @@ mod tests {
                 if row == 70_000 { 2_000_000 } else { 4000 + (row % 7) as u64 * 100 },
             ));
         }
-        let places = &maxima.lines[&Kind::Wakeup][&1];
-        assert_eq!((places.len(), places.iter().flatten().count()), (PLACES, PLACES));
-        assert_eq!(places.iter().flatten().filter(|place| place.1 == 2_000_000).count(), 1);
+        let columns = &maxima.lines[&Kind::Wakeup][&1];
+        assert_eq!((columns.len(), columns.iter().flatten().count()), (MAX_COLUMNS, MAX_COLUMNS));
+        assert_eq!(columns.iter().flatten().filter(|column| column.1 == 2_000_000).count(), 1);
         let picture = super::maxima(&maxima, "a <year>", (&[], &[]), Theme::Reader);
         assert!(picture.contains("a &lt;year&gt;") && picture.contains("class=\"band f0\""));
         assert!(picture.contains("max 2.0 ms, CPU 1"), "{picture}");

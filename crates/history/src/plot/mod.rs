@@ -1,6 +1,6 @@
-//! Pictures: histograms ([`histograms()`]), and the longest latencies over days and years ([`maxima()`]).
+//! SVG plots: histograms ([`histograms()`]), and the longest latencies over time ([`maxima()`]).
 //!
-//! They are SVG, light and dark as the reader has it, or one of both for programs that don't know what the reader has.
+//! A plot follows the reader's colour scheme, or has a fixed one for programs that don't know it.
 
 mod histograms;
 mod maxima;
@@ -10,10 +10,10 @@ use std::fmt::Write;
 pub use histograms::{Curve, histograms};
 pub use maxima::{Mark, Maxima, Series, Tick, maxima};
 
-/// Which colours a picture has.
+/// Colour scheme of a plot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Theme {
-    /// Those that its reader prefers.
+    /// The scheme that its reader prefers.
     #[default]
     Reader,
     /// Dark on light.
@@ -22,9 +22,9 @@ pub enum Theme {
     Dark,
 }
 
-/// Colours that are told apart by everybody (Okabe and Ito, 2008); more lines begin again.
+/// Palette for all kinds of colour vision (Okabe and Ito, 2008); further lines reuse it.
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a7f00"];
-/// The same on a dark page, where the first would hardly be seen.
+/// Palette for a dark page, on which the first has too little contrast.
 const DARK_COLOURS: [&str; 7] = ["#4aa8e0", "#f0793a", "#2fc79a", "#e0a0c5", "#f0b429", "#8fd3ff", "#c8bb3c"];
 
 const SHAPES: &str = ".plot text{font-family:Inter,system-ui,sans-serif;font-size:12px;font-weight:400}\
@@ -39,7 +39,7 @@ const DARK: &str = ".plot text{fill:#e6edf3}.plot .dim{fill:#9da7b1}.plot .page{
     .plot .grid{stroke:#262d36}.plot .mark{stroke:#9da7b1}.plot .incident{fill:#f85149}.plot .deadline{stroke:#f85149}\
     .plot .job{stroke:#b1bac4}.plot .job-band{fill:#b1bac4}";
 
-/// The rules of all pictures.
+/// Style sheet of a plot.
 fn style(theme: Theme) -> String {
     let of = |fixed: &str, colours: &[&str]| {
         let mut rules = fixed.to_owned();
@@ -56,7 +56,7 @@ fn style(theme: Theme) -> String {
     }
 }
 
-/// The beginning of a document, with its title.
+/// Begin of the document, with its title.
 fn begin((width, height): (f64, f64), title: &str, theme: Theme) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
@@ -68,14 +68,14 @@ fn begin((width, height): (f64, f64), title: &str, theme: Theme) -> String {
     )
 }
 
-/// Room beside the axes of a panel, on the left.
+/// Space left of a panel's axes.
 const LEFT: f64 = 56.0;
 
-/// What lines mean, in a row below the title.
+/// Draws the legend in a row below the title.
 fn legend<'a>(text: &mut String, labels: impl Iterator<Item = &'a str>, width: f64) {
     let mut left = LEFT;
     for (number, label) in labels.enumerate() {
-        // As wide as letters are on average.
+        // Estimated from the average width of a letter.
         let room = 34.0 + 6.8 * label.chars().count() as f64;
         if left + room > width {
             let _ = writeln!(text, "<text class=\"dim\" x=\"{left}\" y=\"50\">…</text>");
@@ -92,7 +92,7 @@ fn legend<'a>(text: &mut String, labels: impl Iterator<Item = &'a str>, width: f
     }
 }
 
-/// A length of time on an axis: `10 µs`.
+/// Formats a power of ten of a microsecond for an axis: `10 µs`.
 fn power_in_words(power: i32) -> String {
     match power {
         ..3 => format!("{} µs", 10f64.powi(power)),
@@ -101,7 +101,7 @@ fn power_in_words(power: i32) -> String {
     }
 }
 
-/// A length as people read it.
+/// Formats a duration with a unit.
 fn in_words(ns: u64) -> String {
     match ns {
         ..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
@@ -110,7 +110,7 @@ fn in_words(ns: u64) -> String {
     }
 }
 
-/// A text that is no markup.
+/// Escapes a text for XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
