@@ -24,6 +24,7 @@ mod flight_recorder;
 mod full_disks;
 mod hardened;
 mod hostile;
+mod independent;
 mod kernel;
 mod kernel_counts;
 mod kernel_filter;

@@ -149,6 +149,9 @@ fn is_recorded_with_its_context(selection: &Selection, tracepoint: &str) -> bool
 const SYSCALLS: [(u16, &str, &str); 2] =
     [(SYSCALL_ENTRY, "sys_enter", "syscall_entry"), (SYSCALL_EXIT, "sys_exit", "syscall_exit")];
 
+/// Beginning of the names of the programs for switches.
+const SWITCH: &str = "sched_switch";
+
 impl Recorder {
     /// Loads what the options ask for; nothing is recorded yet.
     pub fn load(options: &Options, calls: &Calls) -> Result<Self, Error> {
@@ -293,8 +296,10 @@ impl Recorder {
 
     /// Begins to record.
     pub fn attach(&mut self) -> Result<(), Error> {
-        // Ends before begins, as in `WAKERS`: some of these count handlers, too.
-        self.loaded.sort_by_key(|name| !name.ends_with("_exit"));
+        // Switches first: an event of a thread whose switch away is not recorded would show it
+        // running for too long. Then ends before begins, as in `WAKERS`: some of these count
+        // handlers, too.
+        self.loaded.sort_by_key(|name| (!name.starts_with(SWITCH), !name.ends_with("_exit")));
         for name in self.wakers.iter().chain(&self.loaded).copied().collect::<Vec<_>>() {
             let link = program(&mut self.ebpf, name).and_then(|program| {
                 let id = program.attach()?;
@@ -338,7 +343,8 @@ impl Recorder {
 
     /// Ends recording. What the rings have can still be read.
     pub fn detach(&mut self) {
-        self.links.clear();
+        // Switches last, for the same reason.
+        while self.links.pop().is_some() {}
         self.attached = Attached::default();
         self.attachments.detach();
     }

@@ -17,6 +17,9 @@ const GONE: i64 = 0x10 | 0x20;
 /// Other states in which a thread leaves its CPU for the last time, after its exit: `TASK_DEAD` of
 /// old kernels, and as the kernel itself has it.
 const DEAD: i64 = 0x40 | 0x80;
+/// Bits of sleeps, which a dead thread never has. 0x80 beside one is `TASK_WAKEKILL` of old
+/// kernels.
+const ASLEEP: i64 = 0x01 | UNINTERRUPTIBLE;
 /// Uninterruptible sleep that is no wait for anything, of idle threads of the kernel
 /// (`TASK_UNINTERRUPTIBLE | TASK_NOLOAD`), where a trace has the kernel's own numbers.
 const IDLE: i64 = UNINTERRUPTIBLE | 0x400;
@@ -313,7 +316,7 @@ impl Machine {
         let waits = state & STATES;
         // 0x80 alone is not an exit, but the sleep of kernel threads since Linux 4.14
         // (TASK_REPORT_IDLE).
-        if waits & GONE != 0 || exiting && waits & DEAD != 0 {
+        if waits & GONE != 0 || exiting && waits & DEAD != 0 && waits & ASLEEP == 0 {
             if let Some(thread) = self.threads.remove(&tid) {
                 thread.end(id, time, (true, visitor));
                 self.report(time, Happening::Gone { tid }, visitor);

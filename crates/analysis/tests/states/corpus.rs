@@ -1,7 +1,7 @@
 //! Real traces, which are outside the repository in `../shared/ctf-corpus`; without them these
 //! tests are skipped and say so.
 
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use tompion_analysis::state::{self, Happening, Interval, Sleep, State, Track, Waker, Why};
 
@@ -70,6 +70,11 @@ fn perf_calls_threads_pid() {
     let Some(checked) = states("perf-taskset2") else { return };
     assert_balanced(&checked);
     assert!(checked.of(|it| matches!(it.state, State::Running { .. })).len() > 100);
+    // `ls` waits for the disk in its exit (TASK_KILLABLE), and is one thread all the same.
+    let tracks = checked.intervals.iter().map(|it| it.track);
+    let of_ls: BTreeSet<Track> =
+        tracks.filter(|track| matches!(track, Track::Thread(id) if id.tid == 1834)).collect();
+    assert_eq!(of_ls.len(), 1, "{of_ls:?}");
 }
 
 #[test]

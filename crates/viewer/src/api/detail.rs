@@ -89,11 +89,12 @@ pub fn at(question: &Question<'_>) -> Answer {
     let Some(entry) = around.entries.get(place).copied() else { return Ok(json!({ "none": true })) };
     let fields = fields_at(question, (id, &entry));
     let next = around.entries.get(place + 1).copied();
+    let before = place.checked_sub(1).and_then(|place| around.entries.get(place));
     // What ended a sleep is known of the wait behind it.
     let woken = next.filter(|next| is_asleep(entry.style) && next.style == slice_kind::RUNNABLE);
     let others = match &woken {
-        Some(woken) => others(question, id, (woken, None))?,
-        None => others(question, id, (&entry, next.as_ref()))?,
+        Some(woken) => others(question, id, Wait { before: Some(&entry), entry: woken, next: None })?,
+        None => others(question, id, Wait { before, entry: &entry, next: next.as_ref() })?,
     };
     let index = question.opened.index();
     let Some(lane) = index.lanes.get(id as usize) else { return Ok(json!({ "none": true })) };
@@ -122,7 +123,7 @@ pub fn at(question: &Question<'_>) -> Answer {
             .filter_map(|ran| culprit_value(&index, ran, around.offset))
             .collect();
         if entry.style == slice_kind::RUNNABLE_PREEMPTED {
-            object.insert("why".into(), preempted_words(&index, &others.ran, &entry).into());
+            object.insert("why".into(), preempted_words(&index, &others, &entry).into());
         }
         object.insert("ran".into(), ran.into());
         object.insert("ran_others".into(), others.ran.len().saturating_sub(MAX_SHARES).into());
@@ -162,18 +163,36 @@ fn kind_of(question: &Question<'_>, id: u32) -> Option<LaneKind> {
 /// What other lanes tell of a thread that was ready.
 #[derive(Default)]
 struct Others {
-    /// The threads that its CPU ran meanwhile, and for how long; the longest first.
+    /// The CPU on which it ran next; of a preempted thread, only if it left that CPU.
+    cpu: Option<u64>,
+    /// The threads that this CPU ran meanwhile, and for how long; the longest first.
     ran: Vec<(Entry, i64)>,
     /// The interrupt that woke it.
     interrupt: Option<Entry>,
 }
 
+/// A thread's wait for a CPU, between the entries beside it.
+#[derive(Clone, Copy)]
+struct Wait<'e> {
+    before: Option<&'e Entry>,
+    entry: &'e Entry,
+    next: Option<&'e Entry>,
+}
+
+impl Wait<'_> {
+    /// The number of the CPU for which the thread waited. A preempted thread waits for the CPU that
+    /// it left; if it runs on another one next, no event tells since when it waited for that.
+    fn cpu(&self) -> Option<u64> {
+        let of = |entry: &Entry| entry.extra.checked_sub(1).filter(|_| entry.style == slice_kind::RUNNING);
+        let next = self.next.and_then(of)?;
+        let is_preempted = self.entry.style == slice_kind::RUNNABLE_PREEMPTED;
+        (!is_preempted || self.before.and_then(of) == Some(next)).then_some(next)
+    }
+}
+
 /// Looks at the processor on which a thread waited, and at the one where it was woken.
-fn others(
-    question: &Question<'_>,
-    id: u32,
-    (entry, next): (&Entry, Option<&Entry>),
-) -> Result<Others, Wrong> {
+fn others(question: &Question<'_>, id: u32, wait: Wait<'_>) -> Result<Others, Wrong> {
+    let entry = wait.entry;
     let mut others = Others::default();
     let (store, slices, interrupts) = {
         let index = question.opened.index();
@@ -190,9 +209,7 @@ fn others(
             };
             index.tracks.iter().position(is_it).map(|track| track as u32)
         };
-        let ran = next
-            .filter(|next| next.style == slice_kind::RUNNING)
-            .and_then(|next| cpu(next.extra.checked_sub(1)?));
+        let ran = wait.cpu().and_then(cpu);
         let ran = ran.and_then(|track| index.lane_of(track, LaneKind::Cpu));
         let window = (entry.begin, entry.end);
         let slices = ran.map(|lane| index.slice(lane, window, 0));
@@ -212,6 +229,7 @@ fn others(
         (index.store.clone(), slices, interrupts)
     };
     if let Some(slice) = slices {
+        others.cpu = wait.cpu();
         others.ran = shares(&slice, &store, (entry.begin, entry.end))?;
     }
     for slice in interrupts {
@@ -254,24 +272,25 @@ pub fn preemptors(
     }
     let around = Around::find(question, id, wait.begin.saturating_add(offset))?;
     let next = around.entries.iter().find(|entry| entry.begin >= wait.end);
-    let ran = others(question, id, (wait, next))?.ran;
+    let before = around.entries.iter().rev().find(|entry| entry.end <= wait.begin);
+    let others = others(question, id, Wait { before, entry: wait, next })?;
     let index = question.opened.index();
-    Ok((!ran.is_empty()).then(|| preempted_words(&index, &ran, wait)))
+    Ok((!others.ran.is_empty()).then(|| preempted_words(&index, &others, wait)))
 }
 
 /// Says which threads had the CPU of a preempted one, each with its share of the time.
-fn preempted_words(index: &Index, ran: &[(Entry, i64)], wait: &Entry) -> String {
+fn preempted_words(index: &Index, others: &Others, wait: &Entry) -> String {
     let name = |entry: &Entry| {
         let track = track_of(entry.extra);
         track.and_then(|track| describe(index, track)).unwrap_or_else(|| "a thread".into())
     };
-    let ran: Vec<(String, i64)> = ran.iter().map(|(entry, ns)| (name(entry), *ns)).collect();
-    shares_in_words(&ran, wait.duration())
+    let ran: Vec<(String, i64)> = others.ran.iter().map(|(entry, ns)| (name(entry), *ns)).collect();
+    shares_in_words(others.cpu.unwrap_or_default(), &ran, wait.duration())
 }
 
 /// Says how much of a wait each thread ran, the longest first. Only a thread that ran all of it has
 /// no share beside its name.
-fn shares_in_words(ran: &[(String, i64)], wait: i64) -> String {
+fn shares_in_words(cpu: u64, ran: &[(String, i64)], wait: i64) -> String {
     let percent = |ns: i64| ns as f64 * 100.0 / wait.max(1) as f64;
     if let [(only, ns)] = ran
         && percent(*ns) >= ALL_PERCENT
@@ -284,7 +303,7 @@ fn shares_in_words(ran: &[(String, i64)], wait: i64) -> String {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    format!("preempted; its CPU ran {}{more}", shown.join(", "))
+    format!("preempted; meanwhile CPU {cpu} ran {}{more}", shown.join(", "))
 }
 
 /// A thread that ran meanwhile, when it began to, and for how long.
@@ -618,12 +637,12 @@ mod tests {
     fn a_thread_that_had_a_part_of_a_wait_has_its_share() {
         let ran = |all: &[(&str, i64)]| {
             let all: Vec<(String, i64)> = all.iter().map(|(name, ns)| ((*name).to_owned(), *ns)).collect();
-            shares_in_words(&all, 1000)
+            shares_in_words(3, &all, 1000)
         };
         assert_eq!(ran(&[("hog", 1000)]), "preempted by hog");
         // The rest was idle, or is not known.
-        assert_eq!(ran(&[("hog", 220)]), "preempted; its CPU ran hog 22 %");
+        assert_eq!(ran(&[("hog", 220)]), "preempted; meanwhile CPU 3 ran hog 22 %");
         let many = [("a", 500), ("b", 250), ("c", 100), ("d", 50)];
-        assert_eq!(ran(&many), "preempted; its CPU ran a 50 %, b 25 %, c 10 %, and 1 more");
+        assert_eq!(ran(&many), "preempted; meanwhile CPU 3 ran a 50 %, b 25 %, c 10 %, and 1 more");
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::client::{Client, Desk};
+use crate::made_up::{self, Made, What};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/why-late.md");
 const PREEMPTED: i64 = 4;
@@ -70,13 +71,44 @@ fn the_list_of_waits_names_preemptors_as_the_panel_does() {
     let all = client.get(&format!("/api/select?from=0&to={end}"));
     let waits = all["waits"].as_array().unwrap().iter();
     let preempted: Vec<&Value> = waits.filter(|wait| wait["style"] == PREEMPTED).collect();
-    let has_shares = |wait: &&&Value| wait["why"].as_str().unwrap().contains("its CPU ran");
+    let has_shares = |wait: &&&Value| wait["why"].as_str().unwrap().contains("meanwhile CPU ");
     assert!(preempted.iter().filter(has_shares).count() > 0, "{all}");
     for wait in preempted {
         let (lane, begin) = (&wait["lane"], &wait["begin"]);
         let panel = client.get(&format!("/api/at?lane={lane}&time={begin}"));
         assert_eq!(wait["why"], panel["why"], "at {begin}");
     }
+}
+
+/// It waited for the CPU that it left, and nothing tells since when for the other one.
+#[test]
+fn threads_of_a_cpu_to_which_a_thread_moved_did_not_preempt_it() {
+    let switch =
+        |time, from, tid, state, to: &str, next| Made(time, What::Switch(from, tid, state, to.into(), next));
+    let first = [
+        switch(1000, "swapper/0", 0, 0, "worker", 7),
+        switch(2000, "worker", 7, 0, "hog", 8),
+        switch(9000, "hog", 8, 1, "swapper/0", 0),
+    ];
+    let mut second = made_up::packet(
+        &[
+            switch(1500, "swapper/1", 0, 0, "other", 9),
+            switch(8000, "other", 9, 1, "worker", 7),
+            switch(9500, "worker", 7, 1, "swapper/1", 0),
+        ],
+        0,
+    );
+    // The packet's CPU.
+    second[41] = 1;
+    let desk = Desk::new();
+    made_up::write(&desk.trace(), &made_up::packet(&first, 0));
+    std::fs::write(desk.trace().join("channel0_1"), second).unwrap();
+    let client = desk.open();
+    let end = client.trace()["end"].as_i64().unwrap();
+    let waits = client.get(&format!("/api/select?from=0&to={end}"))["waits"].clone();
+    assert_eq!((&waits[0]["tid"], &waits[0]["why"]), (&7.into(), &"preempted, first by hog (tid 8)".into()));
+    let panel = client.get(&format!("/api/at?lane={}&time={}", waits[0]["lane"], waits[0]["begin"]));
+    assert_eq!(panel["why"], waits[0]["why"]);
 }
 
 #[test]
