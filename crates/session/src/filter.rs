@@ -195,7 +195,7 @@ mod tests {
         payload.extend(b"orders");
         for (filter, expected) in [
             (r#"$comm == "worker*" && rows == 100"#, true),
-            (r#"$comm == "worker*" && table == "commands""#, true),
+            (r#"$comm == "worker*" && table == "orders""#, true),
             (r#"$comm == "worker*" && table == "other""#, false),
             ("$cpu == 2 && $tid == 7", true),
             ("$prio < 100 && $cpu == 1", false),

@@ -358,7 +358,9 @@ mod tests {
         fs::write(dir.join("static"), program(1)).unwrap();
         fs::write(dir.join("dynamic"), program(PT_INTERP)).unwrap();
         fs::write(dir.join("script"), format!("#! {}/dynamic -x\n", dir.display())).unwrap();
-        fs::write(dir.join("old"), b"\x7fELF\x01\x01\x01").unwrap();
+        let mut old = b"\x7fELF\x01\x01\x01".to_vec();
+        old.resize(52, 0);
+        fs::write(dir.join("old"), old).unwrap();
         fs::write(dir.join("text"), "nothing\n").unwrap();
         let mut introduced = Introductions::default();
         introduced.add(1, &format!("{}/dynamic", dir.display()));
