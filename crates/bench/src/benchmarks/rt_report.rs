@@ -82,7 +82,7 @@ fn npt_section(results: &Results) -> String {
 
 const DOUBTS: &str = "\
 \u{b1} is the uncertainty (95 %) of a difference of two medians, from the spread of the rounds. A smaller
-difference can't be reported from zero, nor can a ratio to it. This machine sometimes stops a loop for
+difference can't be distinguished from zero, nor can a ratio to it. This machine sometimes stops a loop for
 hundreds of microseconds, so the maxima of twenty rounds are its own, with any recorder. [The
 design](../design/rttest.md#where-an-events-time-goes) explains why an event between two fenced
 clock reads adds more than such a read.

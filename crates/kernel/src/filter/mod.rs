@@ -45,7 +45,7 @@ pub enum FilterProblem {
     Text(String),
     /// Two places would have to decide, and neither can alone.
     #[error(
-        "the filter asks for $comm, which only programs in the kernel know, and for something of `{0}` that only the reader \
+        "the filter asks for $comm, which only programs in the kernel know, and for something of `{0}` that only a reader of \
          its records can tell: a text in the middle of a record, or a pattern with a wildcard before its end"
     )]
     Divided(String),
