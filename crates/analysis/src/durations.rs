@@ -92,8 +92,8 @@ struct Plan {
     syscalls: HashSet<Arc<str>>,
     /// Names of spans that are jobs.
     jobs: HashSet<Arc<str>>,
-    /// Classes of jobs' begins, with the position of their deadline.
-    deadlines: Arc<HashMap<Place, usize>>,
+    /// Classes of jobs' begins, with the position of their deadline and the job's name.
+    deadlines: Arc<HashMap<Place, (usize, Arc<str>)>>,
     /// Names of events that are enough for a trace without losses; `None` if all are needed.
     enough: Option<Vec<String>>,
     overwrites: Vec<bool>,
@@ -119,7 +119,7 @@ impl Plan {
                         let fields = class.payload.as_ref().map(|payload| payload.fields.iter());
                         let deadline =
                             fields.and_then(|mut it| it.position(|field| &*field.name == DEADLINE));
-                        deadlines.extend(deadline.map(|deadline| (place, deadline)));
+                        deadlines.extend(deadline.map(|deadline| (place, (deadline, name.clone()))));
                     }
                     if selection.takes_name(class) {
                         spans.insert(name);
@@ -178,8 +178,17 @@ struct Batch {
     facts: Facts,
     /// Each with the number of facts before it.
     losses: Vec<(usize, Loss)>,
-    /// Deadlines of jobs: index of the fact, trace, nanoseconds.
-    deadlines: Vec<(usize, usize, u64)>,
+    deadlines: Vec<JobDeadline>,
+}
+
+/// Deadline of a job that begins.
+#[derive(Clone, Debug)]
+struct JobDeadline {
+    /// Index of the fact that begins it.
+    fact: usize,
+    trace: usize,
+    name: Arc<str>,
+    ns: u64,
 }
 
 impl Batch {
@@ -190,12 +199,13 @@ impl Batch {
             while let Some((_, loss)) = losses.next_if(|(before, _)| *before <= index) {
                 engine.loss(loss);
             }
-            if let Some((_, trace, deadline)) = deadlines.next_if(|(of, ..)| *of == index) {
-                let thread = fact.thread().zip(engine.machine_of(*trace));
+            if let Some(deadline) = deadlines.next_if(|deadline| deadline.fact == index) {
+                let thread = fact.thread().zip(engine.machine_of(deadline.trace));
                 // The engine's times never go back.
                 let time = fact.time().map(|time| engine.now().map_or(time, |now| now.max(time)));
                 if let Some(((tid, machine), time)) = thread.zip(time) {
-                    meter.job_begins((ThreadId { machine, tid }, time), *deadline);
+                    let job = (ThreadId { machine, tid }, time, deadline.name.clone());
+                    meter.job_begins(job, deadline.ns);
                 }
             }
             engine.fact(&self.facts, fact, meter);
@@ -208,7 +218,7 @@ impl Batch {
 #[derive(Clone)]
 struct Collector {
     extractor: FactExtractor,
-    deadlines: Arc<HashMap<Place, usize>>,
+    deadlines: Arc<HashMap<Place, (usize, Arc<str>)>>,
     batch: Batch,
 }
 
@@ -221,11 +231,12 @@ impl EventCollector for Collector {
 
     fn event(&mut self, event: &Event<'_>) {
         if !self.deadlines.is_empty() {
-            if let Some(&position) = self.deadlines.get(&event.place()) {
-                let field = event.payload().nth(position);
+            if let Some((position, name)) = self.deadlines.get(&event.place()) {
+                let field = event.payload().nth(*position);
                 let deadline = field.and_then(|(_, value)| u64::try_from(value.as_integer()?).ok());
-                let index = self.batch.facts.list().len();
-                self.batch.deadlines.extend(deadline.map(|ns| (index, event.trace_index(), ns)));
+                let (fact, trace) = (self.batch.facts.list().len(), event.trace_index());
+                let begun = |ns| JobDeadline { fact, trace, name: name.clone(), ns };
+                self.batch.deadlines.extend(deadline.map(begun));
             }
         }
         self.extractor.add(event, &mut self.batch.facts);
@@ -255,8 +266,8 @@ type ByName = HashMap<Arc<str>, Measured>;
 /// Visitor that measures intervals.
 struct Meter<'p> {
     plan: &'p Plan,
-    /// Deadlines of open jobs, by thread and time of their begin.
-    open: QuickMap<(ThreadId, i64), u64>,
+    /// Deadlines of open jobs, by thread, time of their begin and name.
+    open: QuickMap<(ThreadId, i64, Arc<str>), u64>,
     jobs: ByName,
     spans: ByName,
     syscalls: ByName,
@@ -273,7 +284,7 @@ impl<'p> Meter<'p> {
         }
     }
 
-    fn job_begins(&mut self, job: (ThreadId, i64), deadline: u64) {
+    fn job_begins(&mut self, job: (ThreadId, i64, Arc<str>), deadline: u64) {
         if self.open.len() < MAX_OPEN_JOBS {
             self.open.insert(job, deadline);
         }
@@ -292,8 +303,8 @@ impl Visitor for Meter<'_> {
             }
             (State::Span(name), Track::Span(thread, _)) => {
                 let is_job = self.plan.jobs.contains(name);
-                let key = (thread, interval.begin);
-                let deadline = if is_job { self.open.remove(&key) } else { None };
+                let key = || (thread, interval.begin, name.clone());
+                let deadline = if is_job { self.open.remove(&key()) } else { None };
                 if !self.plan.spans.contains(name) {
                     return;
                 }

@@ -101,6 +101,24 @@ fn jobs_are_late_where_they_take_longer_than_their_deadline() {
     assert_eq!(measured(path, &["motor:step_begin"]).jobs, []);
 }
 
+#[test]
+fn jobs_that_begin_at_the_same_time_have_their_own_deadlines() {
+    let folder = Folder::new("durations-same-time");
+    let events = [
+        ("motor:cycle job", "deadline_ns"),
+        ("motor:cycle end", ""),
+        ("motor:step job", "deadline_ns"),
+        ("motor:step end", ""),
+    ];
+    let event = |time, class, values: &[i32]| (time, class, values.to_vec());
+    let events_of_thread =
+        [event(100, 0, &[5, 90]), event(100, 2, &[5, 10]), event(150, 3, &[5]), event(180, 1, &[5])];
+    let streams = [packet(0, &events_of_thread, 0)];
+    let path = folder.trace("user", &metadata("ust", &events, OF_PROGRAM), &streams);
+    let job = |name, duration, late| Duration { late: Some(late), ..row(name, &[duration], 0) };
+    assert_eq!(measured(path, &[]).jobs, [job("motor:cycle", 80, 0), job("motor:step", 50, 1)]);
+}
+
 /// Complete calls, and their time, as an independent script finds them in babeltrace2's text.
 #[test]
 fn calls_of_a_real_trace_agree_with_its_text() {

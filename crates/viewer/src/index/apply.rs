@@ -43,8 +43,8 @@ pub enum Finding {
     Counter((u32, u32), Arc<str>, (i64, f64)),
     /// A step of a flow.
     Flow(ThreadId, i64, (Arc<str>, i128)),
-    /// A job begins, with its deadline in nanoseconds.
-    Job(ThreadId, i64, u64),
+    /// A job of this name begins, with its deadline in nanoseconds.
+    Job(ThreadId, (i64, Arc<str>), u64),
     /// Events of a channel, from when to when and how many.
     Density(u32, (i64, i64), u64),
     /// Lost events of a channel.
@@ -78,7 +78,8 @@ pub struct Applier {
     /// Tracks of channels.
     channels: Vec<u32>,
     flows: QuickMap<(Arc<str>, i128), (i64, u32)>,
-    jobs: QuickMap<(ThreadId, i64), u64>,
+    /// Deadlines of open jobs, by thread, begin and name: other spans may begin at the same time.
+    jobs: QuickMap<(ThreadId, i64, Arc<str>), u64>,
     /// The traces of programs' threads.
     traces: QuickMap<ThreadId, u32>,
     /// Traces of flight recorders that have overwritten events.
@@ -130,9 +131,9 @@ impl Applier {
             }
             Finding::Mark(place, time, name) => self.mark(index, place, (time, &name)),
             Finding::Counter(number, name, point) => self.counter(index, (number, &name), point),
-            Finding::Job(thread, time, deadline) => {
+            Finding::Job(thread, (time, name), deadline) => {
                 if self.jobs.len() < MOST_OPEN {
-                    self.jobs.insert((thread, time), deadline);
+                    self.jobs.insert((thread, time, name), deadline);
                 }
             }
             Finding::Density(channel, times, count) => {
@@ -355,8 +356,8 @@ impl Applier {
             }
         }
         let mut extra = extra;
-        if let StateTrack::Span(thread, _) = interval.track {
-            if let Some(deadline) = self.jobs.remove(&(thread, interval.begin)) {
+        if let (StateTrack::Span(thread, _), State::Span(name)) = (interval.track, &interval.state) {
+            if let Some(deadline) = self.jobs.remove(&(thread, interval.begin, name.clone())) {
                 let is_late = deadline > 0 && end.saturating_sub(begin).max(0) as u64 > deadline;
                 style = if is_late { slice_kind::LATE_JOB } else { slice_kind::JOB };
                 extra = deadline;

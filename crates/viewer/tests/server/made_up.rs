@@ -99,6 +99,23 @@ pub fn queue(folder: &Path, lengths: &[(u64, i32)], lost: u64) {
     fs::write(folder.join("metadata"), include_str!("program.tsdl")).unwrap();
 }
 
+/// A program whose job begins in the same nanosecond as a step within it, and is late.
+pub fn job_with_step(folder: &Path) {
+    let mut content = Vec::new();
+    let mut add = |id: u8, time: u64, fields: &[u8]| {
+        content.push(id);
+        content.extend(time.to_le_bytes());
+        content.extend(7i32.to_le_bytes());
+        content.extend(fields);
+    };
+    add(3, 1000, &500u64.to_le_bytes());
+    add(5, 1000, &[]);
+    add(6, 1200, &[]);
+    add(4, 2000, &[]);
+    write(folder, &packet_of(&content, (1000, 2000), 0));
+    fs::write(folder.join("metadata"), include_str!("program.tsdl")).unwrap();
+}
+
 /// A thread of this name that is woken, runs, reads, and sleeps in it; events are lost in the middle.
 pub fn story(name: &str) -> Vec<u8> {
     let switch = |time, to: &str, tid| Made(time, What::Switch("swapper/0", 0, 0, to.into(), tid));

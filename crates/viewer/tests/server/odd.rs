@@ -259,3 +259,17 @@ fn what_a_kernel_did_after_its_trace_has_ended_is_unknown() {
     let (begin, end, style, ..) = boxes.last().unwrap();
     assert_eq!((*begin, *end, *style), (4100, 8000, 0), "{boxes:?}");
 }
+
+#[test]
+fn a_span_that_begins_at_the_same_time_as_its_job_is_no_job() {
+    const SPAN: i64 = 12;
+    const LATE_JOB: i64 = 18;
+    let desk = Desk::new();
+    made_up::job_with_step(&desk.trace());
+    let client = desk.open();
+    client.trace();
+    let lanes = client.lanes("span");
+    let boxes: Vec<_> = lanes.iter().map(|lane| client.boxes(*lane, (0, 1000), 1000)).collect();
+    let shown: Vec<_> = boxes.iter().flatten().map(|(.., style, label, _)| (*style, &**label)).collect();
+    assert_eq!(shown, [(LATE_JOB, "app:control"), (SPAN, "app:step")], "{boxes:?}");
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tompion_ctf::metadata::{self, EnvironmentValue};
 use tompion_reader::{Place, Trace, TraceSet};
-use tompion_schema::Kind;
+use tompion_schema::{Kind, base_name};
 
 /// What is shown of the events of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub struct Class {
     pub number: u32,
     /// Its name.
     pub name: Arc<str>,
+    /// The name of the span that it begins or ends; its own name if it does neither.
+    pub span: Arc<str>,
     /// What is shown.
     pub show: Show,
     /// Whether its events are of programs.
@@ -86,7 +88,12 @@ fn classes(traces: &TraceSet) -> Vec<Vec<Vec<Class>>> {
     let mut class = |class: &metadata::Event, is_of_kernel: bool| {
         number += 1;
         let show = if is_of_kernel { of_kernel(&class.name) } else { of_program(class) };
-        Class { number: number - 1, name: class.name.as_str().into(), show, is_of_program: !is_of_kernel }
+        let name: Arc<str> = class.name.as_str().into();
+        let span = match base_name(&name, class.kind_info().kind) {
+            base if base == &*name => name.clone(),
+            base => base.into(),
+        };
+        Class { number: number - 1, name, span, show, is_of_program: !is_of_kernel }
     };
     let mut all = Vec::new();
     for trace in traces.traces() {

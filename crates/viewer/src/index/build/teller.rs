@@ -84,7 +84,7 @@ impl Teller {
             }
             (Some(More::Job(deadline)), Some(thread)) => {
                 if let Some(time) = fact.time() {
-                    give(Finding::Job(thread, time, deadline));
+                    give(Finding::Job(thread, (time, class.span.clone()), deadline));
                 }
             }
             (Some(More::Function(address, name)), _)
