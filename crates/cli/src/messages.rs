@@ -5,6 +5,7 @@ use std::{
     fmt::Display,
     io::{self, IsTerminal, Write},
     process::ExitCode,
+    sync::Once,
 };
 
 /// Exit code: it could not be done.
@@ -14,11 +15,33 @@ pub const WRONG_USAGE: u8 = 2;
 /// Exit code: somebody has ended, on purpose, what was looked at. Units name it, so that nobody begins anew what was stopped.
 pub const ENDED: u8 = 3;
 
+/// What the system says where this process has as many files open as it may.
+const TOO_MANY_FILES: &str = "Too many open files (os error 24)";
+
 /// Says something.
 pub fn say(text: impl Display) {
+    static ADVICE: Once = Once::new();
     let text = text.to_string();
     let lines: Vec<_> = text.split('\n').map(harmless).collect();
     anstream::eprintln!("tompion: {}", lines.join("\n"));
+    if text.contains(TOO_MANY_FILES) {
+        ADVICE.call_once(|| anstream::eprintln!("tompion: {}", file_limit_advice()));
+    }
+}
+
+/// How to have more files open, by this process's limits.
+fn file_limit_advice() -> String {
+    const ENOUGH: u64 = 65_536;
+    match tompion_os::file_limit() {
+        Ok(limit) if limit.soft < limit.hard => {
+            format!("{} files may be open; allow more with: ulimit -n {}", limit.soft, limit.hard.min(ENOUGH))
+        }
+        Ok(limit) => {
+            let command = format!("prlimit --nofile={} --pid $$", limit.hard.saturating_mul(2).max(ENOUGH));
+            format!("{} files may be open; allow more in this shell with: sudo {command}", limit.hard)
+        }
+        Err(error) => format!("ulimit -n says how many files may be open ({error})"),
+    }
 }
 
 /// A text with question marks for its control characters: programs and traces can put anything into their names,

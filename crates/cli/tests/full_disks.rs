@@ -2,13 +2,14 @@
 //! that of success.
 
 use std::{
+    io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command, Stdio},
 };
 
 use crate::{
     kernel::permitted,
-    support::{Finished, TestDir, run, tompion},
+    support::{Finished, TestDir, run, tompion, wait_until},
 };
 
 /// A small disk below a folder of the test's, until it is dropped.
@@ -31,6 +32,17 @@ impl Disk {
 
     fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
+    }
+
+    fn free(&self) -> u64 {
+        let system = rustix::fs::statvfs(&self.0).expect("a file system");
+        system.f_bavail * system.f_frsize
+    }
+
+    /// Fills the disk until so many bytes are free.
+    fn leave(&self, free: u64) {
+        let filler = vec![1; self.free().checked_sub(free).expect("enough room") as usize];
+        std::fs::write(self.path("filler"), filler).expect("a file");
     }
 }
 
@@ -125,5 +137,58 @@ fn a_printed_trace_without_room_is_no_success() {
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{words:?}: {told}");
         assert_eq!(told.lines().count(), 1, "{words:?}: {told}");
+    }
+}
+
+/// The command's server for a trace, with the user's cache in this folder.
+fn view(trace: &Path, cache: &Path) -> Child {
+    let mut view = tompion();
+    view.args(["view", "--no-open"]).arg(trace).env("XDG_CACHE_HOME", cache);
+    let mut server = view.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command");
+    let mut url = String::new();
+    BufReader::new(server.stdout.take().expect("a pipe")).read_line(&mut url).expect("a line");
+    server
+}
+
+/// Ends a server that this test has started. Returns what it has said.
+fn end(mut server: Child) -> String {
+    server.kill().expect("a server");
+    let mut told = String::new();
+    server.stderr.take().expect("a pipe").read_to_string(&mut told).expect("text");
+    server.wait().expect("its end");
+    told
+}
+
+#[test]
+fn a_recording_loses_nothing_to_the_index_on_its_disk() {
+    /// A tenth of the disk, which is left to recordings.
+    const RESERVE: u64 = 32 * (1 << 20) / 10;
+    let dir = TestDir::new();
+    let order = dir.program("order");
+    let kept = trace(&dir);
+    // More than the index of a trace of some megabytes is expected to take.
+    let enough = RESERVE + (6 << 20);
+    for (number, (free, is_beside)) in
+        [(enough, true), (RESERVE + (512 << 10), false)].into_iter().enumerate()
+    {
+        let Some(disk) = Disk::new(&dir, "32M") else { return };
+        run(Command::new("cp").arg("-r").arg(&kept).arg(disk.path("read"))).succeeded();
+        disk.leave(free);
+        let cache = dir.path(&format!("cache{number}"));
+        let server = view(&disk.path("read"), &cache);
+        let recorded = record(&disk, &[], &[&order, &"20000"]).succeeded();
+        let in_cache = || {
+            let folders = std::fs::read_dir(cache.join("tompion/view")).into_iter().flatten().flatten();
+            folders.into_iter().any(|folder| folder.path().join("index").exists())
+        };
+        let beside = disk.path("read/.tompion-view/index");
+        wait_until("an index", || beside.exists() || in_cache());
+        let told = end(server);
+        assert_eq!((beside.exists(), in_cache()), (is_beside, !is_beside), "{told}");
+        let lines = told.lines().filter(|line| line.contains("are left to recordings")).count();
+        assert_eq!(lines, usize::from(!is_beside), "{told}");
+        assert!(recorded.err.contains("none lost"), "{}", recorded.err);
+        drop(disk);
+        std::fs::remove_dir(dir.path("disk")).expect("an empty folder");
     }
 }

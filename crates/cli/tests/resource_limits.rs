@@ -118,3 +118,48 @@ event { id = 7; name = "seven"; fields := struct { integer { size = 16; } n; }; 
     read("export --to ctf1 trace -o copy");
     assert_eq!(read("print copy").out.lines().count(), usize::from(STREAMS));
 }
+
+/// However many files can't be opened, one line says what to do, and it is what helps.
+#[test]
+fn too_many_open_files_are_explained_once() {
+    let trace = repository().join("examples/late-trace");
+    let program = tompion().get_program().to_owned();
+    let print = |limits: &str| {
+        let mut limited = Command::new("sh");
+        limited.args(["-c", &format!("{limits}; exec \"$0\" print \"$1\"")]).arg(&program).arg(&trace);
+        run(&mut limited).exited(1).err
+    };
+    for (limits, advice) in [
+        ("ulimit -Sn 5; ulimit -Hn 100", "5 files may be open; allow more with: ulimit -n 100\n"),
+        (
+            "ulimit -n 5",
+            "5 files may be open; allow more in this shell with: sudo prlimit --nofile=65536 --pid $$",
+        ),
+    ] {
+        let told = print(limits);
+        assert!(told.matches("Too many open files").count() > 1, "{told}");
+        assert_eq!((told.matches(advice).count(), told.matches("allow more").count()), (1, 1), "{told}");
+    }
+}
+
+/// What was read is printed; that something was not is in the exit code.
+#[test]
+fn a_description_that_is_refused_is_no_success() {
+    const SOUND: &str = r#"/* CTF 1.8 */
+trace { major = 1; minor = 8; byte_order = le; };
+stream { event.header := struct { integer { size = 8; } id; }; };
+event { id = 7; name = "seven"; };
+"#;
+    let dir = TestDir::new();
+    for (name, metadata) in [("sound", SOUND), ("refused", &SOUND.replace("size = 8", "size = 0"))] {
+        std::fs::create_dir_all(dir.path(&format!("traces/{name}"))).unwrap();
+        std::fs::write(dir.path(&format!("traces/{name}/metadata")), metadata).unwrap();
+        std::fs::write(dir.path(&format!("traces/{name}/stream")), [7]).unwrap();
+    }
+    let print = |path: &str| run(tompion().arg("print").arg(dir.path(path)));
+    assert_eq!(print("traces/sound").succeeded().out.lines().count(), 1);
+    let both = print("traces").exited(1);
+    assert_eq!((both.out.lines().count(), both.err.lines().count()), (1, 1), "{}", both.err);
+    assert!(both.err.contains("traces/refused/metadata"), "{}", both.err);
+    print("traces/refused").exited(1);
+}

@@ -65,9 +65,9 @@ pub use periodic::{SignalTimer, TimerDescriptor, futex_wait_until, sleep_until};
 pub use plugin::LoopEvent;
 pub use probe::{ProbePlace, attach_probe, attach_program, open_tracepoint};
 pub use process::{
-    Inheritance, Interest, Poller, ProcessWatch, Signals, end_by_signal, executable_of, find_on_path,
-    ignore_until_exec, is_privileged_start, kill, kill_group, name_of, on_fork, raise_file_limit,
-    replace_standard_error,
+    FileLimit, Inheritance, Interest, Poller, ProcessWatch, Signals, end_by_signal, executable_of,
+    file_limit, find_on_path, ignore_until_exec, is_privileged_start, kill, kill_group, name_of, on_fork,
+    raise_file_limit, replace_standard_error,
 };
 pub use processor::{
     Processor, cpu_by_rdpid, cpu_or_thread, exchange_pair, processor, tsc_and_cpu, tsc_in_order,

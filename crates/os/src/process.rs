@@ -152,6 +152,23 @@ pub fn replace_standard_error(file: OwnedFd) -> io::Result<()> {
     check(unsafe { libc::dup3(file.as_raw_fd(), libc::STDERR_FILENO, 0) }).map(drop)
 }
 
+/// Limits of the number of open files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileLimit {
+    /// The one that holds.
+    pub soft: u64,
+    /// The one up to which a process may raise it without privileges.
+    pub hard: u64,
+}
+
+/// Returns how many files this process may have open.
+pub fn file_limit() -> io::Result<FileLimit> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a live structure of the right type.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    Ok(FileLimit { soft: limit.rlim_cur, hard: limit.rlim_max })
+}
+
 /// Allows as many open files as the hard limit does.
 pub fn raise_file_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
