@@ -93,6 +93,19 @@ pub struct Details {
     pub identity: Identity,
     /// Attributes without meaning to Tompion: a JSON object.
     pub attributes: Option<String>,
+    /// Attributes of its field classes.
+    pub fields: Vec<FieldAttributes>,
+}
+
+/// Attributes of a field class in CTF 2, which readers only hand on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldAttributes {
+    /// Scope of the outermost structure.
+    pub scope: Scope,
+    /// Steps from there in the description.
+    pub path: Vec<String>,
+    /// A JSON object.
+    pub attributes: String,
 }
 
 /// Byte order: least or most significant byte first.

@@ -53,7 +53,7 @@ const NUMBER: &[&str] = &["preferred-display-base", "mappings", "roles"];
 
 /// Position where a field class is being built.
 pub(super) struct Place<'a> {
-    scope: Scope,
+    pub scope: Scope,
     /// Clock of the stream, to which timestamps refer.
     clock: Option<&'a str>,
     /// Names of the enclosing members, from the outermost structure on.

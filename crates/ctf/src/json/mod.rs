@@ -20,6 +20,7 @@
 //! - names from a draft of the format (CTF2-SPEC-7.0): classes of enumerations, locations that are
 //!   arrays, clocks with a name and no number, the UUID of the trace class, `user-attributes`
 
+mod attributes;
 mod fields;
 mod fragment;
 mod relaxed;

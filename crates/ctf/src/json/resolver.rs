@@ -3,11 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use super::OWN_NAMESPACE;
+use super::attributes::{self, Collector};
 use super::fields::Place;
 use super::fragment::{Object, Result, inside, number, text, wrong};
 use super::value::Json;
 use crate::metadata::{
-    Clock, Details, EnvironmentValue, Event, Identity, Scope, Stream, Struct, Trace, Type, Uuid, Version,
+    Clock, Details, EnvironmentValue, Event, FieldAttributes, Identity, Scope, Stream, Struct, Trace, Type,
+    Uuid, Version,
 };
 
 /// Log levels with their names in babeltrace2 and LTTng, and one alternative. Names with a colon
@@ -44,6 +46,10 @@ pub(super) struct Resolver {
     pub types: usize,
     /// Remarks on what is odd.
     pub remarks: Vec<String>,
+    /// Attributes of the field classes of the current fragment.
+    field_attributes: Vec<FieldAttributes>,
+    /// Size of all of them so far, in bytes.
+    field_attributes_size: usize,
     has_trace_class: bool,
     events: HashSet<(u64, u64)>,
 }
@@ -106,7 +112,7 @@ impl Resolver {
         }
         let of_draft = object.array("uuid")?.map(|bytes| inside("uuid", uuid(bytes))).transpose()?;
         self.trace.uuid = self.trace.uuid.or(of_draft);
-        let Details { identity, attributes } = details(object)?;
+        let Details { identity, attributes, .. } = details(object)?;
         self.trace.attributes = attributes;
         self.trace.identity = Some(identity).filter(|identity| *identity != Identity::default());
         if let Some(environment) = object.object("environment")? {
@@ -200,7 +206,7 @@ impl Resolver {
             return inside(key, wrong(format!("no clock {clock:?} precedes it")));
         }
         let [packet_context, event_header, event_context] = fields;
-        let stream = Stream {
+        let mut stream = Stream {
             id,
             name: identity(object)?.name,
             details: Details { identity: nameless(object)?, ..details(object)? },
@@ -217,6 +223,7 @@ impl Resolver {
             )?,
             events: Vec::new(),
         };
+        stream.details.fields = std::mem::take(&mut self.field_attributes);
         self.trace.streams.push(stream);
         Ok(())
     }
@@ -234,15 +241,16 @@ impl Resolver {
         }
         let (log_level, attributes, others) = attributes(object)?;
         let [context, payload] = fields;
-        let event = Event {
+        let mut event = Event {
             id,
             name: identity(object)?.name.unwrap_or_else(|| Event::UNNAMED.into()),
-            details: Details { identity: nameless(object)?, attributes: others },
+            details: Details { identity: nameless(object)?, attributes: others, fields: Vec::new() },
             log_level,
             attributes,
             context: self.root(object, context, &mut Place::new(Scope::EventContext, None))?,
             payload: self.root(object, payload, &mut Place::new(Scope::Payload, None))?,
         };
+        event.details.fields = std::mem::take(&mut self.field_attributes);
         if let Some(stream) = self.trace.streams.iter_mut().find(|class| class.id == stream) {
             stream.events.push(event);
         }
@@ -253,8 +261,31 @@ impl Resolver {
     fn root(&mut self, object: Object<'_>, name: &str, place: &mut Place<'_>) -> Result<Option<Struct>> {
         let Some(class) = object.get(name) else { return Ok(None) };
         match inside(name, self.build(class, place))? {
-            Type::Struct(structure) => Ok(Some(structure)),
+            Type::Struct(structure) => {
+                self.keep_attributes(class, place.scope);
+                Ok(Some(structure))
+            }
             _ => inside(name, wrong("expected a structure")),
+        }
+    }
+
+    /// Keeps the attributes of field classes, but for headers, which a new trace has of its own.
+    fn keep_attributes(&mut self, class: &Json, scope: Scope) {
+        if matches!(scope, Scope::PacketHeader | Scope::EventHeader) {
+            return;
+        }
+        let room = attributes::MAX_SIZE.saturating_sub(self.field_attributes_size);
+        let mut collector =
+            Collector { aliases: &self.aliases, scope, room, is_cut: false, found: Vec::new() };
+        collector.collect(class, &mut Vec::new());
+        let Collector { room: left, is_cut, mut found, .. } = collector;
+        self.field_attributes_size += room - left;
+        self.field_attributes.append(&mut found);
+        if is_cut {
+            let size = attributes::MAX_SIZE >> 20;
+            self.remark(format!(
+                "expected at most {size} MiB of attributes of fields, found more: they are lost"
+            ));
         }
     }
 }
@@ -295,7 +326,8 @@ fn details(object: Object<'_>) -> Result<Details> {
         let entries = attributes.entries().map(|(name, value)| (name.to_owned(), value.clone()));
         Json::Object(entries.collect())
     });
-    Ok(Details { identity: identity(object)?, attributes: attributes.as_ref().and_then(written) })
+    let attributes = attributes.as_ref().and_then(written);
+    Ok(Details { identity: identity(object)?, attributes, fields: Vec::new() })
 }
 
 /// Returns attributes as text, if there are any.

@@ -381,6 +381,69 @@ fn numbers_of_the_wrong_kind_or_size_are_refused() {
 }
 
 #[test]
+fn attributes_of_field_classes_are_handed_on() {
+    let text = r#"{"type": "preamble", "version": 2} {"type": "trace-class"}
+        {"type": "field-class-alias", "name": "byte", "field-class": {"type": "fixed-length-unsigned-integer",
+            "length": 8, "byte-order": "little-endian", "attributes": {"me": {"unit": "m"}}}}
+        {"type": "data-stream-class", "event-record-common-context-field-class": {"type": "structure",
+            "attributes": {"me": 1}, "member-classes": [{"name": "c", "field-class": "byte"}]}}
+        {"type": "event-record-class", "name": "e", "payload-field-class": {"type": "structure",
+            "member-classes": [
+                {"name": "a", "attributes": {"me": "member"}, "field-class": {"type": "static-length-array",
+                    "length": 2, "element-field-class": "byte", "attributes": {"me": [2]}}},
+                {"name": "v", "field-class": {"type": "variant",
+                    "selector-field-location": {"origin": "event-record-common-context", "path": ["c"]},
+                    "options": [{"selector-field-ranges": [[0, 9]], "attributes": {"me": "option"},
+                        "field-class": "byte"}]}}]}}"#;
+    let source = parse_text(text).unwrap();
+    let transcript = crate::transcribe::Transcript::new(&source, Version::Two).unwrap();
+    let read = parse_text(&transcript.description()).unwrap();
+    let fields = |trace: &Trace| {
+        let stream = &trace.streams[0];
+        let all = [&stream.details, &stream.events[0].details].into_iter().flat_map(|it| it.fields.clone());
+        let mut all: Vec<_> =
+            all.map(|it| format!("{:?} {}: {}", it.scope, it.path.join("/"), it.attributes)).collect();
+        all.sort();
+        all
+    };
+    let expected = [
+        r#"Payload a/field-class/element-field-class: {"me":{"unit":"m"}}"#,
+        r#"Payload a/field-class: {"me":[2]}"#,
+        r#"Payload a: {"me":"member"}"#,
+        r#"Payload v/field-class/0/field-class: {"me":{"unit":"m"}}"#,
+        r#"Payload v/field-class/0: {"me":"option"}"#,
+        r#"StreamEventContext : {"me":1}"#,
+        r#"StreamEventContext c/field-class: {"me":{"unit":"m"}}"#,
+    ];
+    assert_eq!(fields(&source), expected);
+    assert_eq!(fields(&read), expected);
+    let one = crate::transcribe::Transcript::new(&source, Version::One).unwrap();
+    assert!(one.notes().iter().any(|note| note.contains("attributes are left out")), "{:?}", one.notes());
+}
+
+/// An alias can repeat attributes any number of times.
+#[test]
+fn attributes_of_field_classes_are_kept_within_limits() {
+    let class = format!(
+        r#"{{"type": "fixed-length-unsigned-integer", "length": 8, "byte-order": "little-endian",
+            "attributes": {{"me": "{}"}}}}"#,
+        "x".repeat(100_000)
+    );
+    let members: Vec<_> =
+        (0..20).map(|number| format!(r#"{{"name": "m{number}", "field-class": "a"}}"#)).collect();
+    let text = format!(
+        r#"{{"type": "preamble", "version": 2}} {{"type": "trace-class"}}
+        {{"type": "field-class-alias", "name": "a", "field-class": {class}}} {{"type": "data-stream-class"}}
+        {{"type": "event-record-class", "payload-field-class": {{"type": "structure",
+            "member-classes": [{}]}}}}"#,
+        members.join(",")
+    );
+    let description = crate::describe(text.as_bytes()).unwrap();
+    assert_eq!(description.trace.streams[0].events[0].details.fields.len(), 10);
+    assert!(description.warnings[0].contains("1 MiB of attributes"), "{:?}", description.warnings);
+}
+
+#[test]
 fn identities_and_attributes_are_handed_on() {
     let text = r#"{"type": "preamble", "version": 2}
         {"type": "trace-class", "name": "t", "attributes": {"me": {"ratio": 0.5, "list": [1, null, true]}}}

@@ -1,13 +1,14 @@
 //! Writes the model as a description of CTF 2.
 
+use super::attributes::annotate;
 use super::fields::{BIT_ORDERS, BYTE_ORDERS, ENCODINGS, ORIGINS};
 use super::resolver::LOG_LEVELS;
 use super::value::Json;
 use super::{OWN_NAMESPACE, RECORD_SEPARATOR};
 use crate::metadata::{
-    Base, BitArray, Blob, ByteOrder, Clock, Encoding, EnvironmentValue, Event, Field, Float, Form, Identity,
-    Integer, Length, Mapping, Optional, Reference, Role, Scope, Selection, Stream, Struct, Text, Trace, Type,
-    Variant,
+    Base, BitArray, Blob, ByteOrder, Clock, Details, Encoding, EnvironmentValue, Event, Field, Float, Form,
+    Identity, Integer, Length, Mapping, Optional, Reference, Role, Scope, Selection, Stream, Struct, Text,
+    Trace, Type, Variant,
 };
 
 /// Writes the description of a trace for readers of CTF 2: fragments after record separators.
@@ -132,11 +133,14 @@ fn stream_class(stream: &Stream) -> Json {
         .with("uid", stream.details.identity.uid.as_deref().map(text))
         .with("attributes", stored(stream.details.attributes.as_deref()))
         .with("default-clock-class-id", clock)
-        .with("packet-context-field-class", root(&stream.packet_context, Scope::PacketContext))
+        .with(
+            "packet-context-field-class",
+            root_of(&stream.details, &stream.packet_context, Scope::PacketContext),
+        )
         .with("event-record-header-field-class", root(&stream.event_header, Scope::EventHeader))
         .with(
             "event-record-common-context-field-class",
-            root(&stream.event_context, Scope::StreamEventContext),
+            root_of(&stream.details, &stream.event_context, Scope::StreamEventContext),
         )
         .build()
 }
@@ -149,8 +153,8 @@ fn event_class(stream: u64, event: &Event) -> Json {
         .with("name", text(&event.name))
         .with("uid", event.details.identity.uid.as_deref().map(text))
         .with("attributes", attributes(event))
-        .with("specific-context-field-class", root(&event.context, Scope::EventContext))
-        .with("payload-field-class", root(&event.payload, Scope::Payload))
+        .with("specific-context-field-class", root_of(&event.details, &event.context, Scope::EventContext))
+        .with("payload-field-class", root_of(&event.details, &event.payload, Scope::Payload))
         .build()
 }
 
@@ -203,6 +207,13 @@ struct Place {
 fn root(structure: &Option<Struct>, scope: Scope) -> Option<Json> {
     let mut place = Place { scope, members: Vec::new(), before_array: 0 };
     structure.as_ref().map(|structure| self::structure(structure, &mut place))
+}
+
+/// Returns one of the outermost structures with the attributes of its field classes.
+fn root_of(details: &Details, structure: &Option<Struct>, scope: Scope) -> Option<Json> {
+    let mut class = root(structure, scope)?;
+    annotate(&mut class, scope, &details.fields);
+    Some(class)
 }
 
 fn structure(structure: &Struct, place: &mut Place) -> Json {

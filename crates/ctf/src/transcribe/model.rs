@@ -112,7 +112,8 @@ fn new_clock(source: &Trace, clock: &Clock, to: Version) -> Clock {
 fn has_details(source: &Trace) -> bool {
     let is_bare = |details: &Details| {
         let Identity { namespace, uid, .. } = &details.identity;
-        namespace.is_none() && uid.is_none() && details.attributes.is_none()
+        let is_plain = details.attributes.is_none() && details.fields.is_empty();
+        namespace.is_none() && uid.is_none() && is_plain
     };
     let of_clock = |clock: &Clock| {
         let attributes = clock.details.as_ref().and_then(|details| details.attributes.as_ref());
