@@ -203,6 +203,7 @@ class Page {
     try {
       const tracks = await this.open();
       app.tracks.commands = app.info.commands ?? [];
+      app.tracks.recorded = new Map((app.info.processes ?? []).map((process) => [process.pid, process]));
       app.tracks.add(tracks);
     } catch (failure) {
       this.fail(reason(failure));

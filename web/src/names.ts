@@ -5,7 +5,7 @@ import { byId, el } from "./dom";
 import type { PlacedRow } from "./paint";
 import type { Timeline } from "./timeline";
 import { grouped } from "./time";
-import type { Row } from "./tracks";
+import { originOf, type Row } from "./tracks";
 
 interface NameRow {
   root: HTMLElement;
@@ -156,7 +156,9 @@ export class Names {
     element.fold.setAttribute("aria-hidden", String(!row.folds));
     element.name.textContent = name;
     element.detail.textContent = number;
-    element.root.title = row.track.title.slice(0, 400);
+    const recorded = this.app.tracks.recordedOf(row.track.id);
+    const origin = recorded === undefined ? "" : `\n${originOf(recorded)}`;
+    element.root.title = `${row.track.title}${origin}`.slice(0, 400);
     element.pin.classList.toggle("on", isPinned);
     element.pin.setAttribute("aria-pressed", String(isPinned));
     element.pin.setAttribute("aria-label", `Pin ${name.slice(0, 100)} to the top`);

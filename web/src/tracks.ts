@@ -1,7 +1,7 @@
 // The tree of tracks: what is folded, pinned and visible, and where each row and lane stands.
 
 import { apart } from "./dom";
-import type { LaneKind, TrackKind, WireLane, WireTrack } from "./wire";
+import type { LaneKind, RecordedProcess, TrackKind, WireLane, WireTrack } from "./wire";
 
 export interface Track {
   id: number;
@@ -60,6 +60,13 @@ const SMALL_LANES = 6;
 /** So many rows are open at first. */
 const OPEN_AT_FIRST = 60;
 
+/** Says of a recorded process how it was started and how it ended. */
+export function originOf(process: RecordedProcess): string {
+  const { command = "", parent, end = "" } = process;
+  const parts = [command, typeof parent === "number" ? `child of ${parent}` : "", end];
+  return parts.filter((part) => part !== "").join("\n");
+}
+
 function titleOf(track: WireTrack): string {
   if (track.tid !== undefined) return `${apart(track.name)} ${track.tid}`;
   if (track.pid !== undefined) return `${apart(track.name)} ${track.pid}`;
@@ -83,6 +90,8 @@ export class Tracks {
   stamp = 0;
   /** Names of the programs that the recordings started. */
   commands: readonly string[] = [];
+  /** Processes that the recordings name, by their numbers. */
+  recorded: ReadonlyMap<number, RecordedProcess> = new Map();
   /** The largest id so far: only newer tracks are asked for. */
   newest = -1;
 
@@ -159,10 +168,46 @@ export class Tracks {
     const byRank = (ids: number[]): void => {
       const places = ids.flatMap((id, at) => (ranks.has(id) ? [at] : []));
       const processes = ids.filter((id) => ranks.has(id)).sort((a, b) => (ranks.get(b) ?? 0) - (ranks.get(a) ?? 0));
-      processes.forEach((id, at) => (ids[places[at] ?? 0] = id));
+      this.families(processes).forEach((id, at) => (ids[places[at] ?? 0] = id));
     };
     byRank(this.roots);
     for (const track of this.all.values()) if (track.kind === "group") byRank(track.children);
+  }
+
+  /** Puts recorded processes behind their recorded parents; the order is kept otherwise. */
+  private families(processes: number[]): number[] {
+    const children = new Map<number, number[]>();
+    const pids = new Set(processes.flatMap((id) => this.recordedOf(id)?.pid ?? []));
+    const others = processes.filter((id) => {
+      const process = this.recordedOf(id);
+      const parent = process?.parent ?? undefined;
+      if (parent === undefined || parent === process?.pid || !pids.has(parent)) return true;
+      children.set(parent, [...(children.get(parent) ?? []), id]);
+      return false;
+    });
+    const placed: number[] = [];
+    const place = (id: number): void => {
+      placed.push(id);
+      const pid = this.recordedOf(id)?.pid;
+      const below = pid === undefined ? [] : (children.get(pid) ?? []);
+      if (pid !== undefined) children.delete(pid);
+      below.forEach(place);
+    };
+    others.forEach(place);
+    // Numbers that were given again can make a circle.
+    return [...placed, ...[...children.values()].flat()];
+  }
+
+  /** What its recording says of a process. */
+  recordedOf(id: number): RecordedProcess | undefined {
+    const track = this.all.get(id);
+    return track?.kind === "process" && track.pid !== undefined ? this.recorded.get(track.pid) : undefined;
+  }
+
+  private isRecorded(process: Track): boolean {
+    if (this.recorded.size > 0) return this.recordedOf(process.id) !== undefined;
+    // Older recordings tell no numbers. Linux cuts names after 15 bytes.
+    return this.commands.some((name) => name.slice(0, 15) === process.name);
   }
 
   /** Whether a process has spans: its own words, not the kernel's. */
@@ -171,9 +216,8 @@ export class Tracks {
   }
 
   private rank(process: Track): number {
-    // Linux cuts names after 15 bytes.
-    if (this.commands.some((name) => name.slice(0, 15) === process.name)) return this.tells(process) ? 3 : 2;
     if (this.isRecorder(process)) return -1;
+    if (this.isRecorded(process)) return this.tells(process) ? 3 : 2;
     return this.tells(process) ? 1 : 0;
   }
 

@@ -60,6 +60,16 @@ export interface Incident {
   culprits?: { words: string; tid: number; percent: number; time: number }[];
 }
 
+/** Process as its recording describes it; absent parts are unknown. */
+export interface RecordedProcess {
+  pid: number;
+  parent?: number | null;
+  /** Its command line, as a shell would take it. */
+  command?: string;
+  /** How it ended, in words. */
+  end?: string;
+}
+
 export interface TraceInfo {
   version: number;
   base: string;
@@ -69,6 +79,8 @@ export interface TraceInfo {
   growing: boolean;
   /** Names of the programs that the recordings started. */
   commands?: string[];
+  /** Processes that the recordings name. */
+  processes?: RecordedProcess[];
   name: string;
   traces: TracePart[];
   events: number;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tompion_reader::{TraceSet, manifest};
 
 /// Largest file in bytes.
@@ -80,6 +80,69 @@ pub fn commands(paths: &[PathBuf]) -> Vec<String> {
         Some(program.to_string_lossy().into_owned())
     };
     paths.iter().filter_map(|path| path.ancestors().take(LEVELS).find_map(name)).collect()
+}
+
+/// Most processes that the page is told of.
+const MAX_PROCESSES: usize = 4096;
+/// Longest command line that the page is told, in characters.
+const MAX_COMMAND_LINE: usize = 300;
+
+/// Process that a recording names. Texts are empty where nothing is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RecordedProcess {
+    /// Process id.
+    pub pid: i64,
+    /// Parent when it joined the recording.
+    pub parent: Option<i64>,
+    /// Command line, as a shell would take it, or else the program's file.
+    pub command: String,
+    /// How it ended, in words.
+    pub end: String,
+}
+
+/// Returns the processes that the recording at these paths names, if there is one alone: process
+/// ids of several would be mistaken for each other.
+pub fn processes(paths: &[PathBuf]) -> Vec<RecordedProcess> {
+    let folders = paths.iter().flat_map(|path| path.ancestors().take(LEVELS));
+    let manifests: BTreeMap<PathBuf, manifest::Manifest> = folders
+        .filter_map(|folder| {
+            let bytes = read(&folder.join(manifest::NAME), MAX_SIZE)?;
+            Some((folder.to_owned(), serde_json::from_slice(&bytes).ok()?))
+        })
+        .collect();
+    match manifests.into_values().collect::<Vec<_>>().as_slice() {
+        [one] => processes_of(one),
+        _ => Vec::new(),
+    }
+}
+
+fn processes_of(manifest: &manifest::Manifest) -> Vec<RecordedProcess> {
+    let mut found: BTreeMap<i64, RecordedProcess> = BTreeMap::new();
+    for program in &manifest.programs {
+        let command = program.file.clone();
+        found.insert(program.pid, RecordedProcess { pid: program.pid, command, ..Default::default() });
+    }
+    for source in &manifest.sources {
+        let Some(pid) = source.pid.filter(|pid| *pid > 0) else { continue };
+        let process = found.entry(pid).or_default();
+        process.pid = pid;
+        process.parent = Some(source.parent).filter(|parent| *parent > 0);
+        process.end = source.end.clone().unwrap_or_default();
+        if !source.command_line.is_empty() {
+            process.command = command_line(&source.command_line);
+        }
+    }
+    if let Some(end) = &manifest.command_end {
+        let process = found.entry(end.pid).or_default();
+        (process.pid, process.end) = (end.pid, end.end.clone());
+        process.command = command_line(&manifest.command);
+    }
+    found.into_values().take(MAX_PROCESSES).collect()
+}
+
+/// Formats a command line as a shell would take it, cut to a bounded length.
+fn command_line(words: &[String]) -> String {
+    manifest::shell_line(words).chars().take(MAX_COMMAND_LINE).collect()
 }
 
 /// Whether one of these folders is of a recording that goes on.

@@ -16,6 +16,7 @@ use crate::index::build::{Builder, Classes, Outline, Scout, trace_name, trace_of
 use crate::index::place::{Place, fingerprint};
 use crate::index::store::Store;
 use crate::index::{Index, Shared, directory};
+use crate::recording::RecordedProcess;
 use crate::way::Way;
 use crate::{Error, recording};
 
@@ -37,6 +38,8 @@ pub struct View {
     pub incident: Option<Incident>,
     /// Names of the programs that the recordings started.
     pub commands: Vec<String>,
+    /// Processes that the recording names.
+    pub processes: Vec<RecordedProcess>,
     opened: RwLock<Arc<Opened>>,
     /// By how much each trace is shifted, in nanoseconds.
     offsets: Mutex<Vec<i64>>,
@@ -157,6 +160,7 @@ impl View {
         Ok(Self {
             incident: incident(&paths),
             commands: recording::commands(&paths),
+            processes: recording::processes(&paths),
             paths,
             place,
             opened: RwLock::new(opened),

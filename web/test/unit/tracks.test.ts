@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { match, rank } from "../../src/fuzzy";
 import { lanePlaces } from "../../src/overlay";
-import { Tracks } from "../../src/tracks";
+import { originOf, Tracks } from "../../src/tracks";
 import type { WireTrack } from "../../src/wire";
 
 function thread(id: number, parent: number, busy = 0): WireTrack {
@@ -31,6 +31,34 @@ describe("tracks", () => {
     tracks.openAtFirst();
     expect(tracks.roots.map((id) => tracks.all.get(id)?.name)).toEqual(["sh", "busy", "tompion"]);
     expect([0, 1, 2].map((id) => tracks.open.has(id))).toEqual([false, true, true]);
+  });
+
+  it("know the recorded program by its number, and put its children behind it", () => {
+    const tracks = new Tracks();
+    tracks.commands = ["sh"];
+    const names: [number, string][] = [[1, "sh"], [2, "worker"], [3, "busy"], [4, "sh"], [5, "helper"], [6, "other"]];
+    tracks.recorded = new Map([
+      [4, { pid: 4, command: "sh -c x", end: "exited with 3" }],
+      [2, { pid: 2, parent: 4 }],
+      [6, { pid: 6, parent: 77 }],
+      [5, { pid: 5, parent: 2 }],
+    ]);
+    tracks.add(names.map(([pid, name]): WireTrack => ({ id: pid, parent: -1, kind: "process", name, pid })));
+    tracks.add([thread(11, 1, 100), thread(12, 2, 300), thread(13, 3, 900), thread(14, 4, 50), thread(15, 5, 1), thread(16, 6, 30)]);
+    expect(tracks.roots).toEqual([4, 2, 5, 6, 3, 1]);
+    expect(originOf({ pid: 4, parent: 1, command: "sh -c x", end: "exited with 3" })).toBe("sh -c x\nchild of 1\nexited with 3");
+    expect(originOf({ pid: 4, parent: null })).toBe("");
+  });
+
+  it("lose no process where numbers were given again", () => {
+    const tracks = new Tracks();
+    tracks.recorded = new Map([
+      [1, { pid: 1, parent: 2 }],
+      [2, { pid: 2, parent: 1 }],
+      [3, { pid: 3, parent: 3 }],
+    ]);
+    tracks.add([1, 2, 3].map((pid): WireTrack => ({ id: pid, parent: -1, kind: "process", name: "p", pid })));
+    expect([...tracks.roots].sort()).toEqual([1, 2, 3]);
   });
 
   it("show a pinned process' threads, also while these stand in the tree", () => {

@@ -47,6 +47,7 @@ pub fn trace(question: &Question<'_>) -> Answer {
         "timezone_offset_s": zone.to_offset(moment).seconds(),
         "gone": opened.gone(), "error": index.error,
         "incident": incident(question, index.base), "commands": view.commands,
+        "processes": view.processes,
         // The kernel adds words to the name of a folder that was removed.
         "kept": view.place.path().filter(|path| path.exists()).map(|path| path.display().to_string()),
     }))

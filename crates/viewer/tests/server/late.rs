@@ -117,6 +117,22 @@ fn the_page_is_told_which_program_was_recorded() {
     let path = desk.trace().join("tompion.json");
     let mut manifest: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     manifest["command"] = serde_json::json!(["/usr/sbin/nginx", "-g", "daemon off;"]);
+    manifest["command_end"] = serde_json::json!({ "pid": 70, "end": "exited with 3" });
+    manifest["programs"] =
+        serde_json::json!([{ "pid": 71, "file": "/bin/true" }, { "pid": 72, "file": "/x" }]);
+    manifest["sources"] = serde_json::json!([
+        { "path": "user/a", "pid": 72, "parent": 70, "command_line": ["a b", ""], "end": "exited with 0" },
+    ]);
     std::fs::write(&path, manifest.to_string()).unwrap();
-    assert_eq!(desk.open().trace()["commands"], serde_json::json!(["nginx"]));
+    let expected = serde_json::json!([
+        { "pid": 70, "parent": null, "command": "/usr/sbin/nginx -g 'daemon off;'", "end": "exited with 3" },
+        { "pid": 71, "parent": null, "command": "/bin/true", "end": "" },
+        { "pid": 72, "parent": 70, "command": "'a b' ''", "end": "exited with 0" },
+    ]);
+    // Opening it again shows the same.
+    for _ in 0..2 {
+        let trace = desk.open().trace();
+        assert_eq!(trace["commands"], serde_json::json!(["nginx"]));
+        assert_eq!(trace["processes"], expected);
+    }
 }
