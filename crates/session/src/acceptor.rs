@@ -23,9 +23,10 @@ use tompion_protocol::{
 use crate::{
     backing::{ProcessBacking, SavedProcess},
     budget::{Budget, Shared},
-    consumer::{ConsumerCommand, reason},
+    consumer::ConsumerCommand,
     handshakes::PendingHandshakes,
     lineage, listening,
+    messages::reason,
     process::{self, Process, ThreadContextSources},
     session_config::{SessionConfig, describe, form_for},
     target::{self, Admission},

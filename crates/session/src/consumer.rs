@@ -5,6 +5,7 @@
 //! change of the clock's rate can be seen from both sides.
 
 mod keeping;
+mod policy;
 
 use std::{
     collections::BTreeSet,
@@ -23,22 +24,16 @@ use crate::{
     disk,
     jobs::JobSink,
     kernel::Outcome as KernelOutcome,
-    manifest::{self, Clock, CommandEnd, Manifest, Program},
+    manifest::{self, Clock, CommandEnd, Manifest, Program, Snapshot},
+    messages::{reason, summarize_names},
     process::{Backlog, Process, SHARED_FOLDER},
-    running::Snapshot,
     source::SourceWriter,
     stall_watchdog::StallWatchdog,
 };
+use policy::{BURST_PERCENT, Conversion, Observation, SLEEP};
 
-/// Shortest and longest sleep. The longest one bounds how much a sudden burst may bring before the
-/// consumer looks.
-const SLEEP: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(4));
-/// Longest sleep while events come, and for some time after a burst: a program that had
-/// to wait for a processor makes up for it in a burst, at a gigabyte or two a second.
-const BUSY_SLEEP: Duration = Duration::from_millis(1);
+/// Time for which events count as a burst after the last one.
 const BURST_TIMEOUT: Duration = Duration::from_millis(500);
-/// Percentage of a ring that was filled in one sleep, from which on it is a burst.
-const BURST_PERCENT: u64 = 2;
 /// While bytes are converted, rings are looked after this often.
 const COLLECT_INTERVAL: Duration = Duration::from_micros(500);
 /// Interval of clock samples, two of which precede the conversion of copied bytes.
@@ -49,15 +44,10 @@ const KEEP_INTERVAL: Duration = Duration::from_millis(5);
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// Programs that ask for snapshots are heard this often at most.
 const SAVE_INTERVAL: Duration = Duration::from_millis(50);
-/// Bytes that may wait for samples; more are converted at once.
-const MAX_PENDING_BYTES: u64 = 8 << 20;
 /// Bytes of all processes that may wait; of more, each process has its share.
 const MAX_PENDING_OF_ALL: u64 = 256 << 20;
-/// Bytes between two clock samples from which on the consumer is overloaded: it converts all...
+/// Bytes between two samples of the clock from which on the consumer is overloaded.
 const OVERLOAD_BYTES: u64 = 4 << 20;
-/// ...as soon as so much waits, while caches still have it, and in the few buffers that then
-/// suffice: fresh memory costs more than the conversion of what is in it.
-const MAX_PENDING_IN_OVERLOAD: u64 = 1 << 20;
 /// Complete processes whose backing files are removed together, or those of this time.
 const MANY_FINISHED: usize = 64;
 const RETIRE_INTERVAL: Duration = Duration::from_millis(100);
@@ -271,7 +261,7 @@ impl Consumer {
         }
     }
 
-    /// One round over all rings. Returns how long to sleep.
+    /// Polls all rings once. Returns the time to sleep.
     fn poll_once(&mut self, sleep: Duration) -> Duration {
         if self.stopped.is_some() {
             return SLEEP.1;
@@ -286,24 +276,28 @@ impl Consumer {
         let most = self.pending_limit();
         let fullest = self.processes.iter_mut().map(|process| process.collect(most)).max().unwrap_or(0);
         let pending: u64 = self.processes.iter().map(Process::pending_bytes).sum();
-        let is_due = self.sampled.elapsed() >= SAMPLE_INTERVAL;
-        if is_due {
+        let is_sampled = self.sampled.elapsed() >= SAMPLE_INTERVAL;
+        if is_sampled {
             self.detect_overload();
             self.sampled = Instant::now();
             self.processes.iter_mut().for_each(Process::look_at_threads);
             self.sample_in_turn();
             self.processes.iter_mut().for_each(Process::advance_clock_bracket);
         }
-        let most_pending = if self.is_overloaded { MAX_PENDING_IN_OVERLOAD } else { MAX_PENDING_BYTES };
-        if self.processes.iter().any(Process::is_backpressured) {
-            self.flush_under_pressure();
-        } else if pending > most_pending {
-            self.place_all();
-            self.sample();
-            self.convert(Backlog::All);
-        } else if is_due {
-            self.place_waiting();
-            self.convert(Backlog::ClockBracketed);
+        let is_backpressured = self.processes.iter().any(Process::is_backpressured);
+        let is_overloaded = self.is_overloaded;
+        match policy::conversion(Observation { pending, is_overloaded, is_backpressured, is_sampled }) {
+            Conversion::None => {}
+            Conversion::ClockBracketed => {
+                self.place_waiting();
+                self.convert(Backlog::ClockBracketed);
+            }
+            Conversion::All => {
+                self.place_all();
+                self.sample();
+                self.convert(Backlog::All);
+            }
+            Conversion::AllAndFlush => self.flush_under_pressure(),
         }
         if self.flushed.elapsed() >= FLUSH_INTERVAL {
             self.flushed = Instant::now();
@@ -314,13 +308,7 @@ impl Consumer {
         if fullest >= BURST_PERCENT {
             self.last_burst = Some(Instant::now());
         }
-        let sleep = match fullest {
-            10.. => SLEEP.0,
-            3.. => sleep.min(BUSY_SLEEP),
-            1.. => (sleep * 3 / 2).min(BUSY_SLEEP),
-            _ if self.is_burst() => (sleep * 3 / 2).min(BUSY_SLEEP),
-            _ => (sleep * 3 / 2).min(SLEEP.1),
-        };
+        let sleep = policy::next_sleep(sleep, fullest, self.is_burst());
         self.arm_watchdog(sleep);
         sleep
     }
@@ -773,21 +761,4 @@ fn is_of_one(error: &io::Error) -> bool {
 
 fn no_longer(process: &Process, error: &io::Error) -> String {
     format!("{} ({}) is no longer recorded: {error}", process.hello.name, process.pid)
-}
-
-/// Text of the reason why a file can't be written, with what to do where the system's words don't
-/// say it.
-pub fn reason(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::FileTooLarge => {
-            format!("a file has reached the file size limit (ulimit -f): {error}")
-        }
-        _ => error.to_string(),
-    }
-}
-
-/// The first three of some names, and how many there are besides.
-pub fn summarize_names(names: &[String]) -> String {
-    let more = if names.len() > 3 { format!(" and {} more", names.len() - 3) } else { String::new() };
-    names.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ") + &more
 }

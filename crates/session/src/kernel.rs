@@ -39,11 +39,12 @@ use tompion_layout::loss::Cause;
 use tompion_os::DirHandle;
 
 use crate::{
-    consumer::reason,
     kernel_filter::{Head, KernelFilter},
     manifest::{self, KERNEL},
+    messages::reason,
     session_config::SessionConfig,
-    source::{Manner, Mark, Pushed, SourceWriter},
+    source::{Pushed, SourceWriter},
+    stream_writer::{Manner, Mark},
     target::{self, ProcessTree},
     untraced::{Execution, ExecutionLog},
 };

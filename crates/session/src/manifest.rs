@@ -1,7 +1,11 @@
 //! Manifest `tompion.json`, which stands beside the CTF traces of a recording and says what they
 //! cannot.
 
-use std::{collections::BTreeMap, io, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use tompion_layout::{loss::Cause, record::WriteProtocol};
@@ -10,7 +14,7 @@ use tompion_os::DirHandle;
 use crate::{
     budget::BeyondLimits,
     files::{path_in, read_bounded},
-    running::{Recorder, Snapshot},
+    target::stat_field,
 };
 
 /// Name of the file in a trace's folder.
@@ -104,6 +108,40 @@ pub struct Program {
     pub pid: u32,
     /// The program's file, cut to a bounded length.
     pub file: String,
+}
+
+/// Process that records, as its manifest names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorder {
+    /// Its id in its own pid namespace.
+    pub pid: u32,
+    /// Start time, in clock ticks since the machine was started. Source: `starttime` in
+    /// `proc_pid_stat(5)`.
+    pub start_ticks: u64,
+}
+
+impl Recorder {
+    /// The calling process.
+    pub(crate) fn own() -> Option<Self> {
+        Self::of("self")
+    }
+
+    /// A process by its name below `/proc`.
+    pub(crate) fn of(process: &str) -> Option<Self> {
+        let start_ticks = stat_field(Path::new(&format!("/proc/{process}")), 22)?;
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        Some(Self { pid: pids.split_whitespace().next_back()?.parse().ok()?, start_ticks })
+    }
+}
+
+/// Last snapshot that was requested, as the manifest has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Begin of the snapshot, by CLOCK_MONOTONIC in nanoseconds.
+    pub begun_ns: u64,
+    /// Number of events that it saved.
+    pub events: u64,
 }
 
 /// The machine.

@@ -29,7 +29,8 @@ use crate::{
     jobs::ProcessJobs,
     lineage::Lineage,
     session_config::SessionConfig,
-    source::{ClassId, Manner, Mark, SourceWriter},
+    source::{ClassId, SourceWriter},
+    stream_writer::{Manner, Mark},
 };
 
 mod backlog;

@@ -26,15 +26,14 @@ use crate::{
     acceptor::{ClientAcceptor, Interest},
     attach::{self, ProgramSearch},
     backing::{self, SavedSession},
-    consumer::{self, Consumer, ConsumerCommand, RecordingSummary},
+    consumer::{Consumer, ConsumerCommand, RecordingSummary},
     context::Context,
     filter,
     jobs::JobSink,
     kernel::{self, Kernel, KernelChoice},
     lineage, listening,
-    manifest::{self, Channel, Clock, CommandEnd, Host, Manifest},
-    rseq,
-    running::{Recorder, Snapshot},
+    manifest::{self, Channel, Clock, CommandEnd, Host, Manifest, Recorder, Snapshot},
+    messages, rseq,
     session_config::SessionConfig,
     target::{self, Admission, ProcessTree, Target},
     untraced::{self, Expectation, Looks},
@@ -260,7 +259,7 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     let mut manifest = manifest(config, &session_config);
     // With SIGXFSZ among them, so that a limit on the size of files is told and doesn't kill.
     let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGTERM, SIGCHLD, SIGXFSZ])?;
-    let in_words = |error: io::Error| io::Error::new(error.kind(), consumer::reason(&error));
+    let in_words = |error: io::Error| io::Error::new(error.kind(), messages::reason(&error));
     manifest.write(&folder, session_config.backing.is_some()).map_err(in_words)?;
     if let (Some(backing), Some(id)) = (&session_config.backing, &manifest.id) {
         let saved = backing::keep_session(backing, &SavedSession::new(&session_config, id.clone()));
@@ -693,7 +692,7 @@ impl Control {
         if living.is_empty() || self.ending || self.command == 0 {
             return false;
         }
-        let some = consumer::summarize_names(&living);
+        let some = messages::summarize_names(&living);
         notice(&format!("the command has ended; still recording {some} (Ctrl-C ends it)"));
         true
     }

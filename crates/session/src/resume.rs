@@ -31,7 +31,7 @@ use damage::Damage;
 use crate::{
     disk::PacketFile,
     files::{path_in, read_bounded},
-    source::StreamWriter,
+    stream_writer::StreamWriter,
 };
 
 /// Largest metadata file.

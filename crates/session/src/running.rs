@@ -15,12 +15,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::{Deserialize, Serialize};
 use tompion_os::{DirHandle, FileRights, ProcessWatch};
 
 use crate::{
-    manifest::{self, Manifest},
-    target::{all_processes, stat_field},
+    manifest::{self, Manifest, Recorder},
+    target::all_processes,
 };
 
 const SIGUSR1: i32 = 10;
@@ -32,39 +31,6 @@ const MAX_DEPTH: usize = 4;
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval between two looks at the manifest.
 const MANIFEST_INTERVAL: Duration = Duration::from_millis(5);
-
-/// Process that records, as its manifest names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recorder {
-    /// Its id in its own pid namespace.
-    pub pid: u32,
-    /// Start time, in clock ticks since the machine was started. Source: `starttime` in
-    /// `proc_pid_stat(5)`.
-    pub start_ticks: u64,
-}
-
-impl Recorder {
-    /// The calling process.
-    pub(crate) fn own() -> Option<Self> {
-        Self::of("self")
-    }
-
-    fn of(process: &str) -> Option<Self> {
-        let start_ticks = stat_field(Path::new(&format!("/proc/{process}")), 22)?;
-        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-        Some(Self { pid: pids.split_whitespace().next_back()?.parse().ok()?, start_ticks })
-    }
-}
-
-/// Last snapshot that was requested, as the manifest has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Snapshot {
-    /// Begin of the snapshot, by CLOCK_MONOTONIC in nanoseconds.
-    pub begun_ns: u64,
-    /// Number of events that it saved.
-    pub events: u64,
-}
 
 /// Reason why there is no snapshot.
 #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,8 @@ use tompion_schema::Event;
 
 use crate::{
     manifest::{self, Channel, Clock, Host, KERNEL, Manifest},
-    source::{Manner, Mark, Pushed, SourceWriter},
+    source::{Pushed, SourceWriter},
+    stream_writer::{Manner, Mark},
 };
 
 /// An event that is known.

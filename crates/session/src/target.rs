@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::consumer::summarize_names;
+use crate::messages::summarize_names;
 
 /// Target of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]

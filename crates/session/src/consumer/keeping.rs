@@ -5,12 +5,12 @@ use std::{fs::File, io, time::Instant};
 
 use tompion_os::DirHandle;
 
-use super::{Consumer, MANIFEST_ROOM, MAX_NOTICES, reason};
+use super::{Consumer, MANIFEST_ROOM, MAX_NOTICES};
 use crate::{
     budget::{MANY_SOURCE_BYTES, MAX_NAME_BYTES, MAX_NAMES, MAX_NAMES_OF_PROCESS, MAX_SOURCE_BYTES},
-    manifest,
+    manifest::{self, Snapshot},
+    messages::reason,
     process::Process,
-    running::Snapshot,
     untrusted_text::{MAX_PROBLEM, tidy},
 };
 

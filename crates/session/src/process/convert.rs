@@ -20,7 +20,8 @@ use super::{Backlog, Class, Initial, LATEST, Place, Placement, Process};
 use crate::{
     clock::{ClockMap, Line},
     filter::{self, Circumstances},
-    source::{ClassId, Mark, OpenPacket, Pushed},
+    source::{ClassId, OpenPacket, Pushed},
+    stream_writer::Mark,
 };
 
 /// About how many bytes are converted in one step.

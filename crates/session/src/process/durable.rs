@@ -14,7 +14,7 @@
 use std::io;
 
 use super::Process;
-use crate::{backing::ProcessBacking, source::Mark};
+use crate::{backing::ProcessBacking, stream_writer::Mark};
 
 /// A ring with at least this share of its room not given back is taken care of at once.
 const PRESSED_SHARE: u64 = 4;

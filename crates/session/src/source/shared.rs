@@ -16,7 +16,8 @@ use tompion_ctf::encode::{self, ContextField, Origin, Tally};
 use tompion_os::DirHandle;
 use tompion_schema::Event;
 
-use super::{ClassId, Manner, Mark, SourceWriter, StreamWriter};
+use super::{ClassId, SourceWriter};
+use crate::stream_writer::{Manner, Mark, StreamWriter};
 
 /// State of a writer whose trace is shared.
 #[derive(Debug, Default)]

@@ -1,0 +1,115 @@
+//! Writer of one data stream: its file, its index, and the packet in the making.
+
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
+
+use tompion_ctf::encode::{self, Origin, Packet, Tally};
+use tompion_os::DirHandle;
+
+use crate::disk::{PacketFile, WholePacket};
+
+/// File of the events that tell of the initial state. Readers look for it.
+pub const INITIAL_STREAM: &str = "stream_initial";
+
+/// Way in which packets are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Soon, by a thread of its own: see [`SourceWriter::settle`].
+    Soon,
+    /// At once.
+    Now,
+    /// At once, and what was written is to outlast the machine: see [`SourceWriter::sync`].
+    Durable,
+}
+
+/// Writes one data stream.
+#[derive(Debug)]
+pub struct StreamWriter {
+    /// The file and its index.
+    pub file: Arc<PacketFile>,
+    /// Bytes of whole packets.
+    pub size: u64,
+    /// The packet in the making.
+    pub packet: Packet,
+    /// Origin of its events.
+    pub origin: Origin,
+    /// Time of the last event that was written.
+    pub last_moment: u64,
+    /// Up to where the last whole packet accounts for the ring.
+    pub ring_end: u64,
+    /// Whether something was written since the file was last synchronised.
+    pub unsynced: bool,
+}
+
+/// Up to where a ring was converted, and what became of its events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Position in the ring's byte stream.
+    pub ring_end: u64,
+    /// The events; `written` is the writer's own business.
+    pub tally: Tally,
+}
+
+impl StreamWriter {
+    /// Creates the files of a ring's stream, or of the initial state's.
+    pub fn create(
+        folder: &DirHandle,
+        source: &encode::Source,
+        ring: Option<u32>,
+        durable: bool,
+    ) -> io::Result<Self> {
+        let indexes = folder.join("index");
+        indexes.make()?;
+        let name = ring.map_or_else(|| INITIAL_STREAM.into(), |ring| format!("stream_{ring}"));
+        let data = folder.create_new(&name)?;
+        let mut index = indexes.create_new(name + ".idx")?;
+        index.write_all(&encode::index_header())?;
+        if durable {
+            // The file, its folder, `user`, and the recording's own folder.
+            folder.sync_up()?;
+        }
+        let origin = Origin { ring_id: ring.unwrap_or(u32::MAX), ..Origin::default() };
+        Ok(Self {
+            file: PacketFile::new(data, index),
+            size: 0,
+            packet: Packet::new(source),
+            origin,
+            last_moment: 0,
+            ring_end: 0,
+            unsynced: false,
+        })
+    }
+
+    /// Number of events in whole packets.
+    pub fn written(&self) -> u64 {
+        self.origin.tally.written.saturating_sub(self.file.dropped())
+    }
+
+    /// Writes the packet, which accounts for the ring up to the mark.
+    pub fn write_packet(&mut self, mark: Mark, manner: Manner) -> io::Result<()> {
+        let Self { file, size, packet, origin, last_moment, ring_end, unsynced } = self;
+        let (before, events) = (origin.tally.written, packet.events());
+        *unsynced = true;
+        origin.ring_end = mark.ring_end;
+        origin.tally = Tally { written: before.saturating_add(events), ..mark.tally };
+        if *last_moment == 0 && packet.is_empty() {
+            *last_moment = tompion_os::monotonic_ns();
+        }
+        let result = packet.finish(*origin, *last_moment, |bytes, info| {
+            let entry = encode::index_entry(*size, info, origin.ring_id.into());
+            let mut whole = WholePacket { bytes, size: info.size as usize, at: *size, entry, events };
+            let result = if manner == Manner::Soon { file.write_soon(whole) } else { file.write(&mut whole) };
+            *last_moment = info.end;
+            *size = size.saturating_add(info.size);
+            result.inspect_err(|_| *size = size.saturating_sub(info.size))
+        });
+        origin.sequence = origin.sequence.wrapping_add(1);
+        match result {
+            Ok(()) => *ring_end = mark.ring_end,
+            Err(_) => origin.tally.written = before,
+        }
+        result
+    }
+}
