@@ -49,6 +49,15 @@ describe("a counter", () => {
     expect(rows(15, mix(ground, ink, 0.25))).toEqual(Array.from({ length: HEIGHT - 19 }, (_, y) => 19 + y));
   });
 
+  it("has no line over a gap, up to the next value or the edge", () => {
+    const { picture, place, rows } = empty();
+    const gap = (at: number): [number, number, number, number] => [at, Number.NaN, Number.NaN, Number.NaN];
+    const tile = tileOf("points", 0, 64, [10, 2, 2, 2], gap(20), [40, 4, 4, 4], gap(50));
+    expect(new Columns(picture).counter(place, (visit) => visit(tile, 0, 64), row, look)).toBe(true);
+    expect([rows(19, ink), rows(40, ink), rows(49, ink)]).toEqual([[18], [16], [16]]);
+    for (const x of [21, 30, 39, 51, 63]) expect(rows(x, ground)).toHaveLength(HEIGHT);
+  });
+
   it("has within a pixel the least and the most that it was there", () => {
     const { picture, place, rows } = empty();
     new Columns(picture).counter(place, (visit) => visit(tileOf("points", 0, 64, [10, 1, 9, 5]), 0, 64), row, look);
