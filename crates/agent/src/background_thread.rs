@@ -416,6 +416,8 @@ fn receive(registry: &mut Registry, slot: usize, buffer: &mut [u8]) {
             registry.enable_all();
         }
         Some(ToAgent::Populate { offset, len }) => joined.populate(offset, len),
+        // Memory for a child that found none: it has its own by now.
+        Some(ToAgent::Prepared { .. }) => {}
         Some(ToAgent::Welcome | ToAgent::Refused(_) | ToAgent::Join(_)) => {}
         None => registry.end(slot),
     }

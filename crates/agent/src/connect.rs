@@ -11,6 +11,7 @@ use std::{
         unix::ffi::OsStrExt,
     },
     path::PathBuf,
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -113,7 +114,8 @@ pub fn probe_open_sessions(registry: &mut Registry) {
     for number in 0..names::MAX_OPEN_SESSIONS {
         let name = names::open_session(user, number);
         if registry.pending.len() < MAX_PENDING {
-            let begun = trust::connect(&name).and_then(|socket| send_hello(socket, &name, Origin::Exec));
+            let hello = hello(Origin::Exec, registry);
+            let begun = trust::connect(&name).and_then(|socket| send_hello(socket, &name, hello));
             registry.pending.extend(begun);
         }
     }
@@ -129,6 +131,7 @@ fn follow_forks(registry: &mut Registry) {
 /// In the child of a fork: joins its parent's sessions as a process of its own. The child still has
 /// one thread.
 pub fn rejoin_in_child(registry: &mut Registry) {
+    registry.is_fork_child = true;
     let unanswered = forget_pending(registry);
     let inherited = registry.forget_recordings();
     for connection in &inherited {
@@ -190,12 +193,12 @@ fn export_sessions(registry: &Registry) {
 }
 
 /// Sends `Hello` on a new connection.
-fn send_hello(socket: PacketSocket, name: &str, origin: Origin) -> io::Result<Pending> {
+fn send_hello(socket: PacketSocket, name: &str, hello: Hello) -> io::Result<Pending> {
     let socket = move_fd_out_of_the_way(socket);
     // An answer is only received once poll reports it. The timeout is for a kernel that does so too
     // early.
     socket.set_timeout(JOIN_TIMEOUT.as_millis() as u32)?;
-    socket.send(&ToSession::Hello(hello(origin)).encode(), &[])?;
+    socket.send(&ToSession::Hello(hello).encode(), &[])?;
     Ok(Pending::new(socket, name))
 }
 
@@ -236,6 +239,15 @@ fn join_inherited(registry: &mut Registry, connection: &InheritedConnection) -> 
     let timeout = if connection.has_persistent_rings() { PERSISTENT_JOIN_TIMEOUT } else { JOIN_TIMEOUT };
     let deadline = Instant::now() + if connection.is_open() { timeout } else { Duration::ZERO };
     let connect = |name: &str| trust::connect_by(name, deadline);
+    // Where a thread receives messages, they are the parent's.
+    let prepared = if registry.reachable { None } else { connection.take_prepared() };
+    if let Some((number, files)) = prepared.filter(|_| !heap::is_short()) {
+        // Until the session has the `Hello`, it reads none of this memory.
+        let hello = Hello { prepared: Some(number), ..hello(Origin::Fork, registry) };
+        let (socket, name) = send_hello(connect(connection.name())?, connection.name(), hello)?.into_parts();
+        let slot = event::prepare().ok().and_then(|()| session::begin_with(registry, socket, name, &files));
+        return Ok(finish_join(registry, slot));
+    }
     join_on(registry, connect, connection.name(), Origin::Fork, deadline)
 }
 
@@ -253,7 +265,7 @@ fn join_on(
     if registry.recordings.iter().flatten().any(|recording| recording.name == name) {
         return Ok(true);
     }
-    let pending = send_hello(connect(name)?, name, origin)?;
+    let pending = send_hello(connect(name)?, name, hello(origin, registry))?;
     Ok(finish_by(registry, pending, deadline))
 }
 
@@ -296,6 +308,11 @@ fn finish_handshake(registry: &mut Registry, pending: Pending) -> bool {
         return false;
     }
     let slot = event::prepare().ok().and_then(|()| session::accept_session(registry, socket, name));
+    finish_join(registry, slot)
+}
+
+/// Records what a recording that has begun in a slot should know. Returns whether there is one.
+fn finish_join(registry: &mut Registry, slot: Option<usize>) -> bool {
     if let Some(slot) = slot {
         registry.record_objects(slot);
         registry.contexts_changed();
@@ -304,7 +321,14 @@ fn finish_handshake(registry: &mut Registry, pending: Pending) -> bool {
     slot.is_some()
 }
 
-fn hello(origin: Origin) -> Hello {
+fn hello(origin: Origin, registry: &Registry) -> Hello {
+    // A forked child has its parent's.
+    static EXECUTABLE: OnceLock<String> = OnceLock::new();
+    let executable = || {
+        let path = tompion_os::executable_of("self");
+        path.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    let name = if tompion_os::is_main_thread() { tompion_os::thread_name() } else { None };
     Hello {
         pid: std::process::id(),
         origin,
@@ -313,10 +337,10 @@ fn hello(origin: Origin) -> Hello {
         rseq: tompion_os::rseq_area().is_some() && tompion_os::prepare_section_barrier().is_ok(),
         tsc: tompion_os::tsc_is_usable(),
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        name: tompion_os::name_of("self").unwrap_or_default(),
-        executable: tompion_os::executable_of("self")
-            .map(|path| path.to_string_lossy().into_owned())
-            .unwrap_or_default(),
+        name: name.or_else(|| tompion_os::name_of("self")).unwrap_or_default(),
+        executable: EXECUTABLE.get_or_init(executable).clone(),
+        has_listener: registry.reachable,
+        prepared: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Recordings that this process is part of: their connection, mapped memory, rules and catalog.
 
-use std::{ops::Range, sync::atomic::Ordering};
+use std::{ops::Range, os::fd::OwnedFd, sync::atomic::Ordering};
 
 use tompion_layout::{
     catalog, control,
@@ -9,11 +9,15 @@ use tompion_layout::{
     ring::{self, Geometry},
 };
 use tompion_os::{Identity, PacketSocket, Retired, SharedMap};
-use tompion_protocol::message::ToSession;
+use tompion_protocol::message::{ToAgent, ToSession};
 use tompion_ring::in_flight;
 use tompion_schema::{Field, Integer, Type};
 
-use crate::{context, event};
+use crate::{context, event, session::SMALL_MESSAGE};
+
+/// Maximum number of messages that a child looks at: others than prepared memory are few, as they
+/// would have been received by a thread that their process doesn't have.
+const MAX_UNREAD: usize = 64;
 
 /// Recording that this process is part of.
 #[derive(Debug)]
@@ -31,7 +35,7 @@ pub struct JoinedRecording {
     pub contexts: bool,
     /// Whether the session keeps its rings in files, so that it admits processes more slowly.
     has_persistent_rings: bool,
-    /// One bit for each event number that the catalog has.
+    /// One bit for each event number that the catalog has, up to the highest.
     described: Vec<u64>,
     /// Address ranges whose objects are unknown from now on.
     invalidated: Vec<Range<u64>>,
@@ -61,6 +65,23 @@ impl InheritedConnection {
     /// Returns whether the session still has its end, unless the program has closed this one.
     pub fn is_open(&self) -> bool {
         self.socket().is_some_and(PacketSocket::is_open)
+    }
+
+    /// Receives memory that the session has prepared for a child of this connection's owner: the
+    /// files, and their number. The kernel gives each message to one child.
+    ///
+    /// Only in the child of a process that receives nothing itself.
+    pub fn take_prepared(&self) -> Option<(u64, Vec<OwnedFd>)> {
+        let socket = self.socket()?;
+        let mut buffer = [0; SMALL_MESSAGE];
+        for _ in 0..MAX_UNREAD {
+            let received = socket.receive_at_once(&mut buffer).ok().filter(|received| received.len > 0)?;
+            let message = buffer.get(..received.len).map(ToAgent::decode);
+            if let Some(Ok(ToAgent::Prepared { number })) = message {
+                return Some((number, received.descriptors));
+            }
+        }
+        None
     }
 
     /// Reports to the session that this child could not join it, unless the program has closed the
@@ -167,11 +188,10 @@ impl JoinedRecording {
     pub fn new(name: String, socket: PacketSocket, memory: SharedMemory) -> Self {
         let rules = read_rules(&memory.control);
         let identity = socket.identity();
-        let described = vec![0; usize::from(u16::MAX) / 64 + 1];
         let flags = memory.control.half(control::OFFSET_FLAGS).load(Ordering::Relaxed);
         let contexts = flags & control::FLAG_CONTEXTS != 0;
         let has_persistent_rings = flags & control::FLAG_PERSISTENT != 0;
-        let (socket, invalidated) = (Some(socket), Vec::new());
+        let (socket, described, invalidated) = (Some(socket), Vec::new(), Vec::new());
         Self { name, socket, identity, memory, rules, contexts, has_persistent_rings, described, invalidated }
     }
 
@@ -201,6 +221,9 @@ impl JoinedRecording {
     /// the recording wants them. False if there is no room.
     pub fn describe(&mut self, number: u32, description: &[u8], contexts: u32) -> bool {
         let (index, bit) = (number as usize / 64, 1u64 << (number % 64));
+        if self.described.len() <= index {
+            self.described.resize(index + 1, 0);
+        }
         if self.described[index] & bit != 0 {
             return true;
         }

@@ -62,6 +62,8 @@ pub struct Registry {
     pub follows_forks: bool,
     /// Whether the process can be asked to take part, for which it has a background thread.
     pub reachable: bool,
+    /// Whether the process began as the child of a fork, with a copy of its parent's memory.
+    pub is_fork_child: bool,
     /// Whether the agent keeps out of this process.
     pub disabled: bool,
 }
@@ -94,6 +96,7 @@ static REGISTRY: Guarded = Guarded {
         background: Background::new(),
         follows_forks: false,
         reachable: false,
+        is_fork_child: false,
         disabled: false,
     }),
 };

@@ -1,15 +1,15 @@
 //! Handshake's end: receives a session's memory files, checks and maps them, begins the recording.
 
 use std::{
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::atomic::{AtomicU32, Ordering},
 };
 
 use tompion_layout::{LAYOUT_VERSION, control, record::WriteProtocol, ring::Geometry};
-use tompion_os::{PacketSocket, Received, SharedMap};
+use tompion_os::{PacketSocket, SharedMap};
 use tompion_protocol::{
     MAX_RECORDINGS,
-    message::{MAX_MESSAGE, ToAgent, ToSession},
+    message::{ToAgent, ToSession},
 };
 use tompion_ring::producer::{Recording, ReserveSetup, RseqSetup};
 
@@ -22,18 +22,33 @@ use crate::{
 
 /// Bytes of the current CPU's ring that are made present at once, with its header.
 const WARM_BYTES: usize = 64 * 1024 + tompion_layout::PAGE as usize;
+/// The same in the child of a fork. Most such children are short, and a page costs as much as some
+/// fifty events; all their other memory is made present page by page, too.
+const WARM_BYTES_OF_CHILD: usize = 4 * tompion_layout::PAGE as usize;
+/// Room for any message that an agent acts on: only reasons of a refusal are longer.
+pub const SMALL_MESSAGE: usize = 128;
 /// Maximum number of bytes of address space that the rings of all recordings take together.
 const MAX_RINGS_BYTES: u64 = 1 << 40;
 
 /// Receives a session's answer to `Hello` and begins its recording. Returns the slot.
 pub fn accept_session(registry: &mut Registry, socket: PacketSocket, name: String) -> Option<usize> {
-    let mut buffer = vec![0; MAX_MESSAGE];
+    let mut buffer = [0; SMALL_MESSAGE];
     let received = socket.receive(&mut buffer).ok()?;
     if ToAgent::decode(buffer.get(..received.len)?).ok()? != ToAgent::Welcome {
         return None;
     }
     socket.set_timeout(0).ok()?;
-    match begin_recording(&received, registry) {
+    begin_with(registry, socket, name, &received.descriptors)
+}
+
+/// Begins a session's recording with the memory files that it gave. Returns the slot.
+pub fn begin_with(
+    registry: &mut Registry,
+    socket: PacketSocket,
+    name: String,
+    files: &[OwnedFd],
+) -> Option<usize> {
+    match begin_recording(files, registry) {
         Ok((slot, memory)) => {
             let joined = JoinedRecording::new(name, socket, memory);
             context::set_wanted(slot, joined.contexts);
@@ -49,8 +64,8 @@ pub fn accept_session(registry: &mut Registry, socket: PacketSocket, name: Strin
 
 /// Maps the files that came with the answer and begins the recording. The session shows errors to
 /// its user.
-fn begin_recording(received: &Received, registry: &mut Registry) -> Result<(usize, SharedMemory), String> {
-    let (control_file, ring_file, selector) = match &received.descriptors[..] {
+fn begin_recording(files: &[OwnedFd], registry: &mut Registry) -> Result<(usize, SharedMemory), String> {
+    let (control_file, ring_file, selector) = match files {
         [control, rings] => (control, rings, None),
         [control, rings, selector] => (control, rings, map_selector(selector.as_fd())),
         others => return Err(format!("expected two memory files, got {}", others.len())),
@@ -72,7 +87,8 @@ fn begin_recording(received: &Received, registry: &mut Registry) -> Result<(usiz
     // The first events should not wait for pages. The kernel supplies the others when they are
     // touched.
     let warm = geometry.cpu_stride() * u64::from(tompion_os::current_cpu().min(geometry.cpus() - 1));
-    tompion_os::populate(rings.base().wrapping_add(warm as usize), WARM_BYTES.min(rings.len()));
+    let warm_bytes = if registry.is_fork_child { WARM_BYTES_OF_CHILD } else { WARM_BYTES };
+    tompion_os::populate(rings.base().wrapping_add(warm as usize), warm_bytes.min(rings.len()));
     let memory = SharedMemory::new(control, rings, selector, geometry, setup.form);
     begin(slot, &setup, &memory)?;
     Ok((slot, memory))

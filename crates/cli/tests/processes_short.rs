@@ -58,6 +58,31 @@ fn hundreds_of_short_processes_are_recorded_in_few_files() {
     }
 }
 
+/// The recorder has prepared memory for the children of a shell that forks. They neither wait for
+/// its answer nor need it: they have ended and been waited for before it hears of them.
+#[test]
+fn given_a_stopped_recorder_then_forked_children_are_recorded_without_its_answer() {
+    let dir = TestDir::new();
+    let pids = dir.path("pids");
+    let script = format!(
+        "x=$(echo hi); sleep 0.5; kill -STOP $PPID; \
+         x=$(echo $BASHPID); y=$(echo $BASHPID); kill -CONT $PPID; echo $x $y >{}",
+        pids.display()
+    );
+    let trace = dir.record(&["--preload", "malloc"], &[&"bash", &"-c", &script]);
+
+    let sources = trace.manifest()["sources"].as_array().expect("sources").clone();
+    let pids = fs::read_to_string(&pids).expect("the children's ids");
+    let pids: Vec<u64> = pids.split_whitespace().map(|pid| pid.parse().expect("a number")).collect();
+    assert_eq!(pids.len(), 2);
+    for pid in pids {
+        let mut of_child = sources.iter().filter(|source| source["pid"] == pid);
+        let events = of_child.next().and_then(|source| source["events"].as_u64());
+        assert!(events.is_some_and(|events| events > 0), "process {pid} in {sources:?}");
+    }
+    assert_eq!((trace.left_out(), &trace.stat()["lost"]["total"]), (0, &0.into()));
+}
+
 #[test]
 fn short_processes_at_the_same_time_have_times_in_order() {
     let dir = TestDir::new();

@@ -86,7 +86,7 @@ pub use terminal::terminal_size;
 pub use thread::{
     InterruptionBlock, RseqArea, TidOffset, ask_for_short_slices, barrier_all_sections, current_cpu, gettid,
     is_main_thread, online_cpus, possible_cpus, prefer_this_thread, prepare_section_barrier, rseq_area,
-    spawn_background, thread_count, thread_pointer, tid_from_thread_block, tid_offset,
+    spawn_background, thread_count, thread_name, thread_pointer, tid_from_thread_block, tid_offset,
 };
 pub use unused_memory::release_unused_memory;
 pub use user::{FileRights, User, act_as_invoking_user, file_user};

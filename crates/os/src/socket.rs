@@ -348,6 +348,16 @@ impl PacketSocket {
 
     /// Receives one packet into `buffer`; what doesn't fit of it is lost.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        self.receive_with(buffer, 0)
+    }
+
+    /// The same, if there is a packet: doesn't wait.
+    pub fn receive_at_once(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        self.receive_with(buffer, libc::MSG_DONTWAIT)
+    }
+
+    fn receive_with(&self, buffer: &mut [u8], flags: libc::c_int) -> io::Result<Received> {
+        let flags = flags | libc::MSG_CMSG_CLOEXEC;
         let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
         let mut control = ControlBuffer::default();
         // SAFETY: all-zero bytes are a valid message header.
@@ -358,7 +368,7 @@ impl PacketSocket {
         message.msg_controllen = CONTROL_SIZE as _;
         let len = loop {
             // SAFETY: the message points to live locals only.
-            let len = unsafe { libc::recvmsg(self.raw(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+            let len = unsafe { libc::recvmsg(self.raw(), &raw mut message, flags) };
             if len >= 0 {
                 break len as usize;
             }

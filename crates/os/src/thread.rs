@@ -15,6 +15,15 @@ pub fn is_main_thread() -> bool {
     gettid() == std::process::id()
 }
 
+/// The calling thread's name, without opening a file. Source: `PR_GET_NAME` in `prctl(2)`.
+pub fn thread_name() -> Option<String> {
+    let mut name = [0u8; 16];
+    // SAFETY: the kernel writes at most 16 bytes, a NUL among them.
+    check(unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) }).ok()?;
+    let name = name.split(|byte| *byte == 0).next()?;
+    Some(String::from_utf8_lossy(name).into_owned())
+}
+
 /// The CPU on which the caller runs at this moment.
 pub fn current_cpu() -> u32 {
     // SAFETY: a plain call without arguments.

@@ -65,6 +65,10 @@ pub struct Hello {
     pub name: String,
     /// Path of its executable.
     pub executable: String,
+    /// Whether a thread of it receives what the session says later.
+    pub has_listener: bool,
+    /// Number of the prepared memory that it records into, if it doesn't wait for an answer.
+    pub prepared: Option<u64>,
 }
 
 /// Message from a session to an agent.
@@ -76,6 +80,12 @@ pub enum ToAgent {
     /// Acceptance. The control file and the ring file come with this message. If the kernel selects
     /// the buffer, so does the array whose first word is the selector.
     Welcome,
+    /// Memory for a child that this process forks, with the two files of [`ToAgent::Welcome`]. The
+    /// child receives it on this connection, names it in its `Hello`, and gets no answer.
+    Prepared {
+        /// Number by which the child names it.
+        number: u64,
+    },
     /// Refusal, with the reason in one line.
     Refused(String),
     /// The rules have changed.
@@ -109,6 +119,14 @@ const REFUSED: u32 = 102;
 const RULES_CHANGED: u32 = 103;
 const POPULATE: u32 = 104;
 const JOIN: u32 = 105;
+const PREPARED: u32 = 106;
+
+/// Flags of a `Hello`. A version that doesn't know one ignores it.
+const RSEQ: u32 = 1;
+const TSC: u32 = 1 << 1;
+const NO_LISTENER: u32 = 1 << 2;
+/// The number of prepared memory follows.
+const HAS_PREPARED: u32 = 1 << 3;
 
 struct Writer(Vec<u8>);
 
@@ -171,19 +189,29 @@ impl<'a> Reader<'a> {
     }
 }
 
+impl Hello {
+    const fn flags(&self) -> u32 {
+        let mut flags = 0;
+        flags |= if self.rseq { RSEQ } else { 0 };
+        flags |= if self.tsc { TSC } else { 0 };
+        flags |= if self.has_listener { 0 } else { NO_LISTENER };
+        flags | if self.prepared.is_some() { HAS_PREPARED } else { 0 }
+    }
+}
+
 impl ToSession {
     /// Encodes the message as one packet.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             Self::Hello(hello) => {
-                Writer::new(HELLO)
+                let writer = Writer::new(HELLO)
                     .u32(hello.pid)
                     .u32(hello.origin as u32)
-                    .u32(u32::from(hello.rseq) | u32::from(hello.tsc) << 1)
+                    .u32(hello.flags())
                     .text(&hello.agent_version)
                     .text(&hello.name)
-                    .text(&hello.executable)
-                    .0
+                    .text(&hello.executable);
+                hello.prepared.into_iter().fold(writer, Writer::u64).0
             }
             Self::Failed(reason) => Writer::new(FAILED).text(reason).0,
             Self::ChildFailed(reason) => Writer::new(CHILD_FAILED).text(reason).0,
@@ -201,11 +229,13 @@ impl ToSession {
                 Ok(Self::Hello(Hello {
                     pid,
                     origin,
-                    rseq: flags & 1 != 0,
-                    tsc: flags & 2 != 0,
+                    rseq: flags & RSEQ != 0,
+                    tsc: flags & TSC != 0,
                     agent_version: reader.text()?,
                     name: reader.text()?,
                     executable: reader.text()?,
+                    has_listener: flags & NO_LISTENER == 0,
+                    prepared: if flags & HAS_PREPARED != 0 { Some(reader.u64()?) } else { None },
                 }))
             }
             FAILED => Ok(Self::Failed(reader.text()?)),
@@ -221,6 +251,7 @@ impl ToAgent {
         match self {
             Self::Join(name) => Writer::new(JOIN).text(name).0,
             Self::Welcome => Writer::new(WELCOME).0,
+            Self::Prepared { number } => Writer::new(PREPARED).u64(*number).0,
             Self::Refused(reason) => Writer::new(REFUSED).text(reason).0,
             Self::RulesChanged => Writer::new(RULES_CHANGED).0,
             Self::Populate { offset, len } => Writer::new(POPULATE).u64(*offset).u64(*len).0,
@@ -233,6 +264,7 @@ impl ToAgent {
         match reader.begin()? {
             JOIN => Ok(Self::Join(reader.text()?)),
             WELCOME => Ok(Self::Welcome),
+            PREPARED => Ok(Self::Prepared { number: reader.u64()? }),
             REFUSED => Ok(Self::Refused(reader.text()?)),
             RULES_CHANGED => Ok(Self::RulesChanged),
             POPULATE => Ok(Self::Populate { offset: reader.u64()?, len: reader.u64()? }),
@@ -254,6 +286,8 @@ mod tests {
             agent_version: "0.1.0".into(),
             name: "find".into(),
             executable: "/usr/bin/find".into(),
+            has_listener: true,
+            prepared: None,
         }
     }
 
@@ -263,6 +297,7 @@ mod tests {
         for message in [
             ToSession::Hello(hello()),
             ToSession::Hello(request),
+            ToSession::Hello(Hello { has_listener: false, prepared: Some(u64::MAX), ..hello() }),
             ToSession::Failed("no memory".into()),
             ToSession::ChildFailed("timed out".into()),
         ] {
@@ -271,6 +306,7 @@ mod tests {
         for message in [
             ToAgent::Join("tompion-1".into()),
             ToAgent::Welcome,
+            ToAgent::Prepared { number: 7 },
             ToAgent::Refused("other user".into()),
             ToAgent::RulesChanged,
             ToAgent::Populate { offset: 1 << 40, len: 4096 },

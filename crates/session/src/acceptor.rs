@@ -2,21 +2,17 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    ffi::CStr,
     hash::{BuildHasher as _, RandomState},
     io,
-    os::fd::{AsFd, BorrowedFd},
-    sync::{Arc, atomic::Ordering, mpsc::Sender},
+    os::fd::AsFd,
+    sync::{Arc, mpsc::Sender},
     time::{Duration, Instant},
 };
 
 use tompion_ctf::metadata::Uuid;
-use tompion_layout::{LAYOUT_VERSION, control, record::WriteProtocol};
-use tompion_os::{
-    DirHandle, Heard, Listener, PacketSocket, Peer, Poller, ProcessWatch, SharedMap, create_memfd,
-};
+use tompion_os::{DirHandle, Heard, Listener, PacketSocket, Peer, Poller, ProcessWatch};
 use tompion_protocol::{
-    message::{Hello, MAX_MESSAGE, MessageError, ToAgent, ToSession},
+    message::{Hello, MAX_MESSAGE, MessageError, Origin, ToAgent, ToSession},
     names,
 };
 
@@ -24,11 +20,13 @@ use crate::{
     backing::{ProcessBacking, SavedProcess},
     budget::{Budget, Shared},
     consumer::ConsumerCommand,
-    handshakes::PendingHandshakes,
-    lineage, listening,
+    handshakes::{Connection, PendingHandshakes},
+    lineage::{self, Lineage},
+    listening,
+    memory::{MappedMemory, PreparedMemory, Writing},
     messages::reason,
     process::{self, Process, ThreadContextSources},
-    session_config::{SessionConfig, describe, form_for},
+    session_config::{SessionConfig, describe},
     target::{self, Admission},
     untraced::Introductions,
     untrusted_text::{MAX_NAME, MAX_PATH, MAX_REASON, tidy},
@@ -58,8 +56,18 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 struct Client {
     pid: u32,
     name: String,
+    lineage: Lineage,
     socket: Option<Arc<PacketSocket>>,
-    watch: ProcessWatch,
+    /// Tells its end; none if it had ended and was waited for before its `Hello` was read.
+    watch: Option<ProcessWatch>,
+}
+
+/// A process that has sent a `Hello`.
+struct Introduction<'a> {
+    socket: &'a PacketSocket,
+    hello: &'a Hello,
+    peer: Peer,
+    key: u64,
 }
 
 /// Record of a process's participations.
@@ -90,6 +98,8 @@ pub struct ClientAcceptor {
     /// Conversations of clients that have ended, which their children hold open until they
     /// introduce themselves.
     inherited_sockets: BTreeMap<u64, Arc<PacketSocket>>,
+    /// Memory for the next children of clients.
+    prepared: PreparedMemory,
     next_key: u64,
     commands: Sender<ConsumerCommand>,
     /// Names of sources' folders that are taken, by their hashes: programs make up any number of
@@ -159,6 +169,7 @@ impl ClientAcceptor {
             user_budgets: HashMap::new(),
             budget: Shared::default(),
             inherited_sockets: BTreeMap::new(),
+            prepared: PreparedMemory::default(),
             next_key: 0,
             commands,
             folders: HashSet::new(),
@@ -220,7 +231,10 @@ impl ClientAcceptor {
 
     /// Names of the clients that are still alive, with their pids.
     pub fn living(&self) -> Vec<String> {
-        self.clients.values().map(|client| format!("{} ({})", client.name, client.pid)).collect()
+        // The end of some may not have been noticed yet.
+        let lives = |client: &&Client| client.watch.as_ref().is_some_and(|watch| !watch.has_ended());
+        let living = self.clients.values().filter(lives);
+        living.map(|client| format!("{} ({})", client.name, client.pid)).collect()
     }
 
     /// Accepts all connections that wait. A client that sends no `Hello` delays no other one.
@@ -256,9 +270,8 @@ impl ClientAcceptor {
                 .report_problem(format!("process {} connects again and again without a message", peer.pid));
         }
         let key = self.new_key();
-        if poller.add(socket.as_fd(), Interest::Socket(key).to_number()).is_ok() {
-            self.handshakes.add(key, socket, peer);
-        }
+        // Most programs have sent their `Hello` by now.
+        self.begin_handshake(key, Connection::new(socket, peer), poller);
         if let Some(oldest) = self.handshakes.oldest_excess() {
             self.read_handshake(oldest, poller);
             let silent = self.handshakes.take(oldest, poller);
@@ -325,7 +338,13 @@ impl ClientAcceptor {
     }
 
     fn read_handshake(&mut self, key: u64, poller: &Poller) {
-        let Some(connection) = self.handshakes.take(key, poller) else { return };
+        if let Some(connection) = self.handshakes.take(key, poller) {
+            self.begin_handshake(key, connection, poller);
+        }
+    }
+
+    /// Admits a client whose `Hello` is there. The handshakes of others are pending from now on.
+    fn begin_handshake(&mut self, key: u64, connection: Connection, poller: &Poller) {
         let mut buffer = [0; MAX_MESSAGE];
         let packet = match connection.socket.hear(&mut buffer) {
             Heard::Packet(len) => buffer.get(..len).unwrap_or(&[]),
@@ -333,7 +352,7 @@ impl ClientAcceptor {
             Heard::End => return,
             Heard::Nothing => {
                 if poller.add(connection.socket.as_fd(), Interest::Socket(key).to_number()).is_ok() {
-                    self.handshakes.put_back(key, connection);
+                    self.handshakes.add(key, connection);
                 }
                 return;
             }
@@ -379,18 +398,25 @@ impl ClientAcceptor {
         })?;
         self.introductions.add(peer.pid, &hello.executable);
         let hello = Hello { rseq: hello.rseq && self.config.rseq, ..hello };
-        let lineage = lineage::of(peer.pid);
-        if !socket.is_open() {
+        let (parent, prepared) = self.claim_prepared(&hello, peer)?.unzip();
+        let lineage = self.lineage_of(peer.pid, parent);
+        if prepared.is_none() && !socket.is_open() {
             // It has ended, or executes another program by now: nothing is to be made for it.
             self.reject_process(peer.pid);
             return Err(format!("{} ({}) had ended before it could join", hello.name, peer.pid));
         }
         let key = self.new_key();
-        let watched = socket.peer_watch().and_then(|watch| match watch.has_ended() {
-            true => Err(io::Error::new(io::ErrorKind::NotFound, "it had ended before it could join")),
-            false => Ok(watch),
-        });
-        let shared = watched.and_then(|watch| Ok((watch, self.share_memory(&socket, &hello, peer, key)?)));
+        let watched = match (socket.peer_watch(), &prepared) {
+            (Ok(watch), Some(_)) => Ok(Some(watch)),
+            // It has ended and was waited for. Its events are in the memory.
+            (Err(_), Some(_)) => Ok(None),
+            (Ok(watch), None) if watch.has_ended() => {
+                Err(io::Error::new(io::ErrorKind::NotFound, "it had ended before it could join"))
+            }
+            (watch, None) => watch.map(Some),
+        };
+        let introduction = Introduction { socket: &socket, hello: &hello, peer, key };
+        let shared = watched.and_then(|watch| Ok((watch, self.share_memory(&introduction, prepared)?)));
         let (watch, recording) = shared.map_err(|error| {
             let reason = reason(&error);
             let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
@@ -400,29 +426,91 @@ impl ClientAcceptor {
             }
             format!("{} ({}) is not recorded: {reason}", hello.name, peer.pid)
         })?;
+        let forked =
+            (hello.origin == Origin::Fork && !hello.has_listener).then(|| self.config.writing(&hello));
         let socket = Arc::new(socket);
-        self.admitted += 1;
-        if self.rejected_processes.remove(&peer.pid).is_some_and(|when| when.elapsed() < PID_REUSE_TIMEOUT) {
-            let _ = self.commands.send(ConsumerCommand::ProcessRejected(-1));
-        }
-        self.join_counts.entry(peer.pid).or_default().count += 1;
-        self.evict_stale_client(peer.pid, poller);
-        if let Admission::ProcessTree(heads) = &mut self.config.admission {
-            // Its children are family even if it ends before them.
-            if !heads.contains(&peer.pid) {
-                heads.push(peer.pid);
-            }
-        }
-        let add = |descriptor, interest: Interest| poller.add(descriptor, interest.to_number());
-        add(socket.as_fd(), Interest::Socket(key)).map_err(|error| error.to_string())?;
-        add(watch.as_fd(), Interest::Watch(key)).map_err(|error| error.to_string())?;
-        let client =
-            Client { pid: peer.pid, name: hello.name.clone(), socket: Some(Arc::clone(&socket)), watch };
-        self.clients.insert(key, client);
+        let (name, open) = (hello.name.clone(), Some(socket.clone()));
+        let client = Client { pid: peer.pid, name, lineage: lineage.clone(), socket: open, watch };
+        self.add_client(key, client, poller)?;
         let mut process = Process::new(key, peer.pid, hello, Some(socket), recording);
         process.lineage = lineage;
         // If the consumer is gone, the recording is over anyway.
         let _ = self.commands.send(ConsumerCommand::Joined(Box::new(process)));
+        if self.clients.get(&key).is_some_and(|client| client.watch.is_none()) {
+            self.join_counts.remove(&peer.pid);
+            self.remove_client(key, poller, "ended".into());
+        }
+        if let Some(writing) = forked {
+            self.prepare_for_siblings(peer, parent, writing);
+        }
+        Ok(())
+    }
+
+    /// The lineage of a process. The child of a known parent may have ended; it has its parent's
+    /// command line.
+    fn lineage_of(&self, pid: u32, parent: Option<u64>) -> Lineage {
+        let parent = parent.and_then(|key| self.clients.get(&key));
+        parent.map_or_else(
+            || lineage::of(pid),
+            |client| Lineage { parent: client.pid, ..client.lineage.clone() },
+        )
+    }
+
+    /// Finds the memory that a process has named, with its parent's key.
+    fn claim_prepared(&mut self, hello: &Hello, peer: Peer) -> Result<Option<(u64, MappedMemory)>, String> {
+        let Some(number) = hello.prepared else { return Ok(None) };
+        let claimed = self.prepared.claim(number, self.config.writing(hello));
+        claimed.map(Some).ok_or_else(|| {
+            self.reject_process(peer.pid);
+            format!("process {} names memory that was not prepared for it", peer.pid)
+        })
+    }
+
+    /// Prepares memory for the next children of a process whose child this is.
+    fn prepare_for_siblings(&mut self, child: Peer, parent: Option<u64>, writing: Writing) {
+        if !self.config.users.contains(&child.uid) {
+            // Whether it may join depends on processes that are alive.
+            return;
+        }
+        let parent = parent.or_else(|| {
+            let pid = target::parent_of(child.pid)?;
+            let is_parent = |client: &Client| client.pid == pid && client.socket.is_some();
+            let (key, _) = self.clients.iter().find(|(_, client)| is_parent(client))?;
+            self.prepared.forget_taken(*key);
+            Some(*key)
+        });
+        let client = parent.and_then(|key| self.clients.get_key_value(&key));
+        let connection = client.and_then(|(key, client)| Some((*key, client.socket.as_deref()?)));
+        if let Some((key, socket)) = connection {
+            self.prepared.prepare(key, socket, writing, &self.config);
+        }
+    }
+
+    /// Notes that a process takes part.
+    fn add_client(&mut self, key: u64, client: Client, poller: &Poller) -> Result<(), String> {
+        let pid = client.pid;
+        self.admitted += 1;
+        if self.rejected_processes.remove(&pid).is_some_and(|when| when.elapsed() < PID_REUSE_TIMEOUT) {
+            let _ = self.commands.send(ConsumerCommand::ProcessRejected(-1));
+        }
+        self.join_counts.entry(pid).or_default().count += 1;
+        self.evict_stale_client(pid, poller);
+        if let Admission::ProcessTree(heads) = &mut self.config.admission {
+            // Its children are family even if it ends before them.
+            if !heads.contains(&pid) {
+                heads.push(pid);
+            }
+        }
+        let add = |descriptor, interest: Interest| {
+            poller.add(descriptor, interest.to_number()).map_err(|error| error.to_string())
+        };
+        if let Some(socket) = &client.socket {
+            add(socket.as_fd(), Interest::Socket(key))?;
+        }
+        if let Some(watch) = &client.watch {
+            add(watch.as_fd(), Interest::Watch(key))?;
+        }
+        self.clients.insert(key, client);
         Ok(())
     }
 
@@ -459,18 +547,16 @@ impl ClientAcceptor {
         same.any(|client| client.socket.as_ref().is_some_and(|socket| socket.is_open()))
     }
 
-    /// Makes the two memory files of a process and passes them on.
+    /// Makes the two memory files of a process and passes them on, unless it has prepared ones.
     fn share_memory(
         &mut self,
-        socket: &PacketSocket,
-        hello: &Hello,
-        peer: Peer,
-        key: u64,
+        Introduction { socket, hello, peer, key }: &Introduction<'_>,
+        prepared: Option<MappedMemory>,
     ) -> io::Result<process::Recording> {
-        let pid = peer.pid;
+        let (pid, peer, key) = (peer.pid, *peer, *key);
         let geometry = self.config.geometry;
-        let given_time = !(self.config.tsc && hello.tsc);
-        let form = form_for(hello);
+        let writing = self.config.writing(hello);
+        let Writing { form, given_time } = writing;
         let folder = self.new_folder(&hello.name, pid);
         let uuid = uuid::Uuid::new_v4();
         let kept_in = match &self.config.backing {
@@ -482,30 +568,21 @@ impl ClientAcceptor {
             }
         };
         let mut context_sources = ThreadContextSources::new(&self.config, peer, hello.pid, given_time);
-        let (control, rings) = match &kept_in {
-            None => {
-                let new = |name: &CStr, size| -> io::Result<_> {
-                    let file = create_memfd(name, size)?;
-                    let map = SharedMap::new(file.as_fd(), size)?;
-                    Ok((file, map))
-                };
-                let (control_file, control) = new(c"tompion-control", control::FILE_SIZE)?;
-                let (ring_file, rings) = new(c"tompion-rings", geometry.file_size())?;
-                self.write_header(&control, form, given_time);
-                self.send_memory(socket, [control_file.as_fd(), ring_file.as_fd()])?;
-                (control, rings)
-            }
-            Some((kept_in, saved)) => {
+        let MappedMemory { control, rings } = match (&kept_in, prepared) {
+            (None, Some(memory)) => memory,
+            (None, None) => self.config.make_memory(socket, writing, &ToAgent::Welcome)?,
+            (Some((kept_in, saved)), _) => {
                 let (control, rings) = kept_in.map(geometry)?;
-                self.write_header(&control, form, given_time);
+                self.config.write_header(&control, writing);
                 // A recovery of its events should know their threads.
                 let _ = context_sources.keep(kept_in);
                 kept_in.describe(saved)?;
-                self.send_memory(socket, kept_in.files().map(AsFd::as_fd)).inspect_err(|_| {
+                let files = kept_in.files().map(AsFd::as_fd);
+                self.config.send_memory(socket, &ToAgent::Welcome, files).inspect_err(|_| {
                     // It has ended meanwhile, and has recorded nothing.
                     let _ = kept_in.remove();
                 })?;
-                (control, rings)
+                MappedMemory { control, rings }
             }
         };
         Ok(process::Recording {
@@ -532,36 +609,6 @@ impl ClientAcceptor {
             _ => self.user_budgets.entry(peer.uid).or_default().clone(),
         };
         Budget::new(process, user, self.budget.clone())
-    }
-
-    /// Passes the memory on, with what selects the buffer.
-    fn send_memory(&self, socket: &PacketSocket, files: [BorrowedFd<'_>; 2]) -> io::Result<()> {
-        let selector = self.config.selector.as_ref().map(|array| array.as_fd());
-        let files: Vec<_> = files.into_iter().chain(selector).collect();
-        socket.send(&ToAgent::Welcome.encode(), &files)
-    }
-
-    fn write_header(&self, map: &SharedMap, form: WriteProtocol, given_time: bool) {
-        let geometry = self.config.geometry;
-        let flags = if self.config.overwrite { control::FLAG_OVERWRITE } else { 0 }
-            | if given_time { control::FLAG_MONOTONIC } else { 0 }
-            | if form == WriteProtocol::ReserveCommit { control::FLAG_RESERVE } else { 0 }
-            | if self.config.backing.is_some() { control::FLAG_PERSISTENT } else { 0 }
-            | if self.config.application_contexts { control::FLAG_CONTEXTS } else { 0 };
-        // Ordering: the file is passed on afterwards, by a system call.
-        let half = |offset, value| map.half(offset).store(value, Ordering::Relaxed);
-        let word = |offset, value| map.word(offset).store(value, Ordering::Relaxed);
-        word(control::OFFSET_MAGIC, control::MAGIC);
-        half(control::OFFSET_VERSION, LAYOUT_VERSION);
-        half(control::OFFSET_FLAGS, flags);
-        word(control::OFFSET_SUBBUF_SIZE, geometry.subbuf_size());
-        word(control::OFFSET_SUBBUF_COUNT, geometry.subbuf_count());
-        half(control::OFFSET_CPUS, geometry.cpus());
-        half(control::OFFSET_BUFFERS, geometry.buffers());
-        let rules = self.config.rules.to_text();
-        let rules = &rules.as_bytes()[..rules.len().min(control::RULES_SIZE as usize)];
-        map.copy_in(control::RULES as usize, rules);
-        half(control::OFFSET_RULES_LEN, rules.len() as u32);
     }
 
     /// A folder that no other process of this recording has.
@@ -595,6 +642,7 @@ impl ClientAcceptor {
                 None => {
                     poller.remove(socket.as_fd());
                     self.inherited_sockets.remove(&key);
+                    self.prepared.orphan(key);
                 }
             }
             return;
@@ -617,6 +665,7 @@ impl ClientAcceptor {
             None => {
                 poller.remove(socket.as_fd());
                 client.socket = None;
+                self.prepared.orphan(key);
                 let _ = self.commands.send(ConsumerCommand::Disconnected(key));
             }
         }
@@ -638,7 +687,9 @@ impl ClientAcceptor {
 
     fn remove_client(&mut self, key: u64, poller: &Poller, how: String) {
         let Some(client) = self.clients.remove(&key) else { return };
-        poller.remove(client.watch.as_fd());
+        if let Some(watch) = &client.watch {
+            poller.remove(watch.as_fd());
+        }
         if let Some(socket) = client.socket {
             // Its end will be heard, now or when the last heir has closed it.
             self.inherited_sockets.insert(key, socket);

@@ -203,6 +203,8 @@ impl SavedProcess {
             agent_version: self.agent_version.clone(),
             name: self.name.clone(),
             executable: self.executable.clone(),
+            has_listener: true,
+            prepared: None,
         }
     }
 }

@@ -29,6 +29,13 @@ pub struct Connection {
     since: Instant,
 }
 
+impl Connection {
+    /// A connection that was accepted now.
+    pub fn new(socket: PacketSocket, peer: Peer) -> Self {
+        Self { socket, peer, since: Instant::now() }
+    }
+}
+
 /// Pending connections, by their keys, which rise.
 #[derive(Debug, Default)]
 pub struct PendingHandshakes(BTreeMap<u64, Connection>);
@@ -59,13 +66,8 @@ impl PendingHandshakes {
         self.0.keys().next().copied().filter(|_| self.0.len() > MAX_PENDING)
     }
 
-    /// Lets one in.
-    pub fn add(&mut self, key: u64, socket: PacketSocket, peer: Peer) {
-        self.0.insert(key, Connection { socket, peer, since: Instant::now() });
-    }
-
-    /// Puts a connection back that has not sent anything after all.
-    pub fn put_back(&mut self, key: u64, connection: Connection) {
+    /// Adds a connection that has not sent anything yet.
+    pub fn add(&mut self, key: u64, connection: Connection) {
         self.0.insert(key, connection);
     }
 

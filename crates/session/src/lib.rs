@@ -29,6 +29,7 @@ mod kernel_filter;
 mod lineage;
 mod listening;
 mod manifest;
+mod memory;
 mod messages;
 mod process;
 mod record;

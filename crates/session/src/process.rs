@@ -442,7 +442,8 @@ impl Process {
         if wanted > state.populated {
             let (from, len) = (offset + state.populated, wanted - state.populated);
             state.populated = wanted;
-            if let Some(socket) = &self.socket {
+            // Without a thread that receives it, the request would only fill the connection.
+            if let Some(socket) = self.socket.as_ref().filter(|_| self.hello.has_listener) {
                 // If the agent doesn't hear it, the kernel supplies the pages when they are needed.
                 let _ = socket.send(&ToAgent::Populate { offset: from, len }.encode(), &[]);
             }

@@ -185,7 +185,7 @@ fn ancestry(pid: u32) -> impl Iterator<Item = u32> {
 }
 
 /// A process's parent. Source: field 4 of `proc_pid_stat(5)`.
-fn parent_of(pid: u32) -> Option<u32> {
+pub fn parent_of(pid: u32) -> Option<u32> {
     let parent = stat_field(Path::new(&format!("/proc/{pid}")), 4)?;
     u32::try_from(parent).ok().filter(|parent| *parent != 0)
 }

@@ -141,6 +141,8 @@ impl Fixture {
             agent_version: String::new(),
             name: "fuzz".into(),
             executable: String::new(),
+            has_listener: true,
+            prepared: None,
         };
         let filter = (random.below(4) == 0).then(|| "$cpu == 0 && f1 < 9 || $tid == 3".to_owned());
         let form = [WriteProtocol::Rseq, WriteProtocol::Rseq, WriteProtocol::ReserveCommit][random.below(3)];

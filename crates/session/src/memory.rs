@@ -1,0 +1,212 @@
+//! Memory files of recorded processes: made when a process introduces itself, or prepared for the
+//! next children of one that forks.
+//!
+//! A forked child would otherwise wait until the session has run and made its memory, which takes
+//! as long as all the rest of its recording. Prepared memory waits on the parent's connection: the
+//! kernel's queue gives it to one child only. The child records into it at once, and names it in
+//! its `Hello`.
+
+use std::{
+    ffi::CStr,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use tompion_layout::{LAYOUT_VERSION, control, record::WriteProtocol};
+use tompion_os::{PacketSocket, SharedMap, create_memfd};
+use tompion_protocol::message::{Hello, ToAgent};
+
+use crate::{
+    filter,
+    session_config::{SessionConfig, form_for},
+    target::Admission,
+};
+
+/// Maximum number of memories that wait for the children of one process: a pipeline's two.
+const MAX_PREPARED_OF_ONE: usize = 2;
+/// Maximum number that wait for the children of all.
+const MAX_PREPARED: usize = 64;
+/// Time after which prepared memory is lost if a child found none, or if its parent is gone: the
+/// child that took it has ended without a `Hello`.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Format of what a process writes into its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Writing {
+    /// Form of records in the rings.
+    pub form: WriteProtocol,
+    /// Timestamps are CLOCK_MONOTONIC.
+    pub given_time: bool,
+}
+
+/// The mapped memory of a process.
+#[derive(Debug)]
+pub struct MappedMemory {
+    /// Control file.
+    pub control: SharedMap,
+    /// Ring file.
+    pub rings: SharedMap,
+}
+
+impl SessionConfig {
+    /// Format in which a process writes into its memory.
+    pub fn writing(&self, hello: &Hello) -> Writing {
+        Writing { form: form_for(hello), given_time: !(self.tsc && hello.tsc) }
+    }
+
+    /// Makes two sealed memory files and sends them with a message.
+    pub fn make_memory(
+        &self,
+        socket: &PacketSocket,
+        writing: Writing,
+        message: &ToAgent,
+    ) -> io::Result<MappedMemory> {
+        let new = |name: &CStr, size| -> io::Result<(OwnedFd, SharedMap)> {
+            let file = create_memfd(name, size)?;
+            let map = SharedMap::new(file.as_fd(), size)?;
+            Ok((file, map))
+        };
+        let (control_file, control) = new(c"tompion-control", control::FILE_SIZE)?;
+        let (ring_file, rings) = new(c"tompion-rings", self.geometry.file_size())?;
+        self.write_header(&control, writing);
+        self.send_memory(socket, message, [control_file.as_fd(), ring_file.as_fd()])?;
+        Ok(MappedMemory { control, rings })
+    }
+
+    /// Sends memory files with a message, and what selects the buffer.
+    pub fn send_memory(
+        &self,
+        socket: &PacketSocket,
+        message: &ToAgent,
+        files: [BorrowedFd<'_>; 2],
+    ) -> io::Result<()> {
+        let selector = self.selector.as_ref().map(|array| array.as_fd());
+        let files: Vec<_> = files.into_iter().chain(selector).collect();
+        socket.send(&message.encode(), &files)
+    }
+
+    /// Writes what a process needs to know into its control file.
+    pub fn write_header(&self, map: &SharedMap, writing: Writing) {
+        let geometry = self.geometry;
+        let flags = if self.overwrite { control::FLAG_OVERWRITE } else { 0 }
+            | if writing.given_time { control::FLAG_MONOTONIC } else { 0 }
+            | if writing.form == WriteProtocol::ReserveCommit { control::FLAG_RESERVE } else { 0 }
+            | if self.backing.is_some() { control::FLAG_PERSISTENT } else { 0 }
+            | if self.application_contexts { control::FLAG_CONTEXTS } else { 0 };
+        // Ordering: the file is passed on afterwards, by a system call.
+        let half = |offset, value| map.half(offset).store(value, Ordering::Relaxed);
+        let word = |offset, value| map.word(offset).store(value, Ordering::Relaxed);
+        word(control::OFFSET_MAGIC, control::MAGIC);
+        half(control::OFFSET_VERSION, LAYOUT_VERSION);
+        half(control::OFFSET_FLAGS, flags);
+        word(control::OFFSET_SUBBUF_SIZE, geometry.subbuf_size());
+        word(control::OFFSET_SUBBUF_COUNT, geometry.subbuf_count());
+        half(control::OFFSET_CPUS, geometry.cpus());
+        half(control::OFFSET_BUFFERS, geometry.buffers());
+        let rules = self.rules.to_text();
+        let rules = &rules.as_bytes()[..rules.len().min(control::RULES_SIZE as usize)];
+        map.copy_in(control::RULES as usize, rules);
+        half(control::OFFSET_RULES_LEN, rules.len() as u32);
+    }
+
+    /// Whether a child may record before the session has seen it. Not where the session needs to
+    /// see it alive: for its threads, for its descent, for the files of its memory.
+    fn allow_prepared(&self) -> bool {
+        let looks_at_threads =
+            !self.contexts.is_empty() || self.rules.filter.as_deref().is_some_and(filter::needs_session);
+        let is_for_anyone = matches!(self.admission, Admission::Anyone);
+        is_for_anyone && !looks_at_threads && self.backing.is_none() && self.jobs.is_none()
+    }
+}
+
+/// Memory that waits for a child.
+#[derive(Debug)]
+struct Prepared {
+    number: u64,
+    parent: u64,
+    since: Instant,
+    /// Time at which the parent's connection ended.
+    orphaned: Option<Instant>,
+    writing: Writing,
+    memory: MappedMemory,
+}
+
+/// All memory that waits for children.
+#[derive(Debug, Default)]
+pub struct PreparedMemory(Vec<Prepared>);
+
+impl PreparedMemory {
+    /// Prepares memory for the next children of a process, which has this key and connection.
+    pub fn prepare(&mut self, key: u64, socket: &PacketSocket, writing: Writing, config: &SessionConfig) {
+        if !config.allow_prepared() {
+            return;
+        }
+        let is_lost = |it: &Prepared| it.orphaned.is_some_and(|when| when.elapsed() >= CLAIM_TIMEOUT);
+        self.0.retain(|prepared| !is_lost(prepared));
+        let of_parent = self.0.iter().filter(|prepared| prepared.parent == key).count();
+        for _ in of_parent..MAX_PREPARED_OF_ONE.min(of_parent + MAX_PREPARED.saturating_sub(self.0.len())) {
+            // A random number, so that only a child that received the memory can claim it.
+            let (number, _) = uuid::Uuid::new_v4().as_u64_pair();
+            match config.make_memory(socket, writing, &ToAgent::Prepared { number }) {
+                Ok(memory) => {
+                    let (parent, since, orphaned) = (key, Instant::now(), None);
+                    self.0.push(Prepared { number, parent, since, orphaned, writing, memory });
+                }
+                // Its children wait for an answer.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Takes the memory that a child has named. Returns it with the parent's key.
+    pub fn claim(&mut self, number: u64, writing: Writing) -> Option<(u64, MappedMemory)> {
+        let index = self.0.iter().position(|it| it.number == number && it.writing == writing)?;
+        let Prepared { parent, memory, .. } = self.0.swap_remove(index);
+        Some((parent, memory))
+    }
+
+    /// Forgets memory that a child did not find: another one took it and never sent a `Hello`.
+    pub fn forget_taken(&mut self, key: u64) {
+        self.0.retain(|prepared| prepared.parent != key || prepared.since.elapsed() < CLAIM_TIMEOUT);
+    }
+
+    /// Notes that a parent's connection has ended. Children that have memory are on their way.
+    pub fn orphan(&mut self, key: u64) {
+        for prepared in self.0.iter_mut().filter(|prepared| prepared.parent == key) {
+            prepared.orphaned.get_or_insert_with(Instant::now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITING: Writing = Writing { form: WriteProtocol::Rseq, given_time: false };
+
+    fn prepared(number: u64, parent: u64) -> Prepared {
+        let file = create_memfd(c"test", 4096).unwrap();
+        let map = || SharedMap::new(file.as_fd(), 4096).unwrap();
+        let memory = MappedMemory { control: map(), rings: map() };
+        Prepared { number, parent, since: Instant::now(), orphaned: None, writing: WRITING, memory }
+    }
+
+    #[test]
+    fn memory_is_claimed_once_and_only_by_who_writes_as_it_was_made_for() {
+        let mut all = PreparedMemory(vec![prepared(1, 10), prepared(2, 20)]);
+        assert!(all.claim(3, WRITING).is_none());
+        assert!(all.claim(2, Writing { given_time: true, ..WRITING }).is_none());
+        assert_eq!(all.claim(2, WRITING).map(|(parent, _)| parent), Some(20));
+        assert!(all.claim(2, WRITING).is_none());
+    }
+
+    #[test]
+    fn memory_on_its_way_is_not_forgotten() {
+        let mut all = PreparedMemory(vec![prepared(1, 10)]);
+        all.forget_taken(10);
+        all.orphan(10);
+        assert!(all.claim(1, WRITING).is_some());
+    }
+}
