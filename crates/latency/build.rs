@@ -5,6 +5,6 @@ mod programs;
 
 fn main() {
     programs::build("src/bpf/monitor.bpf.c", "monitor.o", "the latency monitor is");
-    programs::build("src/bpf/blame.bpf.c", "blame.o", "the search for who made threads late is");
+    programs::build("src/bpf/attribution.bpf.c", "attribution.o", "the attribution of latencies is");
     programs::build("src/bpf/jobs.bpf.c", "jobs.o", "watching jobs is");
 }

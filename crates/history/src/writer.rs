@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use tompion_latency::{Kind, MaxSample, Maximum, Memory, Monitor, StackSymbols, Unseen};
+use tompion_latency::{Kind, MappedCounters, MaxSample, Maximum, MissedWakeups, Monitor, StackSymbols};
 use tompion_os::{boottime_ns, monotonic_ns, realtime_ns};
 
 use super::{
@@ -69,7 +69,7 @@ pub struct HistoryWriter {
     slot: u64,
     /// Scheduler counts of the last check; none before the first, because earlier counts are in
     /// another writer's rows.
-    sched_counts: Option<Unseen>,
+    sched_counts: Option<MissedWakeups>,
     /// Time of the last row, in nanoseconds since 1970; before the first row, time of the start.
     written_ns: u64,
     /// Statistics of jobs not written yet. They exist only in this process, which receives the
@@ -168,7 +168,7 @@ impl HistoryWriter {
             self.jobs.merge(JobsBody::new(&jobs.take_recent(), ahead));
         }
         let (jobs, names) = (&self.jobs, &mut self.names);
-        let (memory, balance) = (monitor.memory(), monitor.balance());
+        let (memory, balance) = (monitor.counters(), monitor.balance());
         let now = self.store.change(|transaction| {
             let begun = memory.begun();
             let before = match store::counters(transaction) {
@@ -209,7 +209,7 @@ type Longests = std::collections::BTreeMap<(u32, Kind), MaxSample>;
 
 /// Reads the counters, and the maxima since the saved counters. Starts a new interval, unless the
 /// last one isn't written yet: the BPF programs keep two.
-fn read_counters(memory: &Memory, known: Option<&Counters>) -> (Clocks, Longests, Counters) {
+fn read_counters(memory: &MappedCounters, known: Option<&Counters>) -> (Clocks, Longests, Counters) {
     let (first, since) = known.map_or((0, 0), |it| (it.interval, it.monotonic));
     let open = memory.interval();
     let mut longest = Longests::new();
@@ -256,7 +256,7 @@ fn read_counters(memory: &Memory, known: Option<&Counters>) -> (Clocks, Longests
 
 /// Computes a row: the counts since the saved counters.
 fn row(
-    memory: &Memory,
+    memory: &MappedCounters,
     known: Option<&Counters>,
     (now, counters): (&Clocks, &Counters),
     longest: &Longests,

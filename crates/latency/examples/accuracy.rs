@@ -1,16 +1,18 @@
-//! Measures the same wake-ups twice: by threads that read the clock when they go on, as cyclictest does, and by the monitor.
-//! `./x bench monitor-accuracy` runs this, and holds one against the other.
+//! Measures the same wakeups twice: by threads that read the clock when they run, as cyclictest
+//! does, and by the monitor. `./x bench monitor-accuracy` runs this and compares both.
 //!
 //! ```text
 //! accuracy SECONDS INTERVAL_US nothing|interrupts|preemption
 //! ```
 //!
-//! A thread on each CPU (SCHED_FIFO 95) sleeps until the next multiple of the interval. Where interrupts or preemption are to be
-//! off, another one there (SCHED_FIFO 10) has them off over some of these moments, for 0 to 400 µs (`tompion-injector`).
+//! A thread on each CPU (SCHED_FIFO 95) sleeps until the next multiple of the interval. To disable
+//! interrupts or preemption, another one there (SCHED_FIFO 10) does so around some of these times,
+//! for 0 to 400 µs (`tompion-injector`).
 //!
-//! Written are lines of words: `program TID INTENDED RUNNING alone|interrupted` and `monitor TID INTENDED RUNNING` for each
-//! wake-up, and `delays COUNT`; times are CLOCK_MONOTONIC in nanoseconds. Interrupted is one where an interrupt came between the
-//! switch to the thread and its look at the clock.
+//! Prints lines of words: `program TID INTENDED RUNNING alone|interrupted` and `monitor TID
+//! INTENDED RUNNING` for each wakeup, and `delays COUNT`. Times are CLOCK_MONOTONIC in nanoseconds.
+//! Interrupted means that an interrupt came between the switch to the thread and its reading of the
+//! clock.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -28,27 +30,27 @@ use tompion_os::{gettid, lock_memory, monotonic_ns, run_fifo, set_affinity, slee
 
 const MEASURING: u32 = 95;
 const DISTURBING: u32 = 10;
-/// How long everything has until the first wake-up.
+/// Time until the first wakeup.
 const HEAD_START_NS: u64 = 50_000_000;
-const LONGEST_NS: u64 = 400_000;
-/// A delay begins so long before the moment at which the other thread wants to be woken, at least; 1 to 3 times that.
+const MAX_NS: u64 = 400_000;
+/// Minimum lead of a delay over the other thread's wakeup; 1 to 3 times that.
 const LEAD_NS: u64 = 10_000;
-/// The disturbing thread is awake so long before that.
+/// Lead of the disturbing thread's own wakeup over the delay.
 const AWAKE_NS: u64 = 60_000;
-/// Places of the monitor's log for each second and CPU, beside those for the measuring threads: kernel threads, too.
+/// Log entries per second and CPU for other threads, including kernel threads.
 const OTHERS_A_SECOND: u64 = 5_000;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
 struct Plan {
     interval: u64,
-    /// The first wake-up, and when all are over.
+    /// First wakeup, and the end.
     start: u64,
     end: u64,
     place: Option<Place>,
 }
 
-/// A wake-up as the program saw it.
+/// Wakeup as the program measured it.
 struct Seen {
     intended: u64,
     running: u64,
@@ -70,7 +72,8 @@ fn main() -> Result<(), Failure> {
     let cpus = tompion_os::allowed_cpus();
     let wakeups = seconds * cpus.len() as u64 * (1_000_000_000 / interval.max(1) + OTHERS_A_SECOND);
     let name = Name(format!("tompion-accuracy-{}", std::process::id()));
-    // Before the monitor: what this takes at a switch is over when the monitor looks at the clock.
+    // Attached before the monitor, so that its time at a switch has passed when the monitor reads
+    // the clock.
     let interruptions = Interruptions::load()?;
     let (monitor, _) = Monitor::begin_with_log(&name.0, Kinds::ALL, u32::try_from(wakeups)?)?;
     let injector = Injector::load(place.as_slice())?;
@@ -86,7 +89,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The monitor's name; what counts goes with it.
+/// Name of a monitor that is stopped when it is dropped.
 struct Name(String);
 
 impl Drop for Name {
@@ -97,7 +100,7 @@ impl Drop for Name {
     }
 }
 
-/// Processors that sleep deeply would hide much of what is to be compared.
+/// Deep idle states would hide much of what is compared.
 fn stay_awake() -> io::Result<File> {
     let mut file = File::options().write(true).open("/dev/cpu_dma_latency")?;
     file.write_all(&0_i32.to_ne_bytes())?;
@@ -132,12 +135,12 @@ fn measure(
     })
 }
 
-/// What a thread has to say at its end.
+/// Result of a thread.
 fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
     thread.join().unwrap_or_else(|_| Err("a thread has died".into()))
 }
 
-/// What cyclictest does.
+/// Measures as cyclictest does.
 fn sleep_and_look(plan: &Plan, cpu: u32, interruptions: &Interruptions) -> Result<(u32, Vec<Seen>), Failure> {
     set_affinity(0, &[cpu])?;
     let count = (plan.end - plan.start) / plan.interval + 1;
@@ -155,7 +158,7 @@ fn sleep_and_look(plan: &Plan, cpu: u32, interruptions: &Interruptions) -> Resul
     Ok((gettid(), seen))
 }
 
-/// Has interrupts or preemption off over some of the moments at which the other thread is to be woken.
+/// Disables interrupts or preemption around some of the other thread's wakeups.
 fn disturb(
     plan: &Plan,
     (cpu, place): (u32, Place),
@@ -168,12 +171,12 @@ fn disturb(
     let before = injector.done(tid).count;
     let mut random = Random(u64::from(tid));
     while !ends.load(Relaxed) {
-        // Every second wake-up or so; one that comes soon would be missed.
+        // About every second wakeup; the next one may come too soon.
         let skipped = 1 + random.below(2);
         let soon = monotonic_ns().saturating_sub(plan.start) / plan.interval + 1 + skipped;
         let moment = plan.start + soon * plan.interval;
         let lead = LEAD_NS + random.below(2 * LEAD_NS);
-        let length = lead + random.below(LONGEST_NS);
+        let length = lead + random.below(MAX_NS);
         sleep_until(moment - lead - AWAKE_NS);
         while monotonic_ns() < moment - lead {
             std::hint::spin_loop();
@@ -190,7 +193,7 @@ fn disturb(
     Ok(())
 }
 
-/// Numbers without a pattern that matters: a linear congruential generator with Knuth's factor (MMIX).
+/// Linear congruential generator with Knuth's multiplier (MMIX).
 struct Random(u64);
 
 impl Random {

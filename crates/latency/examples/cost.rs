@@ -1,12 +1,13 @@
-//! What the monitor's programs take of the processors while a command runs. `./x bench monitor-overhead` runs this.
+//! CPU time of the monitor's programs while a command runs. `./x bench monitor-overhead` runs this.
 //!
 //! ```text
 //! cost COMMAND [ARGUMENT…]
 //! ```
 //!
-//! Written are lines: `all NANOSECONDS WAKEUPS` (how long it took, how many wake-ups of real-time threads began), and for each
-//! program `program NAME RUNS NANOSECONDS`. The kernel measures its programs (`kernel.bpf_stats_enabled`) as long as this runs;
-//! its own measuring, some 45 ns, is in what each of them takes.
+//! Prints lines: `all NANOSECONDS WAKEUPS` (duration, and number of started real-time wakeups), and
+//! for each program `program NAME RUNS NANOSECONDS`. The kernel measures its programs
+//! (`kernel.bpf_stats_enabled`) while this runs; the measurement itself takes some 45 ns of each
+//! run.
 #![forbid(unsafe_code)]
 
 use std::{collections::BTreeMap, error::Error, fs, path::Path, process::Command, time::Duration};
@@ -17,7 +18,7 @@ use tompion_os::monotonic_ns;
 
 const MEASURES_PROGRAMS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
-/// The monitor's name; what counts goes with it, and the kernel's setting is as it was.
+/// Monitor of the measurement; dropping it stops the monitor and restores the kernel's setting.
 struct Measured {
     name: String,
     before: String,
@@ -32,7 +33,7 @@ impl Measured {
         Ok((measured, monitor))
     }
 
-    /// How often and how long each program ran so far.
+    /// Number and duration of each program's runs so far.
     fn run_times(&self) -> Result<BTreeMap<String, RunTime>, Box<dyn Error>> {
         let mut found = BTreeMap::new();
         for file in fs::read_dir(Path::new("/sys/fs/bpf").join(&self.name))? {
@@ -47,7 +48,7 @@ impl Measured {
     }
 }
 
-/// What the kernel has measured of a program.
+/// Measurement of a program by the kernel.
 #[derive(Clone, Copy, Default)]
 struct RunTime {
     runs: u64,

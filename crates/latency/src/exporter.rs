@@ -1,10 +1,11 @@
-//! Pages over HTTP, for Prometheus and others: `GET` and `HEAD`, and nothing else. Whoever asks may be anybody.
+//! HTTP pages for Prometheus and other programs: `GET` and `HEAD` only. Clients are untrusted.
 
 use std::{fs, net::IpAddr, time::Duration};
 
 use tompion_http::{Limits, Request, Response};
 
-/// Bounds on what those may use who ask: two seconds for asking, two for listening, and one request for each connection.
+/// Limits of a client: two seconds for the request, two for the response, one request per
+/// connection.
 pub const LIMITS: Limits = Limits {
     max_connections: 64,
     max_per_peer: 16,
@@ -14,31 +15,32 @@ pub const LIMITS: Limits = Limits {
     min_bytes_per_second: None,
 };
 
-/// What pages for Prometheus are, to those who read them.
+/// Content type of pages for Prometheus.
 pub const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// What other pages are.
+/// Content type of JSON pages.
 pub const JSON: &str = "application/json";
-/// What is said in words.
+/// Content type of error messages.
 pub const TEXT: &str = "text/plain; charset=utf-8";
-/// Which pages there are.
+/// List of all pages.
 pub const PAGES: &str = "/metrics and /api/report; with --history also /api/history and /api/maxima";
 
-/// What is answered.
+/// Response to a request.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// What it is: [`METRICS`], [`JSON`] or [`TEXT`].
+    /// Content type: [`METRICS`], [`JSON`] or [`TEXT`].
     pub kind: &'static str,
-    /// All of it.
+    /// Content of the page.
     pub body: String,
 }
 
-/// The names by which a server may be asked. A page of anybody's can make a browser ask here by a name of its own that leads to this
-/// machine ("DNS rebinding"), and would read the answer; it can do so by no number and by none of these names.
+/// Host names under which the server may be asked. A foreign web page can make a browser send
+/// requests here under its own host name ("DNS rebinding") and read the answers, but not under an
+/// address or one of these names.
 #[derive(Clone, Debug, Default)]
 pub struct Names(Vec<String>);
 
 impl Names {
-    /// Those that were given, and what the machine calls itself.
+    /// Allows the given names and those of the machine.
     pub fn new(given: &[String]) -> Self {
         // Source: `proc_sys_kernel(5)`.
         let own = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -46,7 +48,7 @@ impl Names {
         Self(all.filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }
 
-    /// Whether what a request has for its `Host` is one of them, or a number.
+    /// Returns whether the `Host` of a request is an allowed name or an address.
     fn has(&self, host: &str) -> bool {
         let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
         let name = match host.rsplit_once(':') {
@@ -59,8 +61,8 @@ impl Names {
     }
 }
 
-/// Returns the answer to a request; `page` makes what is asked for, if there is such a page, or says what is wrong with
-/// the question.
+/// Answers a request. `page` makes the requested page, returns none if it doesn't exist, or an
+/// error message for the client.
 pub fn respond(
     request: &Request,
     names: &Names,
@@ -100,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// Where a server answers by this, for as long as the program runs.
+    /// Address of a server that runs until the program ends.
     fn serve(page: fn(&Request) -> Result<Option<Page>, String>) -> SocketAddr {
         let server = Server::bind("127.0.0.1:0".parse().unwrap(), LIMITS).unwrap();
         let address = server.address();
@@ -110,7 +112,7 @@ mod tests {
         address
     }
 
-    /// What a request gets.
+    /// Response to a request.
     fn asked(request: &[u8]) -> String {
         let address = serve(|request| match (request.path.as_str(), request.query.text("x")) {
             ("/metrics", Some("0")) => Err("expected another x".into()),
@@ -118,7 +120,7 @@ mod tests {
             _ => Ok(None),
         });
         let mut connection = TcpStream::connect(address).unwrap();
-        // The answer may come, and the connection be closed, before all is said.
+        // The server may answer and close the connection before everything is sent.
         let _ = connection.write_all(request);
         let _ = connection.shutdown(std::net::Shutdown::Write);
         let mut text = String::new();
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_is_told_and_nothing_else() {
+    fn only_the_page_is_served() {
         let page = asked(b"GET /metrics?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
         assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.ends_with("\r\n\r\nthe page1"), "{page}");
         let head = asked(b"HEAD /metrics?x=1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn given_a_name_of_somebody_elses_then_nothing_is_told() {
+    fn given_a_foreign_name_then_nothing_is_answered() {
         let by = |host: &str| asked(format!("GET /metrics HTTP/1.1\r\nhOST: {host}\r\n\r\n").as_bytes());
         for own in
             ["localhost", "127.0.0.1:9464", "[::1]:9464", "10.1.2.3", "Robot.example:80", "robot.example."]
@@ -182,7 +184,7 @@ mod tests {
         connection.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         let mut bytes = vec![0; 32 << 10];
         let (mut count, begun) = (0, Instant::now());
-        // Never for so long without reading that one write alone would take too long.
+        // Reads often enough that no write blocks for too long.
         let is_ended = loop {
             match connection.read(&mut bytes) {
                 Ok(0) | Err(_) => break true,

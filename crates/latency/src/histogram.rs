@@ -1,14 +1,14 @@
-//! How many latencies were how long.
+//! Histograms of latencies.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Latencies from this on are in the last place of a CPU's histogram, in microseconds.
+/// Begin of the last bucket of a CPU's histogram, in microseconds.
 #[cfg(test)]
 pub(crate) const OVERFLOW_US: u64 = 10_241;
 
-/// 1, 2, 5, 10, 20, 50 … times the first: where lengths are divided for people.
+/// Steps for people: 1, 2, 5, 10, 20, 50 … times the first.
 pub const fn steps<const COUNT: usize>(first: u64) -> [u64; COUNT] {
     let mut steps = [0; COUNT];
     let mut place = 0;
@@ -19,17 +19,18 @@ pub const fn steps<const COUNT: usize>(first: u64) -> [u64; COUNT] {
     steps
 }
 
-/// How many places there are for lengths of any size: see [`length_place`].
+/// Number of log-linear buckets: see [`length_place`].
 pub const LENGTH_PLACES: usize = 864;
 
-/// Which of the places a length is in that are a sixteenth of it wide at most, and 128 ns below 2048 ns.
+/// Index of a length in log-linear buckets, at most a sixteenth of it wide, and 128 ns below 2048
+/// ns.
 pub const fn length_place(ns: u64) -> usize {
     let logarithm = if ns < 2048 { 11 } else { ns.ilog2() };
     let shift = logarithm - 4;
     (logarithm as usize - 11) * 16 + (ns >> shift) as usize
 }
 
-/// Where such a place begins and ends, in nanoseconds; the last one has no end.
+/// Begin and end of a log-linear bucket, in nanoseconds; the last one is unbounded.
 pub const fn length_bounds(place: usize) -> (u64, u64) {
     let place = if place < LENGTH_PLACES { place } else { LENGTH_PLACES - 1 };
     let (shift, digit) = if place < 32 { (7, place) } else { (place / 16 + 6, place % 16 + 16) };
@@ -37,37 +38,36 @@ pub const fn length_bounds(place: usize) -> (u64, u64) {
     (begin, begin.saturating_add(1 << shift))
 }
 
-/// Counts by length, those that are not 0: how many were at least `from` nanoseconds long and shorter than the next place's
-/// beginning.
+/// Histogram without empty buckets: counts of lengths from a bucket's begin until before its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Histogram {
-    /// By the beginning of the place: where it ends, and how many.
+    /// End and count by the begin of the bucket.
     places: BTreeMap<u64, (u64, u64)>,
 }
 
 impl Histogram {
-    /// Adds to the place from `begin` until before `end`, in nanoseconds.
+    /// Adds to the bucket from `begin` until before `end`, in nanoseconds.
     pub fn add(&mut self, begin: u64, end: u64, count: u64) {
         if count != 0 {
             self.places.entry(begin).or_insert((end, 0)).1 += count;
         }
     }
 
-    /// Counts one length, in a place that is a sixteenth of it wide at most, and 128 ns below 2048 ns.
+    /// Counts a length in its log-linear bucket.
     pub fn count_length(&mut self, ns: u64) {
         let (begin, end) = length_bounds(length_place(ns));
         self.add(begin, end, 1);
     }
 
-    /// Adds all that another one has.
+    /// Adds another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (begin, (end, count)) in &other.places {
             self.add(*begin, *end, *count);
         }
     }
 
-    /// What has come since an earlier state of the same histogram.
+    /// Returns the counts added since an earlier state of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut new = Self::default();
@@ -78,20 +78,20 @@ impl Histogram {
         new
     }
 
-    /// How many there are.
+    /// Sum of all counts.
     pub fn count(&self) -> u64 {
         self.places.values().map(|place| place.1).sum()
     }
 
-    /// The length that a share of all doesn't reach, in nanoseconds: the end of its place. None if there are none;
-    /// `u64::MAX` where it has no end.
+    /// Upper bound of a quantile in nanoseconds: the end of its bucket. None if empty; `u64::MAX`
+    /// if unbounded.
     ///
-    /// `share` is in thousandths of all.
+    /// `share` is in thousandths.
     pub fn below(&self, share: u64) -> Option<u64> {
         self.below_millionths(share * 1000)
     }
 
-    /// The same of a share in millionths.
+    /// Upper bound of a quantile in millionths.
     pub fn below_millionths(&self, share: u64) -> Option<u64> {
         let count = u128::from(self.count());
         let rank = (count * u128::from(share)).div_ceil(1_000_000).max(1);
@@ -105,17 +105,17 @@ impl Histogram {
         None
     }
 
-    /// What no length reaches: the end of the last place, in nanoseconds.
+    /// Upper bound of all lengths: the end of the last bucket, in nanoseconds.
     pub fn bound(&self) -> Option<u64> {
         self.places.last_key_value().map(|(_, (end, _))| *end)
     }
 
-    /// How many are in the place without an end.
+    /// Count of the unbounded bucket.
     pub fn overflow(&self) -> u64 {
         self.places.values().filter(|place| place.0 == u64::MAX).map(|place| place.1).sum()
     }
 
-    /// Beginning, in nanoseconds, and number of all places that are not empty.
+    /// Begins, in nanoseconds, and counts of all buckets that are not empty.
     pub fn places(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.places.iter().map(|(begin, (_, count))| (*begin, *count))
     }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_told_by_the_ends_of_places() {
+    fn quantiles_are_ends_of_buckets() {
         let histogram = of(&[(1000, 2000, 998), (5000, 6000, 1), (10_241_000, u64::MAX, 1)]);
         assert_eq!((histogram.count(), histogram.overflow()), (1000, 1));
         assert_eq!(histogram.below(500), Some(2000));
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(histogram.below(999), Some(6000));
         assert_eq!(histogram.below(1000), Some(u64::MAX));
         assert_eq!(Histogram::default().below(999), None);
-        // One alone is every share of itself.
+        // A single length is every quantile.
         assert_eq!(of(&[(0, 1000, 1)]).below(1), Some(1000));
     }
 
@@ -153,7 +153,7 @@ mod tests {
             assert!(begin <= ns && (ns < end || end == u64::MAX), "{ns}: {begin} {end}");
             assert!(end - begin <= (ns / 16).max(128), "{ns}: {begin} {end}");
         }
-        // They have numbers without a gap.
+        // Indices have no gap.
         assert_eq!((length_place(0), length_place(u64::MAX)), (0, LENGTH_PLACES - 1));
         for place in 1..LENGTH_PLACES {
             let (begin, end) = length_bounds(place);
@@ -174,7 +174,7 @@ mod tests {
         all.merge(&since);
         assert_eq!(all, now);
         assert_eq!(since.bound(), Some(8000));
-        // Never less than nothing, whatever the file says.
+        // Never negative, whatever the file contains.
         assert_eq!(before.since(&now).count(), 0);
     }
 }

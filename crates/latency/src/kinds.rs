@@ -1,29 +1,29 @@
-//! The kinds of latencies that are counted, one histogram for each CPU and kind.
+//! Kinds of latencies, each with one histogram per CPU.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What is measured. The order is that of `enum kind` in `monitor.h`.
+/// Kind of latency, in the order of `enum kind` in `monitor.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// From woken to running, of threads that had the highest priority on their CPU all the while.
+    /// Wakeup to running, while the thread had the highest priority on its CPU.
     Wakeup,
-    /// The same, where a thread of the same priority ran meanwhile.
+    /// Wakeup to running, while a thread of equal priority ran.
     Shared,
-    /// The same, where a thread of a higher priority ran meanwhile.
+    /// Wakeup to running, while a thread of higher priority ran.
     Preempted,
-    /// From a timer's intended expiry to its handler.
+    /// Intended expiry of a timer to its handler.
     MissedTimer,
-    /// From a timer's intended expiry to the thread that runs, where the wake-up is of the first kind.
+    /// Intended expiry of a timer to running, for wakeups of the first kind.
     TimerWakeup,
-    /// The same for all wake-ups by timers.
+    /// Intended expiry of a timer to running, for all wakeups by timers.
     TimerWakeupAll,
 }
 
 impl Kind {
-    /// All of them, in the order of the programs.
+    /// All kinds, in the order of the programs.
     pub const ALL: [Self; 6] = [
         Self::Wakeup,
         Self::Shared,
@@ -33,12 +33,12 @@ impl Kind {
         Self::TimerWakeupAll,
     ];
 
-    /// Its number in the programs.
+    /// Number in the programs.
     pub const fn number(self) -> usize {
         self as usize
     }
 
-    /// What users type and programs read.
+    /// Name in commands and files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wakeup => "wakeup",
@@ -50,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// What people read.
+    /// Name for people, beside other kinds.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Wakeup => "wakeup latency",
@@ -62,7 +62,7 @@ impl Kind {
         }
     }
 
-    /// What people read who see no other kinds beside it.
+    /// Name for people, without other kinds.
     pub const fn long_words(self) -> &'static str {
         match self {
             Self::Wakeup => "wakeup latency, highest priority",
@@ -74,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// The one of this name.
+    /// Returns the kind with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -86,7 +86,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A set of kinds.
+/// Set of kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kinds(u32);
 
@@ -94,17 +94,17 @@ impl Kinds {
     /// Every kind.
     pub const ALL: Self = Self((1 << Kind::ALL.len()) - 1);
 
-    /// As the programs have it: a bit for each number.
+    /// Bitmask in the programs: a bit per number.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// From the programs' bits; those that mean nothing are left out.
+    /// Decodes a bitmask; unknown bits are ignored.
     pub const fn of_bits(bits: u32) -> Self {
         Self(bits & Self::ALL.0)
     }
 
-    /// Whether a kind is among them.
+    /// Returns whether it contains a kind.
     pub const fn has(self, kind: Kind) -> bool {
         self.0 >> kind.number() & 1 == 1
     }

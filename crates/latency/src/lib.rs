@@ -1,107 +1,108 @@
-//! The latency monitor: every wake-up of every real-time thread, for as long as the machine runs.
+//! Latency monitor: counts every wakeup of every real-time thread, for as long as the machine runs.
 //!
 //! ```text
-//! src/bpf/monitor.bpf.c ──► arrays, pinned ──mmap──► Memory ──► Snapshot ──► Report
-//! ```
+//! src/bpf/monitor.bpf.c ─► pinned arrays ─mmap─► MappedCounters ─► Snapshot ─► Report
 //!
-//! Programs in the kernel count ([`kinds`]); [`Monitor`] begins and ends that, and reads what was counted, at any time and
-//! from any process. Nothing is lost when the reader ends: the programs and their arrays are pinned, and go on.
-//! A [`Report`] is the difference of two [`Snapshot`]s with the sums checked. How it is shown is somebody else's business.
+//! BPF programs count ([`kinds`]). [`Monitor`] starts and stops them, and reads the counters at any
+//! time and from any process. Nothing is lost when the reader ends: programs and arrays are pinned.
+//! A [`Report`] is the difference of two [`Snapshot`]s with checked sums; it is displayed
+//! elsewhere.
 #![forbid(unsafe_code)]
 
-mod balance;
-pub mod blame;
+mod accounting;
+pub mod attribution;
+mod bpffs;
 pub mod exporter;
 mod groups;
 mod histogram;
 pub mod incident;
 pub mod jobs;
-pub mod journal;
 pub mod kinds;
-mod living;
 mod log;
-mod memory;
+mod mapped_counters;
 mod monitor;
-#[cfg(test)]
-mod own;
-mod pins;
 mod programs;
 mod prometheus;
 mod recent;
 mod report;
+mod sched_crosscheck;
 mod snapshot;
 mod stack_symbols;
-pub mod watch;
-mod witness;
+pub mod syslog;
+#[cfg(test)]
+mod test_monitor;
+mod thread_identity;
+pub mod threshold;
 
-pub use balance::Balance;
-pub use groups::{Cgroups, Found, Group, MOST_GROUPS};
+pub use accounting::WakeupAccounting;
+pub use groups::{Cgroups, Found, Group, MAX_GROUPS};
 pub use histogram::{Histogram, LENGTH_PLACES, length_bounds, length_place, steps};
 pub use kinds::{Kind, Kinds};
 pub use log::{Log, Wakeup};
-pub use memory::{BUCKETS, MaxSample, Memory, THREADS as MAX_THREADS};
+pub use mapped_counters::{BUCKETS, MappedCounters, MaxSample, THREADS as MAX_THREADS};
 pub use monitor::{Begun, Fate, Monitor, obstacles};
 pub use prometheus::{Incidents, OfProcess};
 pub use report::{
     CpuReport, GroupReport, KindReport, Late, Maximum, Report, ThreadReport, max_us, of_all_cpus,
 };
+pub use sched_crosscheck::{MissedWakeups, SchedCrosscheck};
 pub use snapshot::Snapshot;
 pub use stack_symbols::StackSymbols;
-pub use witness::{Unseen, Witness};
 
-/// Why the monitor can't do what it was asked for.
+/// Error of the monitor.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Something is missing that is known.
+    /// A known requirement is missing.
     #[error("{found} ({mend})")]
     Obstacle {
-        /// What was found.
+        /// Missing requirement.
         found: String,
-        /// What to do.
+        /// Remedy.
         mend: &'static str,
     },
-    /// The kernel refused something.
+    /// The kernel rejected a program or map.
     #[error(transparent)]
     Kernel(#[from] tompion_kernel::Error),
-    /// A file can't be used.
+    /// A system call on a file failed.
     #[error("{what} {path}")]
     File {
-        /// What was to be done.
+        /// Operation that failed.
         what: &'static str,
-        /// To which file.
+        /// The file.
         path: String,
-        /// Why not.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// Another version of Tompion counts.
+    /// The running monitor is of another version of Tompion.
     #[error(
         "{found} counts already, in a layout of another version (found {version}, expected {expected}); \
          read it with that version, or end it: tompion monitor stop"
     )]
     OtherVersion {
-        /// Where.
+        /// Folder of its pinned files.
         found: String,
-        /// Which one was found.
+        /// Version of its layout.
         version: u32,
-        /// Which one this is.
+        /// Version of this layout.
         expected: u32,
     },
-    /// Something counts that has lost a part.
+    /// The running monitor is incomplete.
     #[error(
         "some of the programs in {0} are not attached any more (end it and begin again: tompion monitor stop; \
          tompion monitor)"
     )]
     NotWhole(String),
-    /// Nothing counts.
+    /// No monitor is running.
     #[error("nothing is counted yet; begin with: tompion monitor")]
     NotCounting,
-    /// A name that can't be a monitor's.
+    /// The name is invalid for a monitor.
     #[error("expected a name of letters, digits, `-` and `_`, found `{0}`")]
     Name(String),
 }
 
 impl Error {
-    /// Whether what counts can be read by no Tompion that is not older than this one: nothing helps but to end it and to begin anew.
+    /// Returns whether only a restart helps: neither this nor an older Tompion can read the
+    /// monitor.
     pub fn calls_for_a_new_beginning(&self) -> bool {
         match self {
             Self::OtherVersion { version, expected, .. } => version < expected,

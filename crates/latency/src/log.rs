@@ -1,5 +1,5 @@
-//! Wake-ups one by one, in the order in which they ended: for who compares them with what others measured, as the
-//! benchmark of the monitor's accuracy does. Drawn in `src/bpf/monitor.h` (`struct logged`).
+//! Log of single wakeups, in the order of their ends, for comparisons with other measurements, as
+//! the accuracy benchmark does. Drawn in `src/bpf/monitor.h` (`struct logged`).
 
 use std::{
     io,
@@ -11,29 +11,29 @@ use tompion_os::SharedMap;
 
 use crate::kinds::Kind;
 
-/// The array's name.
+/// Name of the array.
 pub(crate) const ARRAY: &str = "logged_wakes";
 
 const ENTRY: usize = 32;
 
-/// A wake-up that has ended. Times are CLOCK_MONOTONIC, in nanoseconds.
+/// Finished wakeup. Times are CLOCK_MONOTONIC, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wakeup {
-    /// The thread.
+    /// Number of the thread.
     pub tid: u32,
-    /// Where it ran.
+    /// CPU on which it ran.
     pub cpu: u32,
-    /// The intended expiry of the timer that woke it, if one did.
+    /// Intended expiry of its timer, if a timer woke it.
     pub intended_ns: Option<u64>,
-    /// When it was woken.
+    /// Time of the wakeup.
     pub woken_ns: u64,
-    /// When it ran.
+    /// Time at which it ran.
     pub running_ns: u64,
-    /// Whether it had the highest priority on its CPU meanwhile.
+    /// Whether it always had the highest priority on its CPU.
     pub highest: bool,
 }
 
-/// The wake-ups that were kept.
+/// Mapped log.
 pub struct Log {
     array: SharedMap,
     entries: usize,
@@ -45,18 +45,20 @@ impl Log {
         Ok(Self { array: SharedMap::of_bpf_array(array, (entries * ENTRY) as u64)?, entries })
     }
 
-    /// How many there was room for.
+    /// Maximum number of wakeups.
     pub fn room(&self) -> u64 {
         self.entries.saturating_sub(1) as u64
     }
 
-    /// How many have ended, also of those for which there was no room.
+    /// Number of finished wakeups, including those that did not fit.
     pub fn ended(&self) -> u64 {
-        // Pairs with the programs' addition, which precedes an entry's fields: the last ones may be written still.
+        // Pairs with the programs' atomic addition. An entry is written after it, so the last ones
+        // may be incomplete.
         self.array.word(0).load(Acquire)
     }
 
-    /// All that were kept. One that ends meanwhile may be told in part: read when what is measured has ended.
+    /// Reads all entries. A wakeup that ends meanwhile may be incomplete: read after the
+    /// measurement.
     pub fn wakeups(&self) -> Vec<Wakeup> {
         let kept = self.ended().min(self.room()) as usize;
         (1..=kept).map(|entry| self.wakeup(entry * ENTRY)).collect()

@@ -1,4 +1,4 @@
-//! Begins, resumes and ends counting; reads what was counted.
+//! Lifecycle of a monitor: start, resume, read, reset and stop.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::PathBuf};
 
@@ -7,63 +7,64 @@ use tompion_os::{DirHandle, FileRights};
 
 use crate::{
     Error,
-    balance::Balance,
+    accounting::WakeupAccounting,
+    bpffs::Pins,
     groups::{self, Found, Group},
     jobs::Jobs,
     kinds::Kinds,
     log::Log,
-    memory::{Memory, VERSION},
-    pins::Pins,
+    mapped_counters::{MappedCounters, VERSION},
     programs,
-    prometheus::{self, OfProcess, Told},
+    prometheus::{self, Exposition, OfProcess},
     recent::{Recent, of_intervals},
     report::Report,
+    sched_crosscheck::{MissedWakeups, SchedCrosscheck},
     snapshot::Snapshot,
     stack_symbols::StackSymbols,
-    witness::{Unseen, Witness},
 };
 
-/// Whether counting has begun now, or before.
+/// Whether this call started the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// By this call.
+    /// This call started it.
     Now,
-    /// Somebody had begun; all that was counted since is there.
+    /// It was running before, with its counts.
     Before,
 }
 
-/// What became of a monitor that was looked at.
+/// Current state of a monitor opened before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It counts.
+    /// It is counting.
     GoesOn,
-    /// Somebody has stopped it, and nothing counts under its name.
+    /// It was stopped.
     Stopped,
-    /// Somebody has stopped it, and another one counts under its name.
+    /// It was stopped, and another one runs under its name.
     Replaced,
 }
 
-/// Programs that count, in the kernel; any number of processes may look at the same.
+/// Running monitor in the kernel; any number of processes may open it.
 pub struct Monitor {
     pins: Pins,
-    memory: Memory,
-    witness: Witness,
+    memory: MappedCounters,
+    crosscheck: SchedCrosscheck,
     names: StackSymbols,
     jobs: Option<Jobs>,
     recent: Recent,
-    /// Of the folder with the pins, by which it is known: another one may take its place.
+    /// Inode of the folder of pinned files, which identifies the monitor: another one may replace
+    /// it.
     inode: u64,
 }
 
-/// 0 if there is no folder.
+/// Returns 0 if the folder doesn't exist.
 fn inode(pins: &Pins) -> u64 {
     let _rights = FileRights::of_the_process().ok();
     fs::metadata(pins.folder()).map_or(0, |found| found.ino())
 }
 
-/// Everything that is known to stand in the way of counting.
+/// Lists all known obstacles to counting.
 pub fn obstacles() -> Vec<Obstacle> {
-    // Formats are for recording alone.
+    // Event formats are for recording alone.
     let mut found: Vec<_> = tompion_kernel::obstacles().into_iter().filter(|it| !it.bearable).collect();
     if programs::OBJECT.is_empty() && found.is_empty() {
         found.push(Obstacle {
@@ -76,16 +77,18 @@ pub fn obstacles() -> Vec<Obstacle> {
 }
 
 impl Monitor {
-    /// Counts from now on, or goes on with what counts already. `kinds` is for the former.
+    /// Starts counting, or continues with a running monitor; `kinds` applies to the former.
     ///
     /// # Errors
-    /// If something is missing ([`obstacles`]), the kernel refuses the programs, or another version counts.
+    /// If a requirement is missing ([`obstacles`]), the kernel rejects the programs, or another
+    /// version runs.
     pub fn begin(name: &str, kinds: Kinds) -> Result<(Self, Begun), Error> {
         Self::begin_with_log(name, kinds, 0)
     }
 
-    /// The same, and keeps so many wake-ups one by one ([`Monitor::log`]), at 32 bytes each. This is for who compares them with
-    /// other measurements: where nothing is kept, nothing of it is left in the programs.
+    /// Starts counting and logs this many wakeups one by one ([`Monitor::log`]), at 32 bytes each.
+    /// It is for comparisons with other measurements; without a log, the programs contain no code
+    /// for it.
     ///
     /// # Errors
     /// As [`Monitor::begin`].
@@ -100,23 +103,23 @@ impl Monitor {
         }
         let fresh = pins.prepare()?;
         if let Err(error) = programs::begin(&fresh, tompion_os::possible_cpus(), kinds, wakeups) {
-            crate::pins::remove(&fresh);
+            crate::bpffs::remove(&fresh);
             return Err(error);
         }
-        // The kernel's types took far more than counting does.
+        // The kernel's types took far more memory than counting does.
         tompion_os::release_unused_memory();
         let begun = if pins.publish(&fresh)? { Begun::Now } else { Begun::Before };
         if begun == Begun::Now {
-            // From a monitor before this one, that was ended by other means.
+            // Left by an earlier monitor that was ended by other means.
             let _ = fs::remove_file(pins.since());
         }
         Ok((Self::open(pins)?, begun))
     }
 
-    /// Looks at what counts already.
+    /// Opens a running monitor.
     ///
     /// # Errors
-    /// [`Error::NotCounting`] if nothing does; else as [`Monitor::begin`].
+    /// [`Error::NotCounting`] if none is running; else as [`Monitor::begin`].
     pub fn resume(name: &str) -> Result<Self, Error> {
         let _rights = FileRights::of_the_process().ok();
         let pins = Pins::of(name)?;
@@ -143,7 +146,7 @@ impl Monitor {
         Ok(Self {
             pins,
             memory,
-            witness: Witness::default(),
+            crosscheck: SchedCrosscheck::default(),
             names: StackSymbols::default(),
             jobs: None,
             recent: Recent::default(),
@@ -151,7 +154,7 @@ impl Monitor {
         })
     }
 
-    /// Ends counting and forgets what was counted. False if nothing counted.
+    /// Stops counting and discards the counts. Returns false if no monitor was running.
     ///
     /// # Errors
     /// If that isn't permitted.
@@ -160,7 +163,7 @@ impl Monitor {
         Pins::of(name)?.withdraw()
     }
 
-    /// Whether it counts still. What it counted until it was stopped can be read all the same.
+    /// Returns its state. Counts of a stopped monitor can still be read.
     pub fn fate(&self) -> Fate {
         match inode(&self.pins) {
             0 => Fate::Stopped,
@@ -169,35 +172,36 @@ impl Monitor {
         }
     }
 
-    /// Whether its programs are those of this build of Tompion. Those of another one with the same layout count on and can be read;
-    /// what was mended since, they don't have.
+    /// Returns whether its programs are those of this build. Programs of another build with the
+    /// same layout can be read, but lack later fixes.
     pub fn is_of_this_build(&self) -> bool {
         self.memory.build() == programs::build()
     }
 
-    /// What is counted.
+    /// Counted kinds.
     pub fn kinds(&self) -> Kinds {
         self.memory.kinds()
     }
 
-    /// Changes what is counted, from now on.
+    /// Changes the counted kinds.
     pub fn set_kinds(&self, kinds: Kinds) {
         self.memory.set_kinds(kinds);
     }
 
-    /// Groups of threads that are counted by themselves, too.
+    /// Groups of threads that are also counted separately.
     pub fn groups(&self) -> Vec<Group> {
         self.memory.groups().counted().into_iter().map(|(_, group)| group).collect()
     }
 
-    /// Has these groups counted by themselves from now on, and no others. Those that were before keep what they have.
+    /// Changes the separately counted groups. Groups that remain keep their counts.
     ///
     /// # Errors
-    /// If there are too many, another process changes them at the moment, or cgroups are asked for where there are none.
+    /// If there are too many, another process is changing them, or cgroups are requested on a
+    /// machine without them.
     pub fn set_groups(&self, groups: &[Group]) -> Result<Found, Error> {
         let _rights = FileRights::of_the_process().ok();
         let folder = self.pins.folder();
-        // Root alone may look into it, so nobody else can lock it.
+        // Only root can open the folder, so no other user can lock it.
         let lock = tompion_os::try_lock_directory(folder)
             .map_err(|error| Error::file("can't lock", folder, error))?;
         let Some(_lock) = lock else {
@@ -209,32 +213,32 @@ impl Monitor {
         groups::begin(groups, self.memory.groups(), groups::table(programs::open_cgroups(folder)?)?)
     }
 
-    /// All that was counted so far.
+    /// Takes a snapshot of all counters.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::take(&self.memory)
     }
 
-    /// Reports have these jobs from now on.
+    /// Adds jobs to all later reports.
     pub fn report_jobs(&mut self, jobs: Jobs) {
         self.jobs = Some(jobs);
     }
 
-    /// The jobs that reports have, if any.
+    /// Jobs in reports, if any.
     pub fn jobs(&self) -> Option<&Jobs> {
         self.jobs.as_ref()
     }
 
-    /// Compares with the scheduler's own count from now on ([`Unseen`]), not from the beginning.
+    /// Restarts the crosscheck with the scheduler's count ([`MissedWakeups`]) from now on.
     pub fn look_from_now(&mut self) {
-        self.witness.begin_anew(&self.memory);
+        self.crosscheck.restart(&self.memory);
     }
 
-    /// Compares with the scheduler's own count: of threads that are gone, nobody can do that any more.
+    /// Updates the crosscheck: for ended threads, the scheduler's count is gone.
     pub fn look(&mut self) {
-        self.witness.look(&self.memory);
+        self.crosscheck.compare(&self.memory);
     }
 
-    /// The wake-ups that were kept one by one; none unless it was begun with that.
+    /// Returns the logged wakeups; none unless started with a log.
     ///
     /// # Errors
     /// If the array can't be mapped.
@@ -243,9 +247,10 @@ impl Monitor {
         programs::map_log(self.pins.folder())
     }
 
-    /// What came since an earlier snapshot of this monitor; without one, since the last reset.
+    /// Reports the counts since an earlier snapshot of this monitor; without one, since the last
+    /// reset.
     pub fn report(&mut self, since: Option<&Snapshot>) -> Report {
-        let unseen = self.witness.look(&self.memory);
+        let unseen = self.crosscheck.compare(&self.memory);
         let now = self.snapshot();
         let reset = self.last_reset(&now);
         let mut report = self.complete(Report::between(since.unwrap_or(&reset), &now, self.kinds()), unseen);
@@ -254,9 +259,9 @@ impl Monitor {
         report
     }
 
-    /// Looks after the rows of threads, and compares with the scheduler's own count.
-    pub fn tidy(&mut self) -> Unseen {
-        let unseen = self.witness.look(&self.memory);
+    /// Releases slots of ended threads, and updates the crosscheck.
+    pub fn tidy(&mut self) -> MissedWakeups {
+        let unseen = self.crosscheck.compare(&self.memory);
         self.forget_threads();
         unseen
     }
@@ -265,30 +270,36 @@ impl Monitor {
         self.memory.forget_threads(|tid| !PathBuf::from(format!("/proc/{tid}")).exists());
     }
 
-    /// The programs' arrays.
-    pub fn memory(&self) -> &Memory {
+    /// Mapped counters of the programs.
+    pub fn counters(&self) -> &MappedCounters {
         &self.memory
     }
 
-    /// Wake-ups so far, by how they ended.
-    pub fn balance(&self) -> Balance {
-        Balance::read(&self.memory)
+    /// Wakeups so far, by outcome.
+    pub fn balance(&self) -> WakeupAccounting {
+        WakeupAccounting::read(&self.memory)
     }
 
-    /// A page in the text format of Prometheus, of one moment: counters since counting began, which never go back, the longest since
-    /// the last reset and of the last minutes, and what the process does beside that.
+    /// Makes a page in the text format of Prometheus: counters since the start, which never go
+    /// back, maxima since the last reset and of the last minutes, and other activities of the
+    /// process.
     pub fn exposition(&mut self, process: &OfProcess) -> String {
-        let unseen = self.witness.look(&self.memory);
+        let unseen = self.crosscheck.compare(&self.memory);
         let now = self.snapshot();
         let total = self.complete(Report::between(&now.of_the_beginning(), &now, self.kinds()), unseen);
         let since_reset = self.complete(Report::between(&self.last_reset(&now), &now, self.kinds()), unseen);
         let recent = self.recent.longest(&now, of_intervals(&self.memory));
         self.forget_threads();
-        prometheus::exposition(&Told { total: &total, since_reset: &since_reset, recent: &recent, process })
+        prometheus::exposition(&Exposition {
+            total: &total,
+            since_reset: &since_reset,
+            recent: &recent,
+            process,
+        })
     }
 
-    /// Adds what is in no snapshot.
-    fn complete(&self, report: Report, unseen: Unseen) -> Report {
+    /// Adds data that snapshots don't have.
+    fn complete(&self, report: Report, unseen: MissedWakeups) -> Report {
         let _rights = FileRights::of_the_process().ok();
         Report {
             unseen: (unseen.slept > 0).then_some(unseen),
@@ -298,19 +309,19 @@ impl Monitor {
         }
     }
 
-    /// The state from which reports begin: the last reset's, or the beginning's.
+    /// State from which reports begin: that of the last reset, else of the start.
     fn last_reset(&self, now: &Snapshot) -> Snapshot {
         let _rights = FileRights::of_the_process().ok();
         let text = fs::read(self.pins.since()).unwrap_or_default();
         match serde_json::from_slice::<Snapshot>(&text) {
-            // Not of an earlier monitor, nor of one before the machine started.
+            // Not of an earlier monitor or an earlier boot.
             Ok(snapshot) if snapshot.begun == now.begun => snapshot,
             _ => now.of_the_beginning(),
         }
     }
 
-    /// Reports begin anew. The kernel's counters go on, so that nothing is lost: all that is not in the reports up to here is in
-    /// those from here on.
+    /// Restarts reports. The kernel's counters continue, so that nothing is lost: counts are in the
+    /// reports before or after the reset.
     ///
     /// # Errors
     /// If the state can't be written below `/run`.
@@ -318,8 +329,8 @@ impl Monitor {
         let _rights = FileRights::of_the_process().ok();
         let path = self.pins.since();
         let failed = |error| Error::file("can't write", &path, error);
-        // Maxima first: one that comes between belongs to the next report, though it is counted in those before. The other way
-        // round it would be in none.
+        // Maxima first: a latency in between then belongs to the next report, though earlier ones
+        // count it. In the other order it would be in none.
         let time = tompion_os::monotonic_ns();
         self.memory.next_epoch();
         let snapshot = Snapshot { time, ..self.snapshot() };

@@ -1,4 +1,4 @@
-//! Loading the programs, attaching them, and pinning them with their arrays.
+//! Loading, attaching and pinning of the programs and their arrays.
 
 use std::{fs, os::fd::AsFd, path::Path};
 
@@ -14,18 +14,19 @@ use crate::{
     Error, groups,
     kinds::Kinds,
     log::{self, Log},
-    memory::{self, ARRAYS, Memory},
+    mapped_counters::{self, ARRAYS, MappedCounters},
 };
 
-/// The compiled programs; empty where there was no compiler.
+/// Compiled programs; empty if there was no compiler.
 pub static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/monitor.o"));
 
-/// A number by which these programs are told from those of other builds; never 0.
+/// Identifies this build of the programs; never 0.
 pub fn build() -> u32 {
     (fingerprint(OBJECT) as u32).max(1)
 }
 
-/// Programs and their tracepoints. The beginnings of wake-ups are attached last, their ends first: what began is seen to end.
+/// Programs and their tracepoints. Begins of wakeups are attached last, after their ends, so that
+/// no end is missed.
 const PROGRAMS: [(&str, &str); 7] = [
     ("switched", "sched_switch"),
     ("expired_first", "hrtimer_expire_exit"),
@@ -36,24 +37,25 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("waking", "sched_waking"),
 ];
 
-/// Those that keep up with cgroups; only where the kernel has any.
+/// Programs that follow cgroups, if the kernel has any.
 const OF_CGROUPS: [(&str, &str); 2] = [("cgroup_made", "cgroup_mkdir"), ("cgroup_removed", "cgroup_rmdir")];
 
-/// The array of numbers of cgroups.
+/// Name of the table of cgroups.
 const CGROUPS: &str = "cgroups";
 
-/// Whether the kernel has cgroups. Source: `cgroups(7)`.
+/// Returns whether the kernel has cgroups. Source: `cgroups(7)`.
 fn has_cgroups() -> bool {
     Path::new("/proc/cgroups").exists()
 }
 
-/// Programs and their tracepoints that this kernel can have.
+/// Programs and tracepoints that this kernel supports.
 fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     let of_cgroups = OF_CGROUPS.into_iter().filter(|_| has_cgroups());
     of_cgroups.chain(PROGRAMS)
 }
 
-/// Loads and attaches all, and pins it in an empty folder. So many wake-ups are kept one by one.
+/// Loads and attaches all programs and pins them in an empty folder; `logged` is the size of the
+/// log.
 pub fn begin(folder: &Path, cpus: u32, kinds: Kinds, logged: u32) -> Result<(), Error> {
     let btf = Btf::from_sys_fs().map_err(|error| KernelError::Types(chain(&error)))?;
     let mut ebpf = load(&btf, cpus, logged)?;
@@ -73,7 +75,7 @@ pub fn begin(folder: &Path, cpus: u32, kinds: Kinds, logged: u32) -> Result<(), 
 }
 
 fn load(btf: &Btf, cpus: u32, logged: u32) -> Result<Ebpf, Error> {
-    // The ticks' has the second name before Linux 6.8.
+    // The tick's handler has the second name before Linux 6.8.
     let names = ["hrtimer_wakeup", "tick_nohz_handler", "tick_sched_timer", "dl_task_timer"];
     let symbols = KernelSymbols::named(&names);
     let of_sleepers = symbols.address("hrtimer_wakeup").ok_or_else(|| Error::Obstacle {
@@ -85,7 +87,7 @@ fn load(btf: &Btf, cpus: u32, logged: u32) -> Result<Ebpf, Error> {
     let (of_ticks, of_throttling) = (of_ticks.unwrap_or(0), of_throttling.unwrap_or(0));
     let has_cgroups = u32::from(has_cgroups());
     let mut loader = EbpfLoader::new();
-    for (name, entries) in memory::entries(cpus).into_iter().chain([groups::entries(cpus)]) {
+    for (name, entries) in mapped_counters::entries(cpus).into_iter().chain([groups::entries(cpus)]) {
         loader.set_max_entries(name, entries);
     }
     loader
@@ -100,7 +102,7 @@ fn load(btf: &Btf, cpus: u32, logged: u32) -> Result<Ebpf, Error> {
         .map_err(|error| KernelError::Refused("the monitor's arrays".into(), chain(&error)).into())
 }
 
-/// Attaches a program of these, for as long as the link is there.
+/// Attaches a program for as long as its link exists.
 pub fn attach(
     ebpf: &mut Ebpf,
     name: &str,
@@ -113,19 +115,19 @@ pub fn attach(
     program.take_link(id)
 }
 
-/// Puts the array of the monitor's that other programs read where their loader finds it.
+/// Pins the `processors` array at `to`, where the loader of other programs finds it.
 pub fn share_processors(from: &Path, to: &Path) -> Result<(), Error> {
     let array = open_array(from, "processors")?;
     array.pin(to.join("processors")).map_err(|error| pinning("processors", &error))
 }
 
-/// Opens an array that is pinned in a folder.
+/// Opens a pinned array.
 fn open_array(folder: &Path, name: &str) -> Result<MapData, KernelError> {
     let path = folder.join(array(name));
     MapData::from_pin(&path).map_err(|error| KernelError::Refused(path.display().to_string(), chain(&error)))
 }
 
-/// Maps the log that is pinned in a folder.
+/// Maps the pinned log.
 pub fn map_log(folder: &Path) -> Result<Log, Error> {
     let map = open_array(folder, log::ARRAY)?;
     let entries =
@@ -133,15 +135,15 @@ pub fn map_log(folder: &Path) -> Result<Log, Error> {
     Log::map(map.fd().as_fd(), entries).map_err(|error| KernelError::Rings(error).into())
 }
 
-/// The version of the layout of the arrays that are pinned in a folder.
+/// Reads the layout version of pinned arrays.
 pub fn version_in(folder: &Path) -> Result<u32, Error> {
     let [control, ..] = ARRAYS;
     let control = open_array(folder, control)?;
-    Memory::version_of(control.fd().as_fd()).map_err(|error| KernelError::Rings(error).into())
+    MappedCounters::version_of(control.fd().as_fd()).map_err(|error| KernelError::Rings(error).into())
 }
 
-/// Maps the arrays that are pinned in a folder.
-pub fn map_arrays(folder: &Path, cpus: u32) -> Result<Memory, Error> {
+/// Maps the pinned arrays.
+pub fn map_arrays(folder: &Path, cpus: u32) -> Result<MappedCounters, Error> {
     let open = |name: &str| open_array(folder, name);
     let [control, processors, histograms, worsts, wakes, threads] = ARRAYS;
     let maps =
@@ -150,20 +152,20 @@ pub fn map_arrays(folder: &Path, cpus: u32) -> Result<Memory, Error> {
     let of_groups = [open(of_groups)?, open(places)?, open(longest)?];
     let arrays = maps.each_ref().map(|map| map.fd().as_fd());
     let groups = of_groups.each_ref().map(|map| map.fd().as_fd());
-    Memory::map(arrays, groups, cpus).map_err(|error| KernelError::Rings(error).into())
+    MappedCounters::map(arrays, groups, cpus).map_err(|error| KernelError::Rings(error).into())
 }
 
-/// Opens the table of cgroups that is pinned in a folder.
+/// Opens the pinned table of cgroups.
 pub fn open_cgroups(folder: &Path) -> Result<MapData, Error> {
     Ok(open_array(folder, CGROUPS)?)
 }
 
-/// What the kernel says of a map that it doesn't give.
+/// Error for a map that the kernel rejects.
 pub fn refused_map(name: &str, error: &dyn std::error::Error) -> Error {
     KernelError::Refused(name.into(), chain(error)).into()
 }
 
-/// How often the kernel did not start one of the programs that are pinned in a folder.
+/// Number of runs of pinned programs that the kernel skipped.
 pub fn not_started(folder: &Path) -> u64 {
     let misses = |name: &str| {
         let program = ProgramInfo::from_pin(folder.join(program_file(name))).ok()?;
@@ -172,7 +174,7 @@ pub fn not_started(folder: &Path) -> u64 {
     all().filter_map(|(name, _)| misses(name)).sum()
 }
 
-/// Whether all programs are attached still.
+/// Returns whether all programs are still attached.
 pub fn is_whole(folder: &Path) -> bool {
     all().all(|(name, _)| fs::exists(folder.join(format!("link-{name}"))).unwrap_or(false))
 }
@@ -185,7 +187,7 @@ fn program_file(name: &str) -> String {
     format!("program-{name}")
 }
 
-/// Of an array or program.
+/// Error for a missing array or program.
 pub fn missing(name: &str) -> Error {
     KernelError::Refused(name.into(), "this build doesn't have it".into()).into()
 }

@@ -1,4 +1,4 @@
-//! Reports in the text format of Prometheus.
+//! Prometheus exposition of reports, in its text format.
 //!
 //! Source: <https://prometheus.io/docs/instrumenting/exposition_formats/>, version 0.0.4.
 
@@ -10,50 +10,50 @@ use crate::{
     report::{GroupReport, KindReport, Report, ThreadReport},
 };
 
-/// Bounds of the buckets, in nanoseconds: 1, 2, 3, 5, 7 µs and so on, up to 10 ms. Histograms tell whole microseconds apart, so
-/// no bound divides a place of theirs.
+/// Bucket bounds in nanoseconds: 1, 2, 3, 5, 7 µs and so on, up to 10 ms. Histograms have buckets
+/// of whole microseconds, so no bound divides one.
 fn bounds() -> impl Iterator<Item = u64> {
     let steps = (0..4).flat_map(|power| [1, 2, 3, 5, 7].map(|digit| digit * 1000 * 10u64.pow(power)));
     steps.chain([10_000_000])
 }
 
-/// Late ones, where they are kept. Numbers are since the process began.
+/// Numbers of incidents since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Incidents {
-    /// How many have a folder.
+    /// Number of saved incidents.
     pub kept: u64,
-    /// How many have none, because they came too soon after another one.
+    /// Number of late wakeups not saved because they came too soon after a saved one.
     pub too_soon: u64,
-    /// How many have none, because it could not be written.
+    /// Number of incidents that could not be written.
     pub failed: u64,
 }
 
-/// What the process does that tells the page, beside counting.
+/// Activities of the exporting process beside counting.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OfProcess {
-    /// When the history was written last, in nanoseconds since 1970; none if nobody writes one.
+    /// Time of the history's last row, in nanoseconds since 1970; none without a history.
     pub history_written_ns: Option<u64>,
-    /// Where late ones are kept.
+    /// Incidents, if they are saved.
     pub incidents: Option<Incidents>,
 }
 
-/// All that is told, of one moment.
-pub struct Told<'a> {
-    /// Since counting began: counters never go back.
+/// Content of the page, of one time.
+pub struct Exposition<'a> {
+    /// Report since counting began: its counters never go back.
     pub total: &'a Report,
-    /// Since the last reset.
+    /// Report since the last reset.
     pub since_reset: &'a Report,
-    /// Of the last minutes.
+    /// Maxima of the last minutes.
     pub recent: &'a Longest,
     /// See [`OfProcess`].
     pub process: &'a OfProcess,
 }
 
-/// The page.
-pub fn exposition(told: &Told<'_>) -> String {
-    let Told { total, since_reset, recent, process } = told;
+/// Formats the page.
+pub fn exposition(content: &Exposition<'_>) -> String {
+    let Exposition { total, since_reset, recent, process } = content;
     let mut text = String::new();
-    // Writing to a text doesn't fail.
+    // Writing to a string never fails.
     let _ = histograms(&mut text, total);
     let _ = longest(&mut text, &since_reset.max_us, recent);
     let _ = wakeups(&mut text, total);
@@ -68,13 +68,13 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Resu
     writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}")
 }
 
-/// Exactly, which a division would not be: `0.000124956`.
+/// Formats nanoseconds in seconds exactly, unlike a division: `0.000124956`.
 fn seconds(ns: u64) -> String {
     let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Of microseconds that are whole nanoseconds.
+/// Formats microseconds that are whole nanoseconds.
 fn seconds_of(us: f64) -> String {
     seconds((us * 1000.0).round() as u64)
 }
@@ -103,7 +103,8 @@ fn histogram(text: &mut String, name: &str, labels: &str, found: &KindReport) ->
     writeln!(text, "{name}_count{{{labels}}} {}", found.count)
 }
 
-/// Groups have metrics of their own: their wake-ups are in those by CPU already, and sums should have each once.
+/// Writes groups as metrics of their own: the metrics by CPU already have their wakeups, and a sum
+/// must not count them twice.
 fn groups(text: &mut String, total: &Report, since_reset: &Report) -> std::fmt::Result {
     let name = "tompion_group_latency_seconds";
     head(text, name, "histogram", "Latency of cgroups and named threads, by kind.")?;
@@ -124,7 +125,7 @@ fn groups(text: &mut String, total: &Report, since_reset: &Report) -> std::fmt::
     Ok(())
 }
 
-/// `cgroup="/robot.slice"`, `thread="ctl*"`.
+/// Label of a group: `cgroup="/robot.slice"`, `thread="ctl*"`.
 fn group_label(found: &GroupReport) -> String {
     format!("{}=\"{}\"", found.group.noun(), escaped(found.group.pattern()))
 }
@@ -248,8 +249,8 @@ fn threads(text: &mut String, total: &Report, since_reset: &Report) -> std::fmt:
         .try_for_each(|thread| writeln!(text, "{name}{{{}}} {}", labels(thread), thread.misses))
 }
 
-/// Counters are since jobs are watched, which a restart of who watches begins anew. The label isn't `job`: Prometheus has one of
-/// that name of its own.
+/// Writes counters of jobs since they are watched, which restart with the watching process. The
+/// label isn't `job`, which Prometheus uses itself.
 fn jobs(text: &mut String, found: &JobsReport) -> std::fmt::Result {
     let name = "tompion_job_response_seconds";
     head(text, name, "histogram", "Response time of jobs, from release to end.")?;
@@ -333,7 +334,7 @@ fn longest_in_parts(text: &mut String, found: &JobsReport) -> std::fmt::Result {
     Ok(())
 }
 
-/// A label's value: threads may call themselves anything.
+/// Escapes the value of a label: threads may have any name.
 fn escaped(name: &str) -> String {
     name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -343,8 +344,8 @@ mod tests {
     use super::*;
     use crate::{
         kinds::{Kind, Kinds},
+        sched_crosscheck::MissedWakeups,
         snapshot::Snapshot,
-        witness::Unseen,
     };
 
     #[test]
@@ -356,7 +357,7 @@ mod tests {
         );
     }
 
-    /// Everything between quotes or spaces that begins as our metrics do.
+    /// Finds all words that begin like our metrics.
     fn metrics(text: &str) -> impl Iterator<Item = &str> {
         let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         text.split(move |letter| !is_of_name(letter)).filter(|word| word.starts_with("tompion_"))
@@ -366,16 +367,17 @@ mod tests {
     fn dashboard_and_alerts_ask_for_what_is_on_the_page() {
         let nothing = Snapshot::default();
         let report = Report {
-            unseen: Some(Unseen::default()),
+            unseen: Some(MissedWakeups::default()),
             jobs: Some(JobsReport::default()),
             ..Report::between(&nothing, &nothing, Kinds::ALL)
         };
         let process =
             OfProcess { history_written_ns: Some(1_500_000_000), incidents: Some(Incidents::default()) };
-        let told = Told { total: &report, since_reset: &report, recent: &Longest::new(), process: &process };
-        let page = exposition(&told);
+        let content =
+            Exposition { total: &report, since_reset: &report, recent: &Longest::new(), process: &process };
+        let page = exposition(&content);
         assert!(page.contains("\ntompion_history_last_write_timestamp_seconds 1.5\n"), "{page}");
-        let told: Vec<&str> =
+        let metrics_found: Vec<&str> =
             page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
         for (file, text) in [
             ("dashboard", include_str!("../../../integrations/grafana/tompion-monitor.json")),
@@ -385,10 +387,13 @@ mod tests {
             for metric in metrics(text) {
                 let parts = ["_bucket", "_count", "_sum"];
                 let whole = parts.iter().find_map(|part| metric.strip_suffix(part)).unwrap_or(metric);
-                assert!(told.contains(&metric) || told.contains(&whole), "{file}: no {metric} on the page");
+                assert!(
+                    metrics_found.contains(&metric) || metrics_found.contains(&whole),
+                    "{file}: no {metric} on the page"
+                );
             }
             for kind in text.split("kind=").skip(1) {
-                // One, or with `=~` several.
+                // One name, or several with `=~`.
                 let names = kind.trim_start_matches(['~', '\\', '"']).split(['\\', '"']).next();
                 for name in names.unwrap_or_default().split('|') {
                     assert!(name == "$kind" || Kind::of_name(name).is_some(), "{file}: no kind {name}");
@@ -404,12 +409,12 @@ mod tests {
 
     #[test]
     fn seconds_are_exact() {
-        let told = [0, 1, 124_956, 1_000_000_000, 10_500_000_000, u64::MAX].map(seconds);
-        assert_eq!(told, ["0", "0.000000001", "0.000124956", "1", "10.5", "18446744073.709551615"]);
+        let formatted = [0, 1, 124_956, 1_000_000_000, 10_500_000_000, u64::MAX].map(seconds);
+        assert_eq!(formatted, ["0", "0.000000001", "0.000124956", "1", "10.5", "18446744073.709551615"]);
         for ns in (0..1_000_000).step_by(7) {
             assert_eq!(seconds_of(ns as f64 / 1000.0), seconds(ns));
         }
-        // A million of them, as their mean.
+        // The mean of a million.
         assert_eq!(seconds_of(124_956_789_123.0 / 1000.0 / 1e6 * 1e6), "124.956789123");
     }
 

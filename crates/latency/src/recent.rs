@@ -1,4 +1,4 @@
-//! The longest latencies of the last minutes. The longest since a reset stays what it was for years; this falls again.
+//! Maxima of the last minutes, which fall again, unlike the maximum since a reset.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -7,19 +7,19 @@ use std::{
 
 use crate::{
     kinds::Kind,
-    memory::{MaxSample, Memory},
+    mapped_counters::{MappedCounters, MaxSample},
     report::by_kind,
     snapshot::{Snapshot, State},
 };
 
-/// What came for so long before is told at least, and for twice as long at most, if it is asked for often enough: however seldom
-/// one asks, nothing is left out.
+/// Minimum time covered, in nanoseconds; at most twice as much if asked often enough. Rare readings
+/// miss nothing.
 const WINDOW_NS: u64 = Duration::from_secs(300).as_nanos() as u64;
 
-/// The longest latencies in microseconds, by CPU and kind.
+/// Longest latencies in microseconds, by CPU and kind.
 pub type Longest = BTreeMap<u32, BTreeMap<Kind, f64>>;
 
-/// What was there when it was looked at.
+/// Reading of the counters.
 #[derive(Debug)]
 struct Look {
     /// CLOCK_MONOTONIC, in nanoseconds.
@@ -27,14 +27,15 @@ struct Look {
     cpus: Vec<[State; Kind::ALL.len()]>,
 }
 
-/// Earlier looks, the oldest first; what came since the first of them is recent.
+/// Earlier readings, the oldest first; later latencies are recent.
 #[derive(Debug, Default)]
 pub struct Recent {
     looks: VecDeque<Look>,
 }
 
 impl Recent {
-    /// What is recent now. `kept` has what else is known of the longest of a CPU and kind beside the longest since the reset.
+    /// Returns the recent maxima. `kept` has other known maxima of a CPU and kind beside that since
+    /// the reset.
     pub fn longest(
         &mut self,
         now: &Snapshot,
@@ -51,8 +52,8 @@ impl Recent {
     }
 }
 
-/// What the programs keep for the history: the longest of its interval, and of the one before.
-pub fn of_intervals(memory: &Memory) -> impl Fn(usize, Kind) -> [Option<MaxSample>; 2] {
+/// Maxima stored for the history: of its current and previous interval.
+pub fn of_intervals(memory: &MappedCounters) -> impl Fn(usize, Kind) -> [Option<MaxSample>; 2] {
     let interval = memory.interval();
     move |cpu, kind| {
         let before = interval.checked_sub(1).and_then(|before| memory.worst_of_interval(cpu, kind, before));
@@ -87,7 +88,7 @@ mod tests {
         MaxSample { woken: end - 1, ..MaxSample::made_up(us * 1000, end) }
     }
 
-    /// One CPU with so many wake-ups of each length in microseconds, of which the longest since the reset is kept.
+    /// Makes a snapshot of one CPU with counts by length in microseconds, whose maximum is stored.
     fn snapshot(time: u64, latencies: &[(u64, u64)], kept: MaxSample) -> Snapshot {
         let mut states: [State; Kind::ALL.len()] = Default::default();
         let state = &mut states[Kind::Wakeup.number()];
@@ -101,27 +102,27 @@ mod tests {
     }
 
     #[test]
-    fn given_one_long_latency_then_it_is_told_for_minutes_and_no_longer() {
+    fn given_one_long_latency_then_it_is_recent_for_minutes() {
         let mut recent = Recent::default();
         let nothing = |_, _| [None, None];
         let before = snapshot(100 * MINUTE, &[(3, 10)], worst(3, 99 * MINUTE));
-        assert_eq!(of(&recent.longest(&before, nothing)), None, "nobody knows when that was");
-        let mut told = Vec::new();
+        assert_eq!(of(&recent.longest(&before, nothing)), None, "its time is unknown");
+        let mut reported = Vec::new();
         for minute in 101..125 {
-            // Every minute one of 5 µs; in the third one of 900.
+            // Every minute a latency of 5 µs, in the third one of 900.
             let of_5 = minute - 100;
             let late = u64::from(minute >= 103);
             let kept = if late == 1 { worst(900, 103 * MINUTE - 1) } else { worst(5, minute * MINUTE - 1) };
             let now = snapshot(minute * MINUTE, &[(3, 10), (5, of_5), (900, late)], kept);
-            told.push(of(&recent.longest(&now, nothing)).expect("one each minute"));
+            reported.push(of(&recent.longest(&now, nothing)).expect("one each minute"));
         }
-        let count = told.iter().filter(|us| **us == 900.0).count();
-        assert!((5..=10).contains(&count), "{told:?}");
-        assert_eq!((told[0], told[2], told.last()), (5.0, 900.0, Some(&6.0)), "{told:?}");
+        let count = reported.iter().filter(|us| **us == 900.0).count();
+        assert!((5..=10).contains(&count), "{reported:?}");
+        assert_eq!((reported[0], reported[2], reported.last()), (5.0, 900.0, Some(&6.0)), "{reported:?}");
     }
 
     #[test]
-    fn given_one_who_asks_seldom_then_all_since_the_last_time_is_told() {
+    fn given_rare_readings_then_all_since_the_last_one_is_recent() {
         let mut recent = Recent::default();
         let nothing = |_, _| [None, None];
         for hour in 1..5 {

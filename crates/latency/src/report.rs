@@ -1,184 +1,186 @@
-//! What two snapshots say: by CPU and kind, by thread, and whether the sums agree.
+//! Reports: the difference of two snapshots by CPU and kind and by thread, with checked sums.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use crate::{
-    balance::Balance,
+    accounting::WakeupAccounting,
     groups::Group,
     histogram::Histogram,
     jobs::JobsReport,
     kinds::{Kind, Kinds},
-    living::Living,
-    memory::{MaxSample, RawThread},
+    mapped_counters::{MaxSample, RawThread},
+    sched_crosscheck::MissedWakeups,
     snapshot::{GroupState, Snapshot, State},
-    witness::Unseen,
+    thread_identity::ThreadIdentity,
 };
 
-/// What was counted between two moments. Times of day are nanoseconds since 1970.
+/// Counts of an interval. Times of day are in nanoseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// The version of this structure.
+    /// Version of this structure.
     pub schema: u32,
-    /// When counting began.
+    /// Start of counting.
     pub counting_since_ns: u64,
-    /// The same by CLOCK_MONOTONIC, which nobody sets: by it a monitor is told from one that counted before it.
+    /// Start of counting by CLOCK_MONOTONIC, which is never set: it distinguishes monitors.
     pub counting_since_monotonic_ns: u64,
-    /// From when on this report is.
+    /// Begin of the interval.
     pub from_ns: u64,
-    /// Until when.
+    /// End of the interval.
     pub to_ns: u64,
-    /// What is counted now.
+    /// Kinds that are counted now.
     pub kinds: Vec<Kind>,
-    /// The longest latencies, in microseconds, by CPU and kind.
+    /// Longest latency of each CPU and kind, in microseconds.
     pub max_us: BTreeMap<u32, BTreeMap<Kind, f64>>,
-    /// By CPU and kind, where anything was counted.
+    /// Statistics of each CPU and kind that has counts.
     pub cpus: Vec<CpuReport>,
-    /// Real-time threads, the one with the longest latency first.
+    /// Real-time threads, the longest latency first.
     pub threads: Vec<ThreadReport>,
-    /// Groups of threads that are counted by themselves, too, as they were asked for.
+    /// Groups that are also counted separately, in the requested order.
     pub groups: Vec<GroupReport>,
-    /// Cgroups that are in no group, because there was no room for them.
+    /// Number of cgroups that did not fit into the groups' table.
     pub cgroups_without_room: u32,
-    /// Wake-ups, by how they ended.
-    pub wakeups: Balance,
-    /// What the kernel counts by itself, where that is known.
-    pub unseen: Option<Unseen>,
-    /// How often the kernel did not start one of the programs, since counting began.
+    /// Wakeups by outcome.
+    pub wakeups: WakeupAccounting,
+    /// Crosscheck with the scheduler's own count, if known.
+    pub unseen: Option<MissedWakeups>,
+    /// Number of runs of the programs that the kernel skipped, since counting began.
     pub not_started: u64,
-    /// Jobs, where they are watched: since that began.
+    /// Jobs, if watched: since that began.
     pub jobs: Option<JobsReport>,
 }
 
-/// A CPU's part.
+/// Statistics of a CPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct CpuReport {
-    /// Its number.
+    /// Number of the CPU.
     pub cpu: u32,
-    /// By kind, where anything was counted.
+    /// Statistics of each kind that has counts.
     pub kinds: BTreeMap<Kind, KindReport>,
 }
 
-/// How a longest latency is known.
+/// Precision of a maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Maximum {
-    /// To the nanosecond.
+    /// Exact to the nanosecond.
     Exact,
-    /// By the histogram: it was shorter than this.
+    /// Upper bound, from a histogram.
     Below,
-    /// By the histogram's last place: it was at least this long.
+    /// Lower bound, from the histogram's last bucket.
     AtLeast,
 }
 
-/// A kind's part.
+/// Statistics of a kind.
 #[derive(Clone, Debug, Serialize)]
 pub struct KindReport {
-    /// How many.
+    /// Number of latencies.
     pub count: u64,
-    /// Of these longer than the histogram tells apart.
+    /// Number of these beyond the histogram's range.
     pub overflow: u64,
-    /// Their mean, in microseconds.
+    /// Mean in microseconds.
     pub mean_us: f64,
-    /// What half of them, 99 % and 99.9 % don't reach, in microseconds.
+    /// Upper bound of the median, in microseconds.
     pub p50_us: f64,
-    /// See `p50_us`.
+    /// Upper bound of the 99th percentile, in microseconds.
     pub p99_us: f64,
-    /// See `p50_us`.
+    /// Upper bound of the 99.9th percentile, in microseconds.
     pub p999_us: f64,
-    /// The longest, in microseconds.
+    /// Maximum in microseconds.
     pub max_us: f64,
-    /// How that is known.
+    /// Precision of the maximum.
     pub max_is: Maximum,
-    /// The longest in detail, where it is known exactly.
+    /// Details of the maximum, if it is exact.
     pub worst: Option<Late>,
-    /// Beginnings of places, in microseconds, and how many; places without any are left out.
+    /// Lower bounds of the filled buckets, in microseconds, with their counts.
     pub histogram: Vec<(u64, u64)>,
-    /// The same, to be computed with.
+    /// Same histogram for arithmetic.
     #[serde(skip)]
     pub places: Histogram,
 }
 
-/// A latency in its parts. Those that don't belong to its kind, or to no timer, are none.
+/// Latency with its parts. Parts that its kind or timer doesn't have are none.
 #[derive(Clone, Debug, Serialize)]
 pub struct Late {
-    /// When it ended.
+    /// End of the latency.
     pub time_ns: u64,
-    /// All of it, in microseconds.
+    /// Whole latency in microseconds.
     pub latency_us: f64,
-    /// From the timer's intended expiry to its handler.
+    /// Time from the timer's intended expiry to its handler.
     pub timer_us: Option<f64>,
-    /// From the handler to the wake-up.
+    /// Time from the handler to the wakeup.
     pub handler_us: Option<f64>,
-    /// From the wake-up to running.
+    /// Time from the wakeup to running.
     pub wakeup_us: Option<f64>,
-    /// Whose.
+    /// Late thread.
     pub tid: u32,
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// Its priority, in words.
+    /// Priority of the thread, in words.
     pub priority: String,
-    /// Who had the CPU until then.
+    /// Thread that had the CPU before.
     pub other_tid: u32,
-    /// Its name.
+    /// Name of that thread.
     pub other_name: String,
-    /// Its priority, in words.
+    /// Priority of that thread, in words.
     pub other_priority: String,
-    /// The code that held the CPU, where that is known: functions of the kernel's, the innermost first. Of a timer what its interrupt
-    /// interrupted; of a wake-up where the other one left the CPU.
+    /// Kernel functions on the CPU, if known, the innermost first. For a timer, the code
+    /// interrupted by it; for a wakeup, the code at which the other thread left the CPU.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub code: Vec<String>,
-    /// The same as the programs have it.
+    /// Same stack as addresses.
     #[serde(skip)]
     pub(crate) stack: Vec<u64>,
 }
 
-/// A thread's part: from the intended expiry to running where a timer woke it, else from the wake-up to running.
+/// Statistics of a thread: from the intended expiry to running if a timer woke it, else from the
+/// wakeup to running.
 #[derive(Clone, Debug, Serialize)]
 pub struct ThreadReport {
-    /// Its number.
+    /// Number of the thread.
     pub tid: u32,
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// Whether it is gone.
+    /// Whether it has ended.
     pub has_ended: bool,
-    /// Its priority when it ran last, in words.
+    /// Priority when it last ran, in words.
     pub priority: String,
-    /// Where it ran last.
+    /// CPU on which it last ran.
     pub cpu: u32,
-    /// How many wake-ups.
+    /// Number of wakeups.
     pub count: u64,
-    /// The last latency, in microseconds.
+    /// Last latency in microseconds.
     pub last_us: f64,
-    /// What half of them don't reach, in microseconds; a sixteenth too long at most.
+    /// Median in microseconds, rounded up by at most a sixteenth.
     pub p50_us: f64,
-    /// The same of 99.9 %.
+    /// 99.9th percentile, rounded likewise.
     pub p999_us: f64,
-    /// The longest, in microseconds.
+    /// Maximum in microseconds.
     pub max_us: f64,
-    /// How that is known.
+    /// Precision of the maximum.
     pub max_is: Maximum,
-    /// How often it set itself a time that had passed: it was too late for its own plan.
+    /// Number of timers that it armed after their intended expiry: it overran its period.
     pub misses: u64,
-    /// All its latencies.
+    /// Histogram of all its latencies.
     #[serde(skip)]
     pub places: Histogram,
 }
 
-/// A group's part: of all CPUs together.
+/// Statistics of a group over all CPUs.
 #[derive(Clone, Debug, Serialize)]
 pub struct GroupReport {
-    /// Which threads.
+    /// Threads of the group.
     #[serde(flatten)]
     pub group: Group,
-    /// From when on, if that is later than the report's beginning.
+    /// Start of counting for the group, if later than the report's begin.
     pub from_ns: u64,
-    /// By kind, where anything was counted.
+    /// Statistics of each kind that has counts.
     pub kinds: BTreeMap<Kind, KindReport>,
 }
 
-/// A kernel's priority in the words of `chrt`: `deadline`, `rt 80`, `nice 0`; `stop` is that of the threads which stop a CPU.
+/// Formats a kernel priority as `chrt` does: `deadline`, `rt 80`, `nice 0`; `stop` for threads that
+/// stop a CPU.
 pub fn priority_words(priority: i32) -> String {
     match priority {
         ..-1 => "stop".into(),
@@ -192,8 +194,8 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// The longest of some latencies, in nanoseconds. What the programs kept counts only if it ended after `from`: it may be of
-/// an earlier time, and longer than all since.
+/// Maximum in nanoseconds. The stored one counts only if it ended after `from`: an earlier one may
+/// be longer than all since.
 fn longest(histogram: &Histogram, kept: Option<(u64, u64)>, from: u64) -> (u64, Maximum) {
     match (kept, histogram.bound()) {
         (Some((latency, end)), _) if end >= from => (latency, Maximum::Exact),
@@ -202,13 +204,13 @@ fn longest(histogram: &Histogram, kept: Option<(u64, u64)>, from: u64) -> (u64, 
     }
 }
 
-/// What a share doesn't reach, in microseconds; not more than the longest.
+/// Upper bound of a quantile in microseconds, at most the maximum.
 fn below(histogram: &Histogram, share: u64, longest: u64) -> f64 {
     us(histogram.below(share).unwrap_or(0).min(longest))
 }
 
 impl Report {
-    /// What came between two snapshots of one monitor.
+    /// Makes the report of the interval between two snapshots of one monitor.
     pub(crate) fn between(earlier: &Snapshot, now: &Snapshot, kinds: Kinds) -> Self {
         let mut cpus = Vec::new();
         for (cpu, states) in (0..).zip(&now.cpus) {
@@ -246,7 +248,7 @@ impl Report {
     }
 }
 
-/// What came since a time, by kind, where anything was counted.
+/// Statistics since a time, of each kind that has counts.
 pub(crate) fn by_kind(
     before: Option<&[State; Kind::ALL.len()]>,
     states: &[State],
@@ -269,7 +271,7 @@ impl GroupReport {
     }
 }
 
-/// All CPUs together, by kind.
+/// Sums all CPUs by kind.
 pub fn of_all_cpus(cpus: &[CpuReport]) -> BTreeMap<Kind, Histogram> {
     let mut all: BTreeMap<Kind, Histogram> = BTreeMap::new();
     for (kind, report) in cpus.iter().flat_map(|cpu| &cpu.kinds) {
@@ -278,7 +280,7 @@ pub fn of_all_cpus(cpus: &[CpuReport]) -> BTreeMap<Kind, Histogram> {
     all
 }
 
-/// The longest of each CPU and kind, in microseconds.
+/// Longest latency of each CPU and kind, in microseconds.
 pub fn max_us(cpus: &[CpuReport]) -> BTreeMap<u32, BTreeMap<Kind, f64>> {
     let longest = |cpu: &CpuReport| cpu.kinds.iter().map(|(kind, report)| (*kind, report.max_us)).collect();
     cpus.iter().map(|cpu| (cpu.cpu, longest(cpu))).collect()
@@ -295,7 +297,8 @@ impl KindReport {
         Self::of(places, sum, longest, worst.map(|worst| Late::new(worst, ahead)))
     }
 
-    /// Of latencies, their sum and the longest, in nanoseconds; none of none.
+    /// Makes statistics from a histogram, a sum and a maximum in nanoseconds; none without
+    /// latencies.
     pub fn of(
         places: Histogram,
         sum: u64,
@@ -323,7 +326,7 @@ impl KindReport {
 }
 
 impl Late {
-    /// `ahead` is what the time of the day is ahead of the worst one's.
+    /// Converts a sample; the time of day is `ahead` nanoseconds ahead of its clock.
     pub fn new(worst: &MaxSample, ahead: u64) -> Self {
         let by_timer = worst.intended != 0;
         let between = |from: u64, to: u64| us(to.saturating_sub(from));
@@ -356,9 +359,11 @@ impl ThreadReport {
             return None;
         }
         let (ns, max_is) = longest(&places, thread.worst, from);
-        // Threads get their names after they began; what has ended has the name that the programs saw.
-        let name =
-            Living::read(thread.tid).filter(|living| living.has_begun_at(thread.begun())).map(|it| it.name);
+        // Threads get their names after their start; an ended one has the name that the programs
+        // saw.
+        let name = ThreadIdentity::read(thread.tid)
+            .filter(|living| living.has_begun_at(thread.begun()))
+            .map(|it| it.name);
         Some(Self {
             tid: thread.tid,
             has_ended: name.is_none(),
@@ -387,7 +392,8 @@ mod tests {
         MaxSample { intended, fired, woken, ..MaxSample::made_up(latency, end) }
     }
 
-    /// One CPU with latencies of one kind, in microseconds, of which the longest is kept.
+    /// Makes a snapshot of one CPU with latencies of one kind in microseconds, whose maximum is
+    /// stored.
     fn snapshot(time: u64, latencies: &[u64], kept: MaxSample) -> Snapshot {
         let mut states: [State; Kind::ALL.len()] = Default::default();
         let state = &mut states[Kind::TimerWakeup.number()];
@@ -405,12 +411,12 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_is_told_in_parts() {
+    fn the_maximum_has_parts() {
         let now = snapshot(90_000_000, &[3, 4, 5, 17], worst(17_300, 80_000_000));
         let report = Report::between(&now.of_the_beginning(), &now, Kinds::ALL);
         let kind = kind(&report);
         assert_eq!((kind.count, kind.max_us, kind.max_is), (4, 17.3, Maximum::Exact));
-        // A half of four are two, which are below 5 us; no share is longer than the longest.
+        // Half of four is two, which are below 5 µs; no quantile exceeds the maximum.
         assert_eq!((kind.p50_us, kind.p999_us, kind.mean_us), (5.0, 17.3, 7.5));
         assert_eq!(kind.histogram, [(3, 1), (4, 1), (5, 1), (17, 1)]);
         let late = kind.worst.as_ref().unwrap();
@@ -440,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_began_anew_has_nothing_of_before() {
+    fn a_restarted_group_starts_at_zero() {
         let of_group = |snapshot: Snapshot, begun| {
             let states = snapshot.cpus[0].clone();
             let group = GroupState { group: Group::Cgroup("/robot".into()), begun, states };

@@ -1,4 +1,4 @@
-//! Rows of threads and what CPUs are remembered by, changed under the programs' hands: what a machine does once in a year.
+//! Tests of rare states: slots of threads and entries of CPUs are changed while the programs run.
 
 use std::{
     sync::mpsc::{Sender, channel},
@@ -7,20 +7,20 @@ use std::{
 };
 
 use super::*;
-use crate::{Balance, Monitor, own::Own};
+use crate::{Monitor, WakeupAccounting, test_monitor::TestMonitor};
 
-/// Real-time threads that sleep so often whenever they are told to.
+/// Real-time threads that sleep as often as ordered.
 struct Sleepers(Vec<(u32, Sender<u32>, JoinHandle<()>)>);
 
 impl Sleepers {
     fn begin(number: usize, priority: u32) -> Self {
         let begin = || {
-            let (tell, told) = channel();
+            let (tell, ordered) = channel();
             let (tell_tid, tid) = channel();
             let sleeper = thread::spawn(move || {
                 tompion_os::run_fifo(priority).expect("a real-time priority");
                 let _ = tell_tid.send(tompion_os::gettid());
-                for times in told {
+                for times in ordered {
                     (0..times).for_each(|_| thread::sleep(Duration::from_micros(300)));
                 }
             });
@@ -53,15 +53,15 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Rows of no thread's.
-fn fill(memory: &Memory, rows: impl Iterator<Item = usize>) {
+/// Fills slots with entries of no thread.
+fn fill(memory: &MappedCounters, rows: impl Iterator<Item = usize>) {
     for row in rows {
         memory.threads.word(row * THREAD).store(u64::MAX - row as u64, Ordering::Relaxed);
     }
 }
 
-/// The places of a thread's rows, and its wake-ups there.
-fn rows_of(memory: &Memory, tid: u32) -> Vec<(usize, u64)> {
+/// Slots of a thread, and its wakeups there.
+fn rows_of(memory: &MappedCounters, tid: u32) -> Vec<(usize, u64)> {
     let found = (0..THREADS).filter(|row| {
         memory.threads.half(row * THREAD + 8).load(Ordering::Relaxed) == tid
             && memory.threads.word(row * THREAD).load(Ordering::Relaxed) != 0
@@ -71,14 +71,14 @@ fn rows_of(memory: &Memory, tid: u32) -> Vec<(usize, u64)> {
 
 #[test]
 fn given_rows_that_were_given_back_then_a_thread_keeps_the_one_it_has() {
-    let Some((_own, monitor)) = Own::new("rows") else { return };
-    let memory = monitor.memory();
-    // All but each eighth are taken, so that most threads find theirs behind others'.
+    let Some((_own, monitor)) = TestMonitor::new("rows") else { return };
+    let memory = monitor.counters();
+    // All but every eighth are taken, so that most threads find theirs behind others.
     fill(memory, (0..THREADS).filter(|row| row % 8 != 7));
     let sleepers = Sleepers::begin(8, 61);
     sleepers.sleep(20);
     let counted = |tid: u32, least: u64| rows_of(memory, tid).iter().map(|row| row.1).sum::<u64>() >= least;
-    // Two may want the same row, and one has none then.
+    // Two may want the same slot, and then one has none.
     let has_row = |tid: &u32| !rows_of(memory, *tid).is_empty();
     wait_until("threads have rows", || sleepers.tids().iter().filter(|tid| counted(**tid, 15)).count() >= 4);
     let with_rows: Vec<u32> = sleepers.tids().into_iter().filter(has_row).collect();
@@ -96,42 +96,45 @@ fn given_rows_that_were_given_back_then_a_thread_keeps_the_one_it_has() {
 
 #[test]
 fn given_more_threads_than_rows_then_reports_say_how_many_wake_ups_are_in_none() {
-    let Some((_own, mut monitor)) = Own::new("rowless") else { return };
-    fill(monitor.memory(), 0..THREADS);
+    let Some((_own, mut monitor)) = TestMonitor::new("rowless") else { return };
+    fill(monitor.counters(), 0..THREADS);
     let sleepers = Sleepers::begin(1, 62);
     sleepers.sleep(50);
-    wait_until("wake-ups without a row", || Balance::read(monitor.memory()).without_row >= 40);
+    wait_until("wake-ups without a row", || WakeupAccounting::read(monitor.counters()).without_row >= 40);
     let page = monitor.exposition(&crate::OfProcess::default());
-    let told = page.lines().find_map(|line| line.strip_prefix("tompion_wakeups_without_row_total "));
-    assert!(told.is_some_and(|told| told.parse::<u64>().is_ok_and(|told| told >= 40)), "{page}");
-    // A reset begins that anew, too. Threads of others are woken without a row all the while.
+    let ordered = page.lines().find_map(|line| line.strip_prefix("tompion_wakeups_without_row_total "));
+    assert!(
+        ordered.is_some_and(|ordered| ordered.parse::<u64>().is_ok_and(|ordered| ordered >= 40)),
+        "{page}"
+    );
+    // A reset restarts that, too. Other threads are woken without a slot all the while.
     monitor.reset().unwrap();
     let since_reset = monitor.report(None).wakeups.without_row;
-    assert!(since_reset + 40 <= Balance::read(monitor.memory()).without_row, "{since_reset}");
+    assert!(since_reset + 40 <= WakeupAccounting::read(monitor.counters()).without_row, "{since_reset}");
     sleepers.end();
 }
 
 #[test]
-fn given_wake_ups_that_nobody_saw_before_it_looked_then_a_reader_tells_them() {
-    let Some((own, monitor)) = Own::new("before") else { return };
+fn given_wakeups_missed_before_it_started_then_a_reader_reports_them() {
+    let Some((own, monitor)) = TestMonitor::new("before") else { return };
     let sleepers = Sleepers::begin(1, 63);
     sleepers.sleep(50);
     let tid = sleepers.tids()[0];
-    let memory = monitor.memory();
+    let memory = monitor.counters();
     wait_until("its wake-ups", || rows_of(memory, tid).iter().any(|row| row.1 >= 45));
     let row = rows_of(memory, tid)[0].0;
-    // As if nobody had seen most of them.
+    // As if most of them had been missed.
     memory.threads.word(row * THREAD + 24).fetch_sub(40, Ordering::Relaxed);
     let unseen = Monitor::resume(own.name()).unwrap().report(None).unseen.expect("the scheduler's count");
     assert!(unseen.unseen >= 38 && unseen.slept >= 45, "{unseen:?}");
-    // What happens in a time is compared from then on.
+    // From then on, an interval is compared.
     let mut reader = Monitor::resume(own.name()).unwrap();
     reader.look_from_now();
     assert!(reader.report(None).unseen.is_none_or(|unseen| unseen.unseen < 38));
     sleepers.end();
 }
 
-/// Wakes a thread on a CPU again and again, from that CPU, behind what is written there before each time, until enough were counted.
+/// Repeatedly wakes a thread on its own CPU, each time after a write, until enough were counted.
 fn wake_behind(monitor: &Monitor, priority: u32, write: impl Fn(&SharedMap, usize, u32)) -> u32 {
     const TIMES: u64 = 200;
     let cpus = tompion_os::allowed_cpus();
@@ -146,9 +149,9 @@ fn wake_behind(monitor: &Monitor, priority: u32, write: impl Fn(&SharedMap, usiz
     });
     let tid = tid.recv().expect("a thread");
     let begun = Instant::now();
-    while rows_of(monitor.memory(), tid).iter().all(|row| row.1 < TIMES) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", rows_of(monitor.memory(), tid));
-        write(&monitor.memory().processors, cpu as usize * PROCESSOR, tid);
+    while rows_of(monitor.counters(), tid).iter().all(|row| row.1 < TIMES) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", rows_of(monitor.counters(), tid));
+        write(&monitor.counters().processors, cpu as usize * PROCESSOR, tid);
         wake.send(()).expect("a thread");
         thread::sleep(Duration::from_micros(200));
     }
@@ -158,11 +161,11 @@ fn wake_behind(monitor: &Monitor, priority: u32, write: impl Fn(&SharedMap, usiz
 }
 
 #[test]
-fn given_a_timer_that_nobody_saw_end_then_wake_ups_behind_it_are_not_its() {
-    let Some((_own, mut monitor)) = Own::new("stale") else { return };
+fn given_a_timer_whose_end_was_missed_then_later_wakeups_are_not_its() {
+    let Some((_own, mut monitor)) = TestMonitor::new("stale") else { return };
     let begun = tompion_os::monotonic_ns();
     let tid = wake_behind(&monitor, 64, |processors, at, _| {
-        // A timer of a thread that runs no more, which was to go off when the machine began.
+        // Timer of an ended thread, intended to expire at boot.
         processors.word(at + 24).store(1, Ordering::Relaxed);
         processors.word(at + 8).store(1, Ordering::Relaxed);
         processors.word(at).store(1, Ordering::Relaxed);
@@ -176,7 +179,7 @@ fn given_a_timer_that_nobody_saw_end_then_wake_ups_behind_it_are_not_its() {
 #[test]
 fn given_a_thread_that_was_woken_before_it_left_its_cpu_then_it_is_no_other_one() {
     const PRIORITY: u32 = 37;
-    let Some((_own, mut monitor)) = Own::new("itself") else { return };
+    let Some((_own, mut monitor)) = TestMonitor::new("itself") else { return };
     let shared = |monitor: &mut Monitor| -> u64 {
         let report = monitor.report(None);
         let last = *tompion_os::allowed_cpus().last().expect("a CPU");
@@ -188,12 +191,12 @@ fn given_a_thread_that_was_woken_before_it_left_its_cpu_then_it_is_no_other_one(
         const HEAD: usize = 64;
         const RAN: usize = 72;
         let head = processors.word(at + HEAD).load(Ordering::Relaxed);
-        // It left the CPU in a minute from now: later than any wake-up.
+        // It leaves the CPU a minute from now: later than any wakeup.
         let last = at + RAN + ((head.wrapping_sub(1) & 7) * 16) as usize;
         let priority = 99 - PRIORITY;
         processors.word(last + 8).store(u64::from(tid) << 32 | u64::from(priority), Ordering::Relaxed);
         processors.word(last).store(tompion_os::monotonic_ns() + 60_000_000_000, Ordering::Relaxed);
     });
-    // Of 200; others may share a CPU with others.
+    // Of 200; other threads may share the CPU.
     assert!(shared(&mut monitor) - before < 100, "{before} {}", shared(&mut monitor));
 }

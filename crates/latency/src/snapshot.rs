@@ -1,35 +1,36 @@
-//! Everything that was counted, at one moment.
+//! Snapshots: all counters at one time.
 
 use serde::{Deserialize, Serialize};
 use tompion_os::{monotonic_ns, realtime_ns};
 
 use crate::{
-    balance::Balance,
+    accounting::WakeupAccounting,
     groups::Group,
     histogram::Histogram,
     kinds::Kind,
-    memory::{MaxSample, Memory, RawThread},
+    mapped_counters::{MappedCounters, MaxSample, RawThread},
 };
 
-/// All counts, histograms and rows at a moment. What came between two is their difference.
+/// All counts, histograms and slots at a time. The difference of two snapshots is what happened
+/// between.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Snapshot {
     /// CLOCK_MONOTONIC, in nanoseconds.
     pub(crate) time: u64,
-    /// What CLOCK_REALTIME was ahead of it, in nanoseconds.
+    /// Difference of CLOCK_REALTIME and CLOCK_MONOTONIC, in nanoseconds.
     pub(crate) ahead: u64,
-    /// When counting began, by CLOCK_MONOTONIC.
+    /// Start of counting, by CLOCK_MONOTONIC.
     pub(crate) begun: u64,
-    pub(crate) balance: Balance,
-    /// By CPU and kind.
+    pub(crate) balance: WakeupAccounting,
+    /// State by CPU and kind.
     pub(crate) cpus: Vec<[State; Kind::ALL.len()]>,
     pub(crate) threads: Vec<RawThread>,
     pub(crate) groups: Vec<GroupState>,
-    /// Cgroups that are in no group for want of room.
+    /// Number of cgroups that did not fit into the groups' table.
     pub(crate) unlisted: u32,
 }
 
-/// What a group has, by kind, since it began (CLOCK_MONOTONIC, in nanoseconds).
+/// State of a group by kind, since its start (CLOCK_MONOTONIC, in nanoseconds).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GroupState {
     pub(crate) group: Group,
@@ -37,7 +38,7 @@ pub struct GroupState {
     pub(crate) states: [State; Kind::ALL.len()],
 }
 
-/// A histogram, the sum of its latencies in nanoseconds, and the longest of the epoch.
+/// Histogram, sum of its latencies in nanoseconds, and maximum of the epoch.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
     pub(crate) sum: u64,
@@ -46,8 +47,8 @@ pub struct State {
 }
 
 impl Snapshot {
-    /// Of now.
-    pub(crate) fn take(memory: &Memory) -> Self {
+    /// Takes a snapshot now.
+    pub(crate) fn take(memory: &MappedCounters) -> Self {
         let state = |cpu: usize, kind: Kind| State {
             sum: memory.sum(cpu, kind),
             worst: memory.worst(cpu, kind),
@@ -60,7 +61,7 @@ impl Snapshot {
             time,
             ahead: realtime_ns().saturating_sub(time),
             begun: memory.begun(),
-            balance: Balance::read(memory),
+            balance: WakeupAccounting::read(memory),
             cpus,
             threads,
             groups,
@@ -68,7 +69,7 @@ impl Snapshot {
         }
     }
 
-    /// Before anything was counted by who began at the same time.
+    /// Returns the empty snapshot of the start of counting.
     pub fn of_the_beginning(&self) -> Self {
         Self { time: self.begun, ahead: self.ahead, begun: self.begun, ..Self::default() }
     }

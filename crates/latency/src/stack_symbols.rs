@@ -1,30 +1,30 @@
-//! Which code held a CPU, by the stacks that programs take of the longest latencies.
+//! Symbols of the stacks that programs store with maxima: which code occupied a CPU.
 
 use std::collections::BTreeMap;
 
 use tompion_kernel::stacks::KernelSymbols;
 
 use crate::{
-    blame::code_of,
+    attribution::code_of,
     report::{Late, Report},
 };
 
-/// How many names are remembered. A process that looks on for years meets more, and modules come and go.
-const MOST: usize = 4096;
+/// Maximum number of cached names. A long-lived process meets more, and modules come and go.
+const MAX_NAMES: usize = 4096;
 
-/// StackSymbols of the kernel's functions, as far as they were asked for. All of them would be some 10 MB.
+/// Cache of the kernel's symbols that were needed. All of them would take some 10 MB.
 #[derive(Debug, Default)]
 pub struct StackSymbols {
     known: BTreeMap<u64, String>,
 }
 
 impl StackSymbols {
-    /// StackSymbols the code of all that a report calls longest.
+    /// Names the code of all maxima of a report.
     pub fn tell(&mut self, report: &mut Report) {
         self.name(longest(report).map(|late| (late.stack.as_slice(), &mut late.code)));
     }
 
-    /// StackSymbols the code that each stack says had the CPU.
+    /// Names the code that occupied the CPU for each stack.
     pub fn name<'a>(&mut self, stacks: impl Iterator<Item = (&'a [u64], &'a mut Vec<String>)>) {
         let stacks: Vec<_> = stacks.collect();
         self.learn(stacks.iter().flat_map(|(stack, _)| *stack).copied().collect());
@@ -40,7 +40,7 @@ impl StackSymbols {
         if new.is_empty() {
             return;
         }
-        if self.known.len() + new.len() > MOST {
+        if self.known.len() + new.len() > MAX_NAMES {
             self.known.clear();
             new = addresses;
         }

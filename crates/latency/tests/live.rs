@@ -1,4 +1,5 @@
-//! The programs in the running kernel. Where that isn't permitted, a line says so and nothing is tested.
+//! Tests of the programs in the running kernel. Where that isn't permitted, they are skipped with a
+//! message.
 
 mod test_monitor;
 
@@ -24,15 +25,15 @@ fn every_wake_up_of_a_real_time_thread_is_counted() {
     let report = monitor.report(None);
     let thread = report.threads.iter().find(|thread| thread.tid == tid).expect("the thread's row");
     println!("{} of {slept} seen, {:?}", thread.count, report.wakeups);
-    // There are kernels that start no programs while certain processes run (docs/design/kernel.md).
+    // Some kernels run no programs while certain processes run (docs/design/kernel.md).
     assert!(thread.count <= slept + 50 && thread.count * 100 >= slept * 95, "{} of {slept}", thread.count);
     assert_eq!(thread.priority, "rt 80");
     assert!(thread.max_us >= thread.p999_us && thread.p999_us >= thread.p50_us && thread.p50_us > 0.0);
 
-    // The sums agree: by how wake-ups ended, and by the histograms of each way.
+    // The sums agree: wakeups by outcome, and the histograms of each outcome.
     let wakeups = report.wakeups;
     assert_eq!(wakeups.difference, 0, "{wakeups:?}");
-    // Threads of the kernel go on being woken while the histograms are read, one behind the other.
+    // Kernel threads continue to be woken while the histograms are read one by one.
     for (kind, ended) in
         [(Kind::Wakeup, wakeups.wakeup), (Kind::Shared, wakeups.shared), (Kind::Preempted, wakeups.preempted)]
     {
@@ -63,7 +64,7 @@ fn the_longest_is_known_in_its_parts() {
                 Kind::Wakeup | Kind::Shared | Kind::Preempted => late.wakeup_us.expect("a wake-up"),
                 _ => parts.sum(),
             };
-            // A timer goes off early by less than the clock's step, which is no latency.
+            // A timer expires early by less than the clock's resolution, which is no latency.
             assert!((all - late.latency_us).abs() < 1.0, "{kind}: {late:?}");
             assert!(late.tid != 0 && !late.name.is_empty() && late.time_ns > report.from_ns, "{late:?}");
         }
@@ -76,7 +77,7 @@ fn the_code_that_had_the_cpu_is_named() {
     let mut monitor = own.begin();
     monitor.set_groups(&[Group::threads("*").unwrap()]).unwrap();
     let [mut of_cpus, mut of_groups] = [Vec::new(), Vec::new()];
-    // Where all that is longest came while programs ran, there is none.
+    // If all maxima came while programs ran, there is none.
     for _ in 0..20 {
         sleep_in_real_time(200);
         let report = monitor.report(None);
@@ -115,7 +116,7 @@ fn counting_goes_on_without_a_reader_and_a_reset_loses_nothing() {
     );
     assert!(after.threads.iter().all(|thread| thread.tid != first));
     assert!(after.threads.iter().any(|thread| thread.tid == second && thread.max_is == Maximum::Exact));
-    // A moment before the reset has all that came since then, and nothing else.
+    // A time before the reset has all counts since then, and no others.
     let since = monitor.report(Some(&begin));
     assert!(since.wakeups.woken >= after.wakeups.woken && since.wakeups.difference == 0);
     assert!(since.threads.iter().all(|thread| thread.tid != first));
@@ -133,7 +134,7 @@ fn kinds_are_switched_while_threads_are_woken() {
     let Some(own) = TestMonitor::new("kinds") else { return };
     let mut monitor = own.begin();
     monitor.set_kinds([Kind::MissedTimer].into_iter().collect());
-    // What was under way when that was said.
+    // Wait for wakeups under way.
     thread::sleep(Duration::from_millis(10));
     let begin = monitor.snapshot();
     let (tid, _) = sleep_in_real_time(200);
@@ -141,7 +142,7 @@ fn kinds_are_switched_while_threads_are_woken() {
     assert_eq!(report.kinds, [Kind::MissedTimer]);
     assert!(count_of(&report, Kind::MissedTimer) >= ENOUGH);
     assert_eq!(count_of(&report, Kind::Wakeup) + count_of(&report, Kind::TimerWakeupAll), 0);
-    // Sums are checked, and threads have their rows, whatever is counted.
+    // Sums are checked and threads have slots, whatever is counted.
     assert!(report.wakeups.wakeup + report.wakeups.shared + report.wakeups.preempted >= ENOUGH);
     assert!(report.threads.iter().any(|thread| thread.tid == tid && thread.count >= ENOUGH));
     monitor.set_kinds(Kinds::ALL);
@@ -158,7 +159,7 @@ fn a_thread_that_is_behind_its_own_plan_has_misses() {
         run_fifo(70).expect("a real-time priority");
         let now = tompion_os::monotonic_ns();
         for round in 1..=100u64 {
-            // Each tenth time is one that has passed, as after a computation that took too long.
+            // Every tenth time is past, as after a computation that took too long.
             let time = if round % 10 == 0 { now } else { tompion_os::monotonic_ns() + 1_000_000 };
             let time =
                 Timespec { tv_sec: (time / 1_000_000_000) as i64, tv_nsec: (time % 1_000_000_000) as i64 };
@@ -170,11 +171,11 @@ fn a_thread_that_is_behind_its_own_plan_has_misses() {
     let report = monitor.report(None);
     let thread = report.threads.iter().find(|thread| thread.tid == tid).expect("the thread's row");
     assert!((9..=12).contains(&thread.misses), "{thread:?}");
-    // Being late is not the kernel's latency: the time that had passed begins when the timer was armed.
+    // An overrun is not the kernel's latency: for a past time, it begins when the timer was armed.
     assert!(report.wakeups.difference == 0 && thread.max_us < 50_000.0, "{thread:?}");
 }
 
-/// Gives the calling thread 3 ms in each 6 ms, before everybody else.
+/// Gives the calling thread 3 ms of each 6 ms by SCHED_DEADLINE.
 fn take_deadline() -> bool {
     let tid = gettid().to_string();
     let settings = ["-d", "-T", "3000000", "-D", "6000000", "-P", "6000000", "-p", "0", &tid];
@@ -190,7 +191,7 @@ fn threads_with_deadlines_are_counted_also_when_they_wait_for_their_period() {
         let slept = thread_usage().expect("the thread's usage").voluntary_switches;
         (0..100).for_each(|_| thread::sleep(Duration::from_millis(1)));
         let slept = thread_usage().expect("the thread's usage").voluntary_switches - slept;
-        // Ends the period: it goes on in the next one.
+        // Ends the period: it continues in the next one.
         (0..100).for_each(|_| thread::yield_now());
         (has_deadline, gettid(), slept)
     });

@@ -1,4 +1,5 @@
-//! Wake-ups one by one, in the running kernel. Where that isn't permitted, a line says so and nothing is tested.
+//! Tests of the log of single wakeups in the running kernel. Where that isn't permitted, they are
+//! skipped with a message.
 
 use std::thread;
 
@@ -10,7 +11,7 @@ const ROOM: u32 = 100_000;
 const ROUNDS: usize = 500;
 const INTERVAL: u64 = 400_000;
 
-/// A monitor's name; what counts goes with it.
+/// Name of a monitor that is stopped when it is dropped.
 struct Name(String);
 
 impl Drop for Name {
@@ -28,7 +29,8 @@ fn name(test: &str) -> Option<Name> {
     Some(Name(format!("tompion-test-{test}-{}", std::process::id())))
 }
 
-/// Sleeps until so many times; its number, and the times with what the clock said afterwards.
+/// Sleeps until several times; returns its number, and the times with the clock's readings
+/// afterwards.
 fn sleep_until_times() -> (u32, Vec<(u64, u64)>) {
     let sleeper = thread::spawn(|| {
         run_fifo(80).expect("a real-time priority");
@@ -54,22 +56,22 @@ fn each_wake_up_is_kept_with_the_time_that_was_asked_for() {
     let wakeups: Vec<Wakeup> = log.wakeups().into_iter().filter(|wakeup| wakeup.tid == tid).collect();
     let of = |intended| wakeups.iter().find(|wakeup| wakeup.intended_ns == Some(intended));
     let both: Vec<_> = seen.iter().filter_map(|(time, now)| Some((of(*time)?, *now))).collect();
-    // Some kernels start no programs while certain processes run, and count nothing
-    // (docs/design/kernel.md). So a tenth may be missing, and no more.
+    // Some kernels run no programs while certain processes run (docs/design/kernel.md). So at most
+    // a tenth may be missing.
     let not_started = monitor.report(None).not_started as usize;
     assert!(log.room() == u64::from(ROOM) && log.ended() >= both.len() as u64, "{}", log.ended());
     let text = format!("{} of {ROUNDS}, {not_started} programs not started", both.len());
     assert!((both.len() + not_started) * 100 >= ROUNDS * 90 && both.len() * 2 >= ROUNDS, "{text}");
     for (wakeup, now) in both {
         let intended = wakeup.intended_ns.unwrap_or_default();
-        // Timers go off early by less than the clock's step.
+        // Timers expire early by less than the clock's resolution.
         assert!(wakeup.woken_ns + 1000 >= intended && wakeup.woken_ns <= wakeup.running_ns, "{wakeup:?}");
         assert!(wakeup.running_ns <= now, "{wakeup:?} was over at {now}");
     }
 }
 
 #[test]
-fn nothing_is_kept_where_nobody_asks() {
+fn nothing_is_logged_unless_requested() {
     let Some(name) = name("no-log") else { return };
     let (monitor, _) = Monitor::begin(&name.0, Kinds::ALL).unwrap();
     sleep_until_times();
@@ -85,7 +87,7 @@ fn a_delay_with_interrupts_off_is_part_of_the_latency() {
     let (monitor, _) = Monitor::begin_with_log(&name.0, Kinds::ALL, ROOM).unwrap();
     let injector = Injector::load(&[Place::InterruptsOff]).unwrap();
     let cpu = tompion_os::current_cpu();
-    // The moment lies within a time in which another thread of the CPU has interrupts off.
+    // The time lies within an interval in which another thread of the CPU disables interrupts.
     let late = (0..20).find_map(|_| {
         let moment = monotonic_ns() + 20_000_000;
         thread::scope(|scope| {
@@ -108,11 +110,11 @@ fn a_delay_with_interrupts_off_is_part_of_the_latency() {
             let done = disturber.join().expect("a thread that disturbs");
             let wakeups = monitor.log().unwrap().wakeups();
             let wakeup = wakeups.into_iter().find(|it| it.tid == tid && it.intended_ns == Some(moment))?;
-            // The machine may have been elsewhere just then.
+            // The machine may have been busy elsewhere.
             (done.begun_ns < moment && done.ended_ns > moment).then_some((wakeup, done))
         })
     });
-    let (wakeup, done) = late.expect("a wake-up amidst a delay, of twenty attempts");
+    let (wakeup, done) = late.expect("a wake-up in the middle of a delay, of twenty attempts");
     assert!(wakeup.woken_ns >= done.ended_ns, "{wakeup:?} {done:?}");
     assert!(wakeup.running_ns > done.ended_ns, "{wakeup:?} {done:?}");
 }

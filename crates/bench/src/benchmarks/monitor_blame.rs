@@ -1,6 +1,6 @@
 //! `x bench monitor-blame`: whether `tompion monitor` names the cause of a late wakeup. Delays are
-//! made on purpose; the test that does it in a few seconds (`crates/latency/tests/blame.rs`) goes
-//! round longer here.
+//! made on purpose; the test that does it in a few seconds (`crates/latency/tests/attribution.rs`)
+//! goes round longer here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -36,7 +36,13 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
     let cases = if options.quick { QUICK_CASES } else { CASES };
     progress(&format!("{cases} delays of each cause"));
     let mut command = Command::new("cargo");
-    command.current_dir(&workspace.root).args(["test", "--package", "tompion-latency", "--test", "blame"]);
+    command.current_dir(&workspace.root).args([
+        "test",
+        "--package",
+        "tompion-latency",
+        "--test",
+        "attribution",
+    ]);
     command.env("TOMPION_BLAME_CASES", cases.to_string()).env("TOMPION_BLAME_RESULT", &file);
     let output = shell::limited(MAX_SECONDS, &command).output().context("cannot run cargo")?;
     progress("");

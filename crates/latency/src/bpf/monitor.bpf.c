@@ -1,35 +1,36 @@
 /*
- * The latency monitor: every wake-up of every real-time thread, measured where it happens. What is counted how, and
- * why, is docs/design/latency.md.
+ * Latency monitor: measures every wakeup of every real-time thread where it happens.
+ * docs/design/latency.md explains what is counted, and why.
  *
- *   hrtimer_start ─► armed      hrtimer_expire_entry ─► expiry      sched_waking ─► wake      sched_switch ─► counted
+ *   hrtimer_start ─► armed           hrtimer_expire_entry ─► expiry
+ *   sched_waking ─► wake             sched_switch ─► counted
  */
 #include "monitor.h"
 
 const char licence_of_programs[] SECTION("license") = "Dual MIT/GPL";
 
-/* What the loader found in the running kernel: addresses of timers' handlers; 0 where there is none. */
+/* Addresses of timer handlers, set by the loader; 0 if the kernel has none. */
 const volatile u64 wakes_sleeper = 0;   /* hrtimer_wakeup */
 const volatile u64 ticks = 0;           /* tick_nohz_handler, before Linux 6.8 tick_sched_timer */
 const volatile u64 ends_throttling = 0; /* dl_task_timer */
 
-/* Whether this kernel has control groups. Where it has none, the verifier removes all of that. */
+/* Whether this kernel has cgroups. Without them, the verifier removes this code. */
 const volatile u32 has_cgroups = 0;
 
-/* How many wake-ups are kept one by one. Where it is 0, the verifier removes all of that from the programs. */
+/* Number of wakeups that are logged one by one. If it is 0, the verifier removes this code. */
 const volatile u32 log_entries = 0;
 
 ARRAY(control, struct control, 1);
 ARRAY(processors, struct processor, 1);
 ARRAY(histograms, u64, 1);
-ARRAY(worsts, struct worst, 1);
+ARRAY(worsts, struct max_sample, 1);
 ARRAY(wakes, struct wake, WAKES);
 ARRAY(threads, struct thread, THREADS);
 ARRAY(armed, struct armed, ARMED);
 ARRAY(logged_wakes, struct logged, 1);
 ARRAY(groups, struct group, GROUPS);
 ARRAY(group_places, u64, GROUPS *KINDS *BUCKETS);
-ARRAY(group_worsts, struct worst, 1);
+ARRAY(group_worsts, struct max_sample, 1);
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_HASH);
@@ -46,7 +47,7 @@ struct {
 		value;                                                                                       \
 	})
 
-/* A latency that has ended, with all that is told of it. */
+/* Finished latency with its details. */
 struct sample {
 	struct processor *processor;
 	struct control *settings;
@@ -73,10 +74,10 @@ static ALWAYS_INLINE struct wake *wake_of(u32 tid)
 }
 
 /*
- * Adds to a CPU's own number. An atomic instruction costs as much as all else that is done for one, so it is for programs
- * alone that are interrupted by others which add to the same: those of soft timers.
+ * Adds to a counter of this CPU. An atomic addition costs as much as all the rest, so only programs
+ * that may be interrupted by another writer of the counter use it: those of soft timers.
  */
-static ALWAYS_INLINE void plus(u64 *number, u64 value, int is_interrupted)
+static ALWAYS_INLINE void counter_add(u64 *number, u64 value, int is_interrupted)
 {
 	if (is_interrupted)
 		__sync_fetch_and_add(number, value);
@@ -86,10 +87,10 @@ static ALWAYS_INLINE void plus(u64 *number, u64 value, int is_interrupted)
 
 static ALWAYS_INLINE void count(struct processor *processor, enum count which, int is_interrupted)
 {
-	plus(&processor->counts[which], 1, is_interrupted);
+	counter_add(&processor->counts[which], 1, is_interrupted);
 }
 
-/* Where a sample begins; false if nothing can be counted. */
+/* Begins a sample; false if nothing can be counted. */
 static ALWAYS_INLINE int prepare(struct sample *sample)
 {
 	u32 zero = 0;
@@ -105,10 +106,10 @@ static ALWAYS_INLINE u64 expiry_of(struct hrtimer *timer)
 }
 
 /*
- * Keeps a latency if it is the longest, and returns whether it is. Who reads it meanwhile sees an odd sequence, or another one than
- * before. It stays odd until `keep_code`: functions that are verified by themselves can't ask for stacks.
+ * Stores a latency if it is the longest, and returns whether it is. A reader meanwhile sees an odd
+ * or a changed sequence. It stays odd until `store_stack`: global functions can't take stacks.
  */
-static ALWAYS_INLINE int keep_longest(struct worst *worst, const struct sample *sample, u64 latency, u32 epoch)
+static ALWAYS_INLINE int update_max(struct max_sample *worst, const struct sample *sample, u64 latency, u32 epoch)
 {
 	if (worst->epoch == epoch && worst->latency >= latency)
 		return 0;
@@ -128,71 +129,75 @@ static ALWAYS_INLINE int keep_longest(struct worst *worst, const struct sample *
 	return 1;
 }
 
-/* What had the CPU, of one that was kept. */
-static ALWAYS_INLINE void keep_code(struct worst *worst, void *context)
+/* Adds the stack to a stored maximum. */
+static ALWAYS_INLINE void store_stack(struct max_sample *worst, void *context)
 {
 	worst->size = bpf_get_stack(context, worst->stack, sizeof(worst->stack), 0);
 	__sync_fetch_and_add(&worst->sequence, 1);
 }
 
-/* The same of a set; returns the longest. */
-static ALWAYS_INLINE u64 keep_longest_of(const struct sample *sample, u64 latency, u32 epoch, enum worst_set set)
+/* Updates the maximum of one set and returns it. */
+static ALWAYS_INLINE u64 update_max_of_set(const struct sample *sample, u64 latency, u32 epoch, enum worst_set set)
 {
 	u32 place = (sample->cpu * WORST_SETS + set) * WORST_SLOTS + sample->slot;
-	struct worst *worst = bpf_map_lookup_elem(&worsts, &place);
+	struct max_sample *worst = bpf_map_lookup_elem(&worsts, &place);
 	if (!worst)
 		return 0;
-	if (keep_longest(worst, sample, latency, epoch))
-		keep_code(worst, sample->context);
+	if (update_max(worst, sample, latency, epoch))
+		store_stack(worst, sample->context);
 	return worst->latency;
 }
 
-/* Keeps a latency that may be the longest since the reset, or of the interval. */
-static ALWAYS_INLINE void keep_worst(const struct sample *sample, u64 latency)
+/* Updates the maxima of the reset and of the interval. */
+static ALWAYS_INLINE void update_maxima(const struct sample *sample, u64 latency)
 {
 	u32 epoch = sample->settings->epoch, interval = sample->settings->interval, slot = sample->slot;
 	asm volatile("" : "+r"(slot));
 	if (slot >= WORST_SLOTS)
 		return;
-	struct bar *bar = &sample->processor->bars[slot];
+	struct max_threshold *bar = &sample->processor->bars[slot];
 	u64 of = (u64)epoch << 32 | interval;
 	if (bar->of == of && bar->latency >= latency)
 		return;
-	u64 least = keep_longest_of(sample, latency, epoch, SINCE_RESET);
+	u64 least = update_max_of_set(sample, latency, epoch, SINCE_RESET);
 	if (interval) {
 		enum worst_set set = interval & 1 ? OF_OTHER_INTERVAL : OF_INTERVAL;
-		u64 other = keep_longest_of(sample, latency, interval, set);
+		u64 other = update_max_of_set(sample, latency, interval, set);
 		least = other < least ? other : least;
 	}
 	bar->of = of;
 	bar->latency = least;
 }
 
-/* Whole microseconds. A division takes as long as all the rest of it: this factor is right for numbers of 32 bits. */
+/*
+ * Converts to whole microseconds. A division would cost as much as all the rest; this factor is
+ * exact for numbers of 32 bits.
+ */
 static ALWAYS_INLINE u32 bucket_of(u64 latency)
 {
 	return latency < (BUCKETS - 1) * 1000 ? latency * 274877907 >> 38 : BUCKETS - 1;
 }
 
-/* Counts a latency: from `since` to the sample's end. */
+/* Counts a latency: from `since` to the end of the sample. */
 static ALWAYS_INLINE void add(enum kind kind, const struct sample *sample, u64 since)
 {
 	int is_interrupted = sample->slot == MISSED_SOFT_TIMER;
 	if (!(sample->settings->kinds >> kind & 1))
 		return;
-	/* Timers go off early by less than the clock's step. */
+	/* Timers expire early by less than the clock's resolution. */
 	u64 latency = sample->end > since ? sample->end - since : 0;
 	u32 place = (sample->cpu * KINDS + kind) * BUCKETS + bucket_of(latency);
 	u64 *number = bpf_map_lookup_elem(&histograms, &place);
 	if (number)
-		plus(number, 1, is_interrupted);
-	plus(&sample->processor->sums[kind], latency, is_interrupted);
-	keep_worst(sample, latency);
+		counter_add(number, 1, is_interrupted);
+	counter_add(&sample->processor->sums[kind], latency, is_interrupted);
+	update_maxima(sample, latency);
 }
 
 /*
- * The row of a thread, a new one if need be. A thread is known by its number and its beginning. Rows are given back, so its own may
- * stand behind a free one. `woken`: it has slept once for what is counted now.
+ * Returns the slot of a thread, a new one if needed. A thread is identified by its number and
+ * start. Slots are released, so its own may follow a free one. `woken`: it slept once for the
+ * current wakeup.
  */
 static ALWAYS_INLINE struct thread *row_of(struct task_struct *task, int woken)
 {
@@ -210,7 +215,7 @@ static ALWAYS_INLINE struct thread *row_of(struct task_struct *task, int woken)
 			unused = place;
 	}
 	struct thread *row = bpf_map_lookup_elem(&threads, &unused);
-	/* Another CPU may take it at the same time for another thread, which is as if there were none. */
+	/* Another CPU may take it for another thread at the same time; then there is none. */
 	if (!row || __sync_val_compare_and_swap(&row->key, 0, key))
 		return 0;
 	row->slept = task->nvcsw - woken;
@@ -218,11 +223,11 @@ static ALWAYS_INLINE struct thread *row_of(struct task_struct *task, int woken)
 	return row;
 }
 
-/* Where a latency is counted in a thread's row. */
+/* Index of a latency in a thread's histogram. */
 static ALWAYS_INLINE u32 place_of(u64 latency)
 {
 	u64 value = latency >> PLACE_SHIFT;
-	if (value >> LARGEST_BITS)
+	if (value >> MAX_BITS)
 		return PLACES - 1;
 	if (value < 1 << STEP_BITS)
 		return value;
@@ -235,18 +240,18 @@ static ALWAYS_INLINE u32 place_of(u64 latency)
 	return ((bits - STEP_BITS + 1) << STEP_BITS) + (value >> (bits - STEP_BITS) & ((1 << STEP_BITS) - 1));
 }
 
-/* Accounts a wake-up to its thread: from the intended expiry if there is one. */
+/* Counts a wakeup for its thread: from the intended expiry if there is one. */
 static ALWAYS_INLINE void add_to_thread(const struct sample *sample)
 {
 	struct thread *row = row_of(sample->task, sample->task != sample->other);
 	if (!row) {
-		count(sample->processor, WITHOUT_ROW, 0);
+		count(sample->processor, NO_THREAD_SLOT, 0);
 		return;
 	}
 	u64 since = sample->intended ? sample->intended : sample->woken;
 	u64 latency = sample->end > since ? sample->end - since : 0;
 	u64 place = place_of(latency);
-	/* The verifier may have lost sight of that. */
+	/* The verifier may have lost track of the range. */
 	asm volatile("" : "+r"(place));
 	if (place >= PLACES)
 		return;
@@ -270,7 +275,7 @@ static ALWAYS_INLINE u64 number_of(struct cgroup *cgroup)
 	return READ(node->id);
 }
 
-/* Whether a group's name is this one, of so many words, as far as it counts. */
+/* Returns whether a group's pattern matches a name of this many words. */
 static ALWAYS_INLINE int is_of(u32 number, const u64 *name, u32 words)
 {
 	struct group *group = bpf_map_lookup_elem(&groups, &number);
@@ -282,7 +287,7 @@ static ALWAYS_INLINE int is_of(u32 number, const u64 *name, u32 words)
 	return !differs;
 }
 
-/* A bit for each group that a thread belongs to now. */
+/* Returns a bit for each group that a thread belongs to now. */
 static ALWAYS_INLINE u32 groups_of(const struct control *settings, struct task_struct *task)
 {
 	u32 wanted = settings->groups, by_name = wanted & settings->by_name, found = 0;
@@ -303,7 +308,7 @@ static ALWAYS_INLINE u32 groups_of(const struct control *settings, struct task_s
 	return found;
 }
 
-/* Where the longest latency of this CPU, a group and a kind is kept. */
+/* Index of the maximum of this CPU, a group and a kind. */
 static ALWAYS_INLINE u32 place_of_longest(const struct sample *sample, u32 number, u32 kind)
 {
 	u32 slot = kind == MISSED_TIMER ? sample->slot : kind;
@@ -311,11 +316,11 @@ static ALWAYS_INLINE u32 place_of_longest(const struct sample *sample, u32 numbe
 }
 
 /*
- * Counts a latency for a group; returns whether it is the longest. CPUs do so at once, so it is done atomically; the longest is kept by
- * each CPU.
+ * Counts a latency for a group; returns whether it is the longest. The counts are shared by all
+ * CPUs and therefore atomic; each CPU has its own maximum.
  *
- * A function that is not static is verified by itself, once, and lies out of the way of threads that are in no group. What it is given
- * are bytes to the verifier, no pointers.
+ * A global function is verified once by itself, and lies outside the path of threads without a
+ * group. Its arguments are bytes to the verifier, not pointers.
  */
 NOINLINE int add_to_group(const struct sample *sample, u32 number, u32 kind)
 {
@@ -332,13 +337,13 @@ NOINLINE int add_to_group(const struct sample *sample, u32 number, u32 kind)
 		__sync_fetch_and_add(count, 1);
 	__sync_fetch_and_add(&group->sums[kind], latency);
 	place = place_of_longest(sample, number, kind);
-	struct worst *worst = bpf_map_lookup_elem(&group_worsts, &place);
-	return worst && keep_longest(worst, sample, latency, settings->epoch);
+	struct max_sample *worst = bpf_map_lookup_elem(&group_worsts, &place);
+	return worst && update_max(worst, sample, latency, settings->epoch);
 }
 
 /*
- * Counts what has ended, a bit for each kind, for the groups that the thread belongs to; returns where the first latency stands that is
- * the longest, plus one. As above.
+ * Counts a finished wakeup in each kind of the bitmask, for the groups of its thread. Returns the
+ * index of the first new maximum plus one, or 0. Global for the same reasons.
  */
 NOINLINE int count_for_groups(const struct sample *sample, u32 kinds)
 {
@@ -360,16 +365,16 @@ NOINLINE int count_for_groups(const struct sample *sample, u32 kinds)
 	return first;
 }
 
-/* Gives all that were kept for groups just now the code of the first one. As above. */
-NOINLINE int share_code(const struct sample *sample, u32 place)
+/* Copies the stack of the first new maximum to the others. Global for the same reasons. */
+NOINLINE int share_stack(const struct sample *sample, u32 place)
 {
-	struct worst *first = bpf_map_lookup_elem(&group_worsts, &place);
+	struct max_sample *first = bpf_map_lookup_elem(&group_worsts, &place);
 	if (!sample || !first)
 		return 0;
 #pragma clang loop unroll(disable)
 	for (u32 number = 0; number < GROUPS * KINDS; number++) {
 		place = place_of_longest(sample, number / KINDS, number % KINDS);
-		struct worst *worst = bpf_map_lookup_elem(&group_worsts, &place);
+		struct max_sample *worst = bpf_map_lookup_elem(&group_worsts, &place);
 		if (!worst || !(worst->sequence & 1) || worst->end != sample->end)
 			continue;
 		worst->size = first->size;
@@ -379,25 +384,25 @@ NOINLINE int share_code(const struct sample *sample, u32 place)
 	return 0;
 }
 
-/* The same, with the code of the longest. */
+/* Counts for groups, with the stack of the maximum. */
 static ALWAYS_INLINE void add_to_groups(const struct sample *sample, u32 kinds)
 {
 	if (!sample->settings->groups)
 		return;
-	/* To the verifier, a function that is given the sample may have changed it. */
+	/* The verifier assumes that a function may change the sample passed to it. */
 	void *context = sample->context;
 	u32 place = count_for_groups(sample, kinds);
 	if (!place--)
 		return;
-	struct worst *first = bpf_map_lookup_elem(&group_worsts, &place);
+	struct max_sample *first = bpf_map_lookup_elem(&group_worsts, &place);
 	if (!first)
 		return;
 	first->size = bpf_get_stack(context, first->stack, sizeof(first->stack), 0);
-	share_code(sample, place);
+	share_stack(sample, place);
 }
 
-/* Keeps a wake-up, as long as there is room. */
-static ALWAYS_INLINE void keep(const struct sample *sample)
+/* Logs a wakeup while there is space. */
+static ALWAYS_INLINE void log_wakeup(const struct sample *sample)
 {
 	u32 place = 0;
 	struct logged *head = log_entries ? bpf_map_lookup_elem(&logged_wakes, &place) : 0;
@@ -415,14 +420,14 @@ static ALWAYS_INLINE void keep(const struct sample *sample)
 	entry->slot = sample->slot;
 }
 
-/* Remembers timers that are armed when they should have gone off already: that is not the kernel's latency. */
+/* Records timers armed after their intended expiry: that delay is not the kernel's latency. */
 SECTION("tp_btf/hrtimer_start") int arm(u64 *arguments)
 {
 	struct hrtimer *timer = (void *)arguments[0];
 	u64 handler = (u64)timer->function;
 	if (handler == ticks)
 		return 0;
-	/* Who sleeps arms it: what ordinary threads sleep for is nobody's latency here. */
+	/* A sleeping thread arms its own timer; sleeps of ordinary threads are not counted. */
 	struct task_struct *current = bpf_get_current_task_btf();
 	if (handler == wakes_sleeper && current->prio >= FIRST_ORDINARY)
 		return 0;
@@ -438,7 +443,7 @@ SECTION("tp_btf/hrtimer_start") int arm(u64 *arguments)
 	}
 	entry->time = now;
 	entry->timer = (u64)timer;
-	/* A thread that sleeps until a time (HRTIMER_MODE_REL is 1) which has passed is behind its own plan. */
+	/* A thread that sleeps until a past time (HRTIMER_MODE_REL is 1) overran its period. */
 	if (handler != wakes_sleeper || arguments[1] & 1)
 		return 0;
 	struct thread *row = row_of(current, 0);
@@ -447,7 +452,7 @@ SECTION("tp_btf/hrtimer_start") int arm(u64 *arguments)
 	return 0;
 }
 
-/* When a timer was to go off: as it says, but not before it was armed. */
+/* Intended expiry of a timer, but not before it was armed. */
 static ALWAYS_INLINE u64 intended_of(struct hrtimer *timer)
 {
 	u64 intended = expiry_of(timer);
@@ -459,7 +464,7 @@ static ALWAYS_INLINE u64 intended_of(struct hrtimer *timer)
 	return entry->time > intended ? entry->time : intended;
 }
 
-/* A thread is to run from now on. */
+/* Starts a wakeup: the thread must run from now on. */
 static ALWAYS_INLINE struct wake *begin(
 	struct processor *processor, u32 tid, struct expiry *expiry, int is_interrupted)
 {
@@ -468,7 +473,7 @@ static ALWAYS_INLINE struct wake *begin(
 		return 0;
 	count(processor, WAKING, is_interrupted);
 	if (wake->woken)
-		count(processor, wake->tid == tid ? REPLACED : DISPLACED, is_interrupted);
+		count(processor, wake->tid == tid ? REWOKEN : EVICTED, is_interrupted);
 	wake->tid = tid;
 	wake->intended = expiry ? expiry->intended : 0;
 	wake->fired = wake->intended ? expiry->fired : 0;
@@ -477,8 +482,9 @@ static ALWAYS_INLINE struct wake *begin(
 }
 
 /*
- * A SCHED_DEADLINE thread that waits for its next period (sched_yield) is never woken: its timer ends the waiting. That thread; none
- * if it doesn't wait. Timers of deadline servers (Linux 6.8) are not in a thread: what lies around them is none.
+ * Returns the SCHED_DEADLINE thread that waits for its next period (sched_yield), if the timer is
+ * of one. It is never woken: its timer ends the wait. Timers of deadline servers (Linux 6.8) are
+ * not part of a thread; what surrounds them is none.
  */
 static ALWAYS_INLINE struct task_struct *replenish(
 	struct processor *processor, struct hrtimer *timer, struct expiry *expiry)
@@ -490,7 +496,7 @@ static ALWAYS_INLINE struct task_struct *replenish(
 	return task;
 }
 
-/* Counts how late a timer was of which it is known by now whose it is. */
+/* Counts the lateness of a timer whose thread is known by now. */
 static ALWAYS_INLINE void add_timer(struct sample *sample)
 {
 	count(sample->processor, EXPIRED, sample->slot == MISSED_SOFT_TIMER);
@@ -532,8 +538,8 @@ static ALWAYS_INLINE int expire(u64 *context, int soft)
 }
 
 /*
- * Hard and soft timers have programs of their own: a hard one's interrupt that comes amidst a soft one's program
- * would be lost to the kernel's guard, which is one for each program.
+ * Hard and soft timers have programs of their own: the kernel's recursion guard, one per program,
+ * would drop a hard timer's interrupt during the program of a soft one.
  */
 SECTION("tp_btf/hrtimer_expire_entry") int expire_hard(u64 *arguments)
 {
@@ -545,7 +551,7 @@ SECTION("tp_btf/hrtimer_expire_entry") int expire_soft(u64 *arguments)
 	return expire(arguments, 1);
 }
 
-/* The handler has returned. Its timer may be gone: the address is only compared. */
+/* The handler has returned. Its timer may be freed: only the address is compared. */
 static ALWAYS_INLINE int expired(u64 timer)
 {
 	struct processor *processor = processor_of(bpf_get_smp_processor_id());
@@ -559,8 +565,8 @@ static ALWAYS_INLINE int expired(u64 timer)
 }
 
 /*
- * Twice the same, and one behind the other: where an interrupt comes amidst one of them, and a timer goes off in it, the kernel's guard
- * lets only the other one run for that.
+ * Two equal programs, one after the other: if an interrupt with a timer comes during one of them,
+ * the recursion guard skips only that one.
  */
 SECTION("tp_btf/hrtimer_expire_exit") int expired_first(u64 *arguments)
 {
@@ -572,10 +578,13 @@ SECTION("tp_btf/hrtimer_expire_exit") int expired_second(u64 *arguments)
 	return expired(arguments[0]);
 }
 
-/* The timer in whose handler a thread is woken is that thread's, whatever else it does; once, however many it wakes. */
+/*
+ * Attributes the timer of the running handler to the thread that it wakes, once, however many it
+ * wakes.
+ */
 static ALWAYS_INLINE void add_timer_of(const struct sample *waking, struct task_struct *task, struct expiry *expiry)
 {
-	/* A copy: functions that are given it may change it, to the verifier. */
+	/* A copy: the verifier assumes that functions may change their argument. */
 	struct sample sample = *waking;
 	expiry->unclear = 0;
 	sample.slot = expiry == &waking->processor->soft ? MISSED_SOFT_TIMER : MISSED_TIMER;
@@ -599,14 +608,17 @@ SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
 	struct processor *processor = sample.processor;
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct expiry *expiry = expiry_here(processor);
-	/* Who wakes itself was on its way to sleep. Interrupts are off only where somebody else is woken. */
+	/*
+	 * A thread that wakes itself was about to sleep. Interrupts are off only when another one is
+	 * woken.
+	 */
 	int is_interrupted = task == current;
 	struct wake *wake = begin(processor, task->pid, expiry, is_interrupted);
 	if (expiry && expiry->unclear)
 		add_timer_of(&sample, task, expiry);
 	if (!wake || !is_interrupted)
 		return 0;
-	/* It goes on at once. */
+	/* It continues at once. */
 	sample.end = wake->woken;
 	wake->woken = 0;
 	count(processor, NOT_SLEPT, is_interrupted);
@@ -621,12 +633,12 @@ SECTION("tp_btf/sched_waking") int waking(u64 *arguments)
 	processor->ended = (struct ended){sample.woken, sample.intended, sample.fired, sample.tid, TIMER_WAKEUP_ALL};
 	add(TIMER_WAKEUP_ALL, &sample, sample.intended);
 	add_to_thread(&sample);
-	keep(&sample);
+	log_wakeup(&sample);
 	add_to_groups(&sample, 1u << TIMER_WAKEUP_ALL);
 	return 0;
 }
 
-/* Who of the other real-time threads ran here since this one was woken? */
+/* Which other real-time threads ran here since this one was woken? */
 static ALWAYS_INLINE enum kind class_of(struct processor *processor, u64 woken, u32 tid, s32 priority)
 {
 	enum kind kind = WAKEUP;
@@ -634,7 +646,7 @@ static ALWAYS_INLINE enum kind class_of(struct processor *processor, u64 woken, 
 		struct ran *ran = &processor->ran[(processor->head - back) & (REMEMBERED - 1)];
 		if (ran->end <= woken)
 			return kind;
-		/* Woken by another CPU on its way to sleep. */
+		/* Woken by another CPU while going to sleep. */
 		if (ran->tid == tid)
 			continue;
 		if (ran->priority < priority)
@@ -642,7 +654,7 @@ static ALWAYS_INLINE enum kind class_of(struct processor *processor, u64 woken, 
 		if (ran->priority == priority)
 			kind = SHARED;
 	}
-	/* More of them than are remembered. */
+	/* More than are remembered. */
 	return PREEMPTED;
 }
 
@@ -666,7 +678,7 @@ static ALWAYS_INLINE void runs(struct processor *processor, struct wake *wake, s
 		add(TIMER_WAKEUP, sample, sample->intended);
 	}
 	add_to_thread(sample);
-	keep(sample);
+	log_wakeup(sample);
 	u32 by_timer = 1u << TIMER_WAKEUP_ALL | (kind == WAKEUP) << TIMER_WAKEUP;
 	add_to_groups(sample, 1u << kind | (sample->intended ? by_timer : 0));
 }
@@ -688,7 +700,10 @@ SECTION("tp_btf/sched_switch") int switched(u64 *arguments)
 		ran->end = sample.end;
 		ran->priority = priority_of(previous);
 		ran->tid = previous->pid;
-		/* Woken before it got to sleep. Else it may be on its way there, and woken by another CPU already. */
+		/*
+		 * Woken before it slept. Else it may be going to sleep, and already be woken by another
+		 * CPU.
+		 */
 		int stays = arguments[0] & 1 || !previous->__state;
 		struct wake *wake = stays ? wake_of(previous->pid) : 0;
 		if (wake && wake->tid == previous->pid && wake->woken) {
@@ -699,7 +714,7 @@ SECTION("tp_btf/sched_switch") int switched(u64 *arguments)
 	if (after >= FIRST_ORDINARY)
 		return 0;
 	struct wake *wake = wake_of(next->pid);
-	/* Else it goes on after another one ran. */
+	/* Else it continues after another one ran. */
 	if (!wake || wake->tid != next->pid || !wake->woken)
 		return 0;
 	sample.task = next;
@@ -710,7 +725,10 @@ SECTION("tp_btf/sched_switch") int switched(u64 *arguments)
 	return 0;
 }
 
-/* The cgroup of the second version's tree that a tracepoint is about; none of another tree, or if nobody wants to know. */
+/*
+ * Returns the number of a tracepoint's cgroup in the unified hierarchy; none of others, or if no
+ * group needs it.
+ */
 static ALWAYS_INLINE struct cgroup *counted(u64 *arguments, struct control **settings)
 {
 	struct cgroup *cgroup = (void *)arguments[0];
@@ -722,7 +740,9 @@ static ALWAYS_INLINE struct cgroup *counted(u64 *arguments, struct control **set
 	return READ(root->hierarchy_id) ? 0 : cgroup;
 }
 
-/* A cgroup was made: it belongs to what the one above it does, and to groups that have its path. */
+/*
+ * A cgroup was created: it inherits the groups of its parent and joins those that match its path.
+ */
 SECTION("tp_btf/cgroup_mkdir") int cgroup_made(u64 *arguments)
 {
 	struct control *settings;

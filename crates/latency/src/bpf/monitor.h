@@ -1,106 +1,107 @@
 /*
- * What the monitor's programs and their readers share: nine arrays that are mapped into readers. Programs write them,
- * each field by the program that is named; the readers are crates/latency/src/memory.rs and groups/memory.rs, whose
- * numbers are these.
- * Times are CLOCK_MONOTONIC, in nanoseconds. Counters never go back: readers subtract what they knew before.
+ * Maps shared by the monitor's programs and their readers, whose numbers are the same:
+ * crates/latency/src/mapped_counters.rs and groups/mapped_groups.rs. Nine are arrays that readers
+ * map. Programs write them, each field by the program that is named.
+ * Times are CLOCK_MONOTONIC, in nanoseconds. Counters never go back; readers subtract earlier ones.
  *
  *   control     one entry (struct control)
- *   processors  an entry for each CPU (struct processor)
- *   histograms  for each CPU and kind BUCKETS numbers: 0 us, 1 us, ... 10,240 us, more
- *   worsts      for each CPU, set and slot the longest latency (struct worst)
- *   wakes       by the low bits of a thread's number: the wake-up that has not ended yet (struct wake)
- *   threads     a row for each real-time thread (struct thread)
- *   groups       whose wake-ups are counted by themselves, too (struct group)
- *   group_places for each group and kind BUCKETS numbers, as in `histograms`
- *   group_worsts for each CPU, group and slot the longest latency (struct worst)
+ *   processors  an entry per CPU (struct processor)
+ *   histograms  per CPU and kind BUCKETS counts: 0 us, 1 us, ... 10,240 us, more
+ *   worsts      per CPU, set and slot the longest latency (struct max_sample)
+ *   wakes       by the low bits of a thread's number: the pending wakeup (struct wake)
+ *   threads     a slot for each real-time thread (struct thread)
+ *   groups       groups of threads that are also counted separately (struct group)
+ *   group_places per group and kind BUCKETS counts, as in `histograms`
+ *   group_worsts per CPU, group and slot the longest latency (struct max_sample)
  *
- * and one that is the programs' own:
+ * One array is private to the programs:
  *
- *   armed       by the low bits of its address: a timer that was armed after its time (struct armed)
+ *   armed       by the low bits of its address: timer armed too late (struct armed)
  *
- * and a hash table:
+ * One hash table:
  *
- *   cgroups     by a cgroup's number: a bit for each group that it belongs to; readers and programs
+ *   cgroups     by a cgroup's number: a bit for each group it belongs to; readers and programs
  *
- * and one for who compares wake-ups one by one, which has but one entry otherwise:
+ * One array for comparisons of single wakeups; without these it has one entry:
  *
- *   logged_wakes  wake-ups in the order in which they ended (struct logged); the first entry's `intended` counts the others
+ *   logged_wakes  wakeups in the order of their ends (struct logged); `intended` of the first entry
+ *                 counts the others
  */
 #ifndef TOMPION_BPF_MONITOR_H
 #define TOMPION_BPF_MONITOR_H
 
 #include "kernel.h"
 
-/* Of this layout. Readers of another one leave the arrays alone. */
+/* Version of this layout. Readers of another version don't touch the arrays. */
 #define LAYOUT_VERSION 7
 
-/* Priorities below this are real-time; those of SCHED_DEADLINE are below 0 (include/linux/sched/prio.h). */
+/* Priorities below this are real-time; SCHED_DEADLINE is below 0 (include/linux/sched/prio.h). */
 #define FIRST_ORDINARY 100
 #define SCHED_DEADLINE 6
-/* Of the kernel's threads that stop a CPU (migration/N). They come before those of SCHED_DEADLINE, whatever they say. */
+/* Priority of the kernel's stop threads (migration/N), which precede SCHED_DEADLINE. */
 #define BEFORE_ALL (-2)
 #define PF_KTHREAD 0x00200000
 
 enum kind {
-	WAKEUP,            /* woken to running, of a thread that had the CPU's highest priority meanwhile */
-	SHARED,            /* the same, where one of the same priority ran meanwhile */
-	PREEMPTED,         /* the same, where one of a higher priority ran meanwhile */
-	MISSED_TIMER,      /* intended expiry to the timer's handler, of timers that wake real-time threads */
-	TIMER_WAKEUP,      /* intended expiry to running, where the wake-up was of the first kind */
-	TIMER_WAKEUP_ALL,  /* the same of all wake-ups by timers, also of threads that did not get to sleep */
+	WAKEUP,            /* wakeup to running, while the thread had the CPU's highest priority */
+	SHARED,            /* the same, while a thread of equal priority ran */
+	PREEMPTED,         /* the same, while a thread of higher priority ran */
+	MISSED_TIMER,      /* intended expiry to the handler, of timers that wake real-time threads */
+	TIMER_WAKEUP,      /* intended expiry to running, for wakeups of the first kind */
+	TIMER_WAKEUP_ALL,  /* the same for all wakeups by timers, also of threads that had not slept */
 	KINDS
 };
 
 #define BUCKETS 10242
 
 /*
- * Each slot of a CPU is written by programs that never interrupt each other there. Handlers of soft timers are
- * interrupted by those of hard ones, so they have one of their own.
+ * Each slot of a CPU is written by programs that never interrupt each other. Hard timers interrupt
+ * handlers of soft ones, so soft timers have a slot of their own.
  */
 enum { MISSED_SOFT_TIMER = KINDS, WORST_SLOTS };
 
 /*
- * Of all since the last reset; and of an interval of the history's, in two sets by turns, so that the one that has ended
- * can be read at leisure.
+ * Maxima since the last reset, and maxima of an interval of the history. The latter alternate
+ * between two sets, so that a finished interval can be read later.
  */
 enum worst_set { SINCE_RESET, OF_INTERVAL, OF_OTHER_INTERVAL, WORST_SETS };
 
-/* WAKING is the sum of TOP to DISPLACED and of what has not ended yet, always. */
+/* WAKING is always the sum of TOP to EVICTED and the pending wakeups. */
 enum count {
 	WAKING,      /* a thread was woken */
 	TOP,         /* it ran: kind WAKEUP */
 	WAS_SHARED,  /* it ran: kind SHARED */
 	WAS_PREEMPTED, /* it ran: kind PREEMPTED */
-	NOT_SLEPT,   /* it was running still: woken before it got to sleep */
-	REPLACED,    /* it was woken again, and nobody saw it run */
-	DISPLACED,   /* another thread with the same low bits was woken */
-	EXPIRED,     /* a timer of a real-time thread's went off */
-	WITHOUT_ROW, /* a latency of a thread for which there is no row: counted by CPU alone */
+	NOT_SLEPT,   /* it was still running: woken before it slept */
+	REWOKEN,    /* it was woken again before its switch was seen */
+	EVICTED,   /* another thread with the same low bits took its entry */
+	EXPIRED,     /* a timer of a real-time thread expired */
+	NO_THREAD_SLOT, /* a latency of a thread without a slot: counted by CPU alone */
 	COUNTS
 };
 
 struct control {
-	u64 begun;     /* the loader: when counting began */
+	u64 begun;     /* the loader: start of counting */
 	u32 version;   /* the loader */
-	u32 epoch;     /* readers: a change makes all maxima begin anew */
+	u32 epoch;     /* readers: a change restarts all maxima */
 	u32 kinds;     /* readers: a bit for each kind that is counted */
-	u32 interval;  /* readers: the history's; a change makes its maxima begin anew; 0: nobody keeps one yet */
+	u32 interval;  /* readers: of the history; a change restarts its maxima; 0: no history yet */
 	u32 groups;    /* readers: a bit for each of `groups` that is counted */
-	u32 by_name;   /* readers: of these, those of threads of a name; the others are of cgroups */
-	u32 unlisted;  /* both: cgroups for which there was no room in `cgroups` */
-	u32 unused[7]; /* the last one: the loader, which build it is (memory.rs) */
+	u32 by_name;   /* readers: of these, groups by thread name; the others are cgroups */
+	u32 unlisted;  /* both: cgroups that did not fit into `cgroups` */
+	u32 unused[7]; /* the last one: the loader, its build (mapped_counters.rs) */
 };
 
-/* A timer whose handler runs. */
+/* Timer whose handler runs. */
 struct expiry {
 	u64 timer;
-	u64 intended; /* 0: nobody's deadline */
+	u64 intended; /* 0: no thread's deadline */
 	u64 fired;
 	u64 owner;    /* the thread in which it runs */
-	u64 unclear;  /* not 0: whose timer it is will be known when a real-time thread is woken */
+	u64 unclear;  /* not 0: its thread is known once it wakes one */
 };
 
-/* A real-time thread that ran. */
+/* Real-time thread that ran. */
 struct ran {
 	u64 end;
 	s32 priority;
@@ -109,44 +110,44 @@ struct ran {
 
 #define REMEMBERED 8
 
-/* The wake-up that ended last: what programs ask about that are attached behind the one that counts it. They write nothing here. */
+/* Wakeup that ended last, for programs attached behind the counting ones. They only read it. */
 struct ended {
 	u64 woken;
 	u64 intended;
 	u64 fired;
 	u32 tid;
-	u32 kind; /* WAKEUP, SHARED, PREEMPTED; TIMER_WAKEUP_ALL: the thread did not get to sleep */
+	u32 kind; /* WAKEUP, SHARED, PREEMPTED; TIMER_WAKEUP_ALL: the thread had not slept */
 };
 
-/* What a slot's longest latencies are at least: one below it is not looked up in `worsts`, which lies far away. */
-struct bar {
-	u64 of; /* the epoch and the interval; in those before it says nothing */
+/* Lower bound of a slot's maxima: a latency below it needs no access to `worsts`. */
+struct max_threshold {
+	u64 of; /* epoch and interval for which it is valid */
 	u64 latency;
 };
 
 struct processor {
 	struct expiry hard, soft;
-	u64 head; /* how many real-time threads were switched away from */
+	u64 head; /* number of switches from real-time threads */
 	struct ran ran[REMEMBERED];
 	u64 counts[16]; /* by `enum count` */
 	u64 sums[KINDS]; /* of all latencies, in nanoseconds */
 	struct ended ended;
-	struct bar bars[WORST_SLOTS];
+	struct max_threshold bars[WORST_SLOTS];
 };
 
 #define WORST_DEPTH 16
 
-/* The stack is where it ended: at the switch, or in the timer's interrupt, with what was interrupted below it. */
-struct worst {
+/* Longest latency. The stack is of its end: the switch, or the timer interrupt. */
+struct max_sample {
 	u32 sequence; /* odd while it is written */
 	u32 epoch;    /* of the reset, or the interval */
 	u64 latency;
 	u64 end;
 	u64 intended; /* 0: no timer */
 	u64 fired;
-	u64 woken;    /* 0: of a timer, before anybody was woken */
+	u64 woken;    /* 0: a timer, before any wakeup */
 	s32 tid, priority;
-	s32 other_tid, other_priority; /* who had the CPU until then */
+	s32 other_tid, other_priority; /* the thread that had the CPU before */
 	char name[16], other_name[16];
 	s64 size;     /* of the stack, in bytes; an error: 0 or below */
 	u64 stack[WORST_DEPTH];
@@ -158,7 +159,7 @@ struct wake {
 	u32 tid;
 	u32 unused;
 	u64 woken;    /* 0: ended */
-	u64 intended; /* 0: not by a timer, or by one that is nobody's deadline */
+	u64 intended; /* 0: not by a timer, or by one that is no thread's deadline */
 	u64 fired;
 };
 
@@ -167,22 +168,22 @@ struct wake {
 /* 128 ns each below 2,048 ns, then 16 for each power of two, up to 17 s. */
 #define PLACE_SHIFT 7
 #define STEP_BITS 4
-#define LARGEST_BITS 27
+#define MAX_BITS 27
 #define PLACES 384
 
 struct thread {
-	u64 key; /* 0: free; else the thread's number, and its beginning, shifted */
+	u64 key; /* 0: free; else the thread's number, and its start, shifted */
 	u32 tid;
 	s32 priority;
 	u32 cpu;
 	u32 epoch; /* of `worst` */
 	u64 count;
-	u64 not_slept; /* of these: woken before it got to sleep */
+	u64 not_slept; /* of these: woken before it slept */
 	u64 last;
 	u64 worst;
-	u64 worst_end; /* when the worst one ended */
-	u64 misses;    /* timers that it armed when they should have gone off already */
-	u64 slept;     /* how often it had slept before the first of these, by the scheduler's own count */
+	u64 worst_end; /* end of the longest one */
+	u64 misses;    /* timers that it armed after their intended expiry */
+	u64 slept;     /* sleeps before the first of these, by the scheduler's count */
 	char name[16];
 	u64 places[PLACES];
 };
@@ -191,13 +192,13 @@ struct thread {
 #define CGROUPS 4096
 #define NAME_WORDS 32
 
-/* Threads that are counted by themselves, too: of a name, or in a cgroup of a path and below it. */
+/* Threads that are also counted separately: by name, or by the path of a cgroup. */
 struct group {
-	u64 begun; /* the reader: since when; it tells one group from the next in this place */
+	u64 begun; /* the reader: start, which identifies the group in this slot */
 	u64 unused;
-	u64 sums[KINDS];      /* programs, of any CPU: of all latencies, in nanoseconds */
-	u64 mask[NAME_WORDS]; /* the reader: of the name or path, what counts */
-	u64 name[NAME_WORDS]; /* the reader: what that must be */
+	u64 sums[KINDS];      /* programs on any CPU: of all latencies, in nanoseconds */
+	u64 mask[NAME_WORDS]; /* the reader: relevant bits of the name or path */
+	u64 name[NAME_WORDS]; /* the reader: their required value */
 };
 
 #define ARMED 4096
@@ -213,15 +214,15 @@ struct logged {
 	u64 running;
 	u32 tid;
 	u16 cpu;
-	u16 slot;     /* of `worsts`: of timers' wake-ups TIMER_WAKEUP or TIMER_WAKEUP_ALL */
+	u16 slot;     /* of `worsts`: for wakeups by timers TIMER_WAKEUP or TIMER_WAKEUP_ALL */
 };
 
 _Static_assert(sizeof(struct control) == 64 && sizeof(struct processor) == 536, "as the reader has it");
-_Static_assert(sizeof(struct worst) == 232 && sizeof(struct wake) == 32, "as the reader has it");
+_Static_assert(sizeof(struct max_sample) == 232 && sizeof(struct wake) == 32, "as the reader has it");
 _Static_assert(sizeof(struct thread) == 3168 && sizeof(struct logged) == 32, "as the reader has it");
 _Static_assert(sizeof(struct group) == 576, "as the reader has it");
 
-/* Who comes before whom. No other thread of the kernel's says that it is rt 99 (kernel/stop_machine.c, sched_set_stop_task). */
+/* Effective priority. Only the kernel's stop threads have rt 99 (kernel/stop_machine.c). */
 static ALWAYS_INLINE s32 priority_of(struct task_struct *task)
 {
 	s32 priority = task->prio;
@@ -229,8 +230,8 @@ static ALWAYS_INLINE s32 priority_of(struct task_struct *task)
 }
 
 /*
- * The timer whose handler runs here; none if no handler does. A soft one's is a thread on real-time kernels, and others run before it ends; what a thread has left
- * behind from which the CPU was switched away is nobody's.
+ * Timer whose handler runs here; none if no handler does. On real-time kernels, soft timers run in
+ * a thread that can be preempted: an entry of another thread doesn't count.
  */
 static ALWAYS_INLINE struct expiry *expiry_here(struct processor *processor)
 {

@@ -1,14 +1,15 @@
-//! Threads whose wake-ups are counted by themselves, too: of a name, or in a cgroup.
+//! Groups of threads whose wakeups are also counted separately: by thread name or cgroup.
 //!
 //! ```text
-//! --cgroup /robot.slice ──► Cgroups ──► numbers of cgroups ──► `cgroups`  ─┐
-//! --thread 'ctl*' ────────► name and mask ─────────────────► `groups`  ────┴─► programs ──► GroupArrays
+//! --cgroup /robot.slice ──► Cgroups ──► numbers of cgroups ─► `cgroups` ─┐
+//! --thread 'ctl*' ────────► name and mask ────────────────► `groups` ──┴─► programs ─► GroupArrays
 //! ```
 //!
-//! Programs know a cgroup by its number. Those that are there when a group begins are looked up here ([`Cgroups`]); of those that are
-//! made later, a program compares the path. So nobody has to look on when a service starts again.
+//! Programs identify a cgroup by its number. Existing cgroups are looked up here when a group
+//! starts ([`Cgroups`]); for later ones, a program compares the path. So no process needs to watch
+//! for restarts of a service.
 
-mod memory;
+mod mapped_groups;
 mod tree;
 
 use std::{thread, time::Duration};
@@ -19,66 +20,67 @@ use tompion_kernel::Error as KernelError;
 
 use crate::{Error, programs::refused_map};
 
-pub(crate) use memory::{ARRAYS, GroupArrays, entries};
+pub(crate) use mapped_groups::{ARRAYS, GroupArrays, entries};
 pub use tree::Cgroups;
 
-/// How many groups there may be (`GROUPS`).
-pub const MOST_GROUPS: usize = 8;
-/// Linux keeps 15 bytes of a thread's name; paths of cgroups are compared up to this (`NAME_WORDS`).
-const LONGEST_NAME: usize = 15;
-const LONGEST_PATH: usize = 254;
-/// Programs may still count for a group for so long after it was taken back.
-const SETTLE: Duration = Duration::from_millis(2);
+/// Maximum number of groups (`GROUPS`).
+pub const MAX_GROUPS: usize = 8;
+/// Maximum length of a thread's name in Linux, and of a cgroup's path (`NAME_WORDS`), in bytes.
+const MAX_THREAD_NAME: usize = 15;
+const MAX_CGROUP_PATH: usize = 254;
+/// Maximum time for which programs may still count for a removed group.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(2);
 
-/// Which threads.
+/// Threads of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
-    /// Those in a cgroup and below it: a path of the second version's tree, or its beginning and `*`.
+    /// Threads in a cgroup and below it: its path in the unified hierarchy, or the path's beginning
+    /// and `*`.
     Cgroup(String),
-    /// Those of a name, or of its beginning and `*`.
+    /// Threads with a name, or with its beginning and `*`.
     Thread(String),
 }
 
 impl Group {
-    /// Threads of a name: `ctl`, `ctl*`.
+    /// Parses a thread pattern: `ctl`, `ctl*`.
     ///
     /// # Errors
-    /// A line that says what was expected.
+    /// One line that says what was expected.
     pub fn threads(name: &str) -> Result<Self, String> {
         let stem = stem(name);
-        if name.is_empty() || stem.contains(['*', '\0']) || stem.len() > LONGEST_NAME {
+        if name.is_empty() || stem.contains(['*', '\0']) || stem.len() > MAX_THREAD_NAME {
             return Err(format!(
-                "expected a thread's name of at most {LONGEST_NAME} bytes, or its beginning and `*`, found `{name}`"
+                "expected a thread's name of at most {MAX_THREAD_NAME} bytes, or its beginning and `*`, found `{name}`"
             ));
         }
         Ok(Self::Thread(name.into()))
     }
 
-    /// Threads in a cgroup: `robot.slice`, `/system.slice/robot@*`.
+    /// Parses a cgroup pattern: `robot.slice`, `/system.slice/robot@*`.
     ///
     /// # Errors
-    /// A line that says what was expected.
+    /// One line that says what was expected.
     pub fn cgroup(path: &str) -> Result<Self, String> {
         let whole = format!("/{}", path.trim_start_matches('/').trim_end_matches('/'));
         let stem = stem(&whole);
         let leads_back = stem.split('/').any(|part| part == "." || part == "..");
-        if path.is_empty() || leads_back || stem.contains(['*', '\0']) || stem.len() > LONGEST_PATH {
+        if path.is_empty() || leads_back || stem.contains(['*', '\0']) || stem.len() > MAX_CGROUP_PATH {
             return Err(format!(
-                "expected a cgroup's path of at most {LONGEST_PATH} bytes, or its beginning and `*`, found `{path}`"
+                "expected a cgroup's path of at most {MAX_CGROUP_PATH} bytes, or its beginning and `*`, found `{path}`"
             ));
         }
         Ok(Self::Cgroup(whole))
     }
 
-    /// What was asked for, without what kind of thing it is.
+    /// Pattern without its kind.
     pub fn pattern(&self) -> &str {
         match self {
             Self::Cgroup(pattern) | Self::Thread(pattern) => pattern,
         }
     }
 
-    /// Which kind of thing: `cgroup`, `thread`.
+    /// Kind of pattern: `cgroup`, `thread`.
     pub const fn noun(&self) -> &'static str {
         match self {
             Self::Cgroup(_) => "cgroup",
@@ -86,33 +88,33 @@ impl Group {
         }
     }
 
-    /// Whether a cgroup has this path itself; those below it belong to the group all the same.
+    /// Returns whether the pattern matches this path; cgroups below it belong to the group anyway.
     fn is_path(&self, path: &str) -> bool {
         let Self::Cgroup(pattern) = self else { return false };
         pattern.strip_suffix('*').map_or(pattern == path, |stem| path.starts_with(stem))
     }
 }
 
-/// Without the `*` at its end.
+/// Pattern without the final `*`.
 fn stem(pattern: &str) -> &str {
     pattern.strip_suffix('*').unwrap_or(pattern)
 }
 
-/// What is known of cgroups that were found when groups began.
+/// Result of looking for cgroups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Groups of which there is no cgroup yet.
+    /// Groups whose cgroup doesn't exist yet.
     pub absent: Vec<Group>,
 }
 
-/// Has these groups counted from now on, and no others. Those that were counted before keep what they have.
+/// Counts these groups and no others. Groups counted before keep their counts.
 pub(crate) fn begin(
     groups: &[Group],
     arrays: &GroupArrays,
     mut table: HashMap<MapData, u64, u32>,
 ) -> Result<Found, Error> {
-    if groups.len() > MOST_GROUPS {
-        let found = format!("found {} groups of threads, expected at most {MOST_GROUPS}", groups.len());
+    if groups.len() > MAX_GROUPS {
+        let found = format!("found {} groups of threads, expected at most {MAX_GROUPS}", groups.len());
         return Err(Error::Obstacle { found, mend: "name fewer with --cgroup and --thread" });
     }
     let wants_cgroups = groups.iter().any(|group| matches!(group, Group::Cgroup(_)));
@@ -120,7 +122,7 @@ pub(crate) fn begin(
     let wanted = places(groups, &arrays.counted());
     let kept = wanted.iter().filter(|place| !place.is_new).fold(0, |bits, place| bits | place.bit());
     arrays.count_only(kept);
-    thread::sleep(SETTLE);
+    thread::sleep(SETTLE_TIMEOUT);
     take_back(&mut table, kept);
     arrays.forget_unlisted();
     let now = tompion_os::monotonic_ns();
@@ -131,8 +133,8 @@ pub(crate) fn begin(
     let bits = |all: &mut dyn Iterator<Item = &Place<'_>>| all.fold(0, |bits, place| bits | place.bit());
     arrays.count(bits(&mut wanted.iter()), bits(&mut wanted.iter().filter(by_name)));
     let Some(tree) = tree else { return Ok(Found::default()) };
-    // From now on a program lists new cgroups. A cgroup is listed before those below it are looked for, so that what is made
-    // meanwhile is found here or inherits it there.
+    // From now on, a program lists new cgroups. A cgroup is listed before its children are looked
+    // for, so a new child is found here or inherits it there.
     let mut seen = 0;
     tree.walk(|path, number, above| {
         let own = wanted.iter().filter(|place| place.group.is_path(path));
@@ -147,7 +149,7 @@ pub(crate) fn begin(
     Ok(Found { absent: wanted.iter().filter(is_absent).map(|place| place.group.clone()).collect() })
 }
 
-/// Where a group is.
+/// Slot of a group.
 #[derive(Debug, PartialEq, Eq)]
 struct Place<'a> {
     group: &'a Group,
@@ -161,7 +163,7 @@ impl Place<'_> {
     }
 }
 
-/// Groups stay where they are; new ones get places of which nobody is.
+/// Assigns slots: groups keep theirs, new ones get unused ones.
 fn places<'a>(groups: &'a [Group], counted: &[(usize, Group)]) -> Vec<Place<'a>> {
     let mut places: Vec<Place<'a>> = Vec::new();
     for group in groups {
@@ -173,24 +175,24 @@ fn places<'a>(groups: &'a [Group], counted: &[(usize, Group)]) -> Vec<Place<'a>>
     for group in groups {
         let is_free = |number: &usize| places.iter().all(|place| place.number != *number);
         let is_there = places.iter().any(|place| place.group == group);
-        if let Some(number) = (0..MOST_GROUPS).find(is_free).filter(|_| !is_there) {
+        if let Some(number) = (0..MAX_GROUPS).find(is_free).filter(|_| !is_there) {
             places.push(Place { group, number, is_new: true });
         }
     }
     places
 }
 
-/// Leaves cgroups the bits of groups that stay.
+/// Clears the bits of removed groups.
 fn take_back(table: &mut HashMap<MapData, u64, u32>, kept: u32) {
     let numbers: Vec<u64> = table.keys().filter_map(Result::ok).collect();
     for number in numbers {
         let bits = table.get(&number, 0).unwrap_or(0) & kept;
-        // One that a program has just removed is none of our business.
+        // A program may just have removed it.
         let _ = if bits == 0 { table.remove(&number) } else { table.insert(number, bits, 0) };
     }
 }
 
-/// The pinned table.
+/// Opens the pinned table.
 pub(crate) fn table(data: MapData) -> Result<HashMap<MapData, u64, u32>, Error> {
     HashMap::try_from(aya::maps::Map::HashMap(data)).map_err(|error| refused_map("cgroups", &error))
 }

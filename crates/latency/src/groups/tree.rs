@@ -1,4 +1,4 @@
-//! The cgroups of this machine, as they are mounted.
+//! Hierarchy of the machine's cgroups.
 
 use std::{
     fs,
@@ -8,17 +8,16 @@ use std::{
 
 use crate::Error;
 
-/// The mounted tree of cgroups of the second version.
+/// Mounted unified hierarchy (cgroup v2).
 #[derive(Clone, Debug)]
 pub struct Cgroups {
     top: PathBuf,
 }
 
 impl Cgroups {
-    /// Where it is mounted.
+    /// Finds its mount point.
     ///
-    /// # Errors
-    /// If it isn't: the machine has cgroups of the first version alone, or none.
+    /// If there is none: the machine has only cgroup v1, or none.
     pub fn find() -> Result<Self, Error> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let top = mounted(&mounts).ok_or_else(|| Error::Obstacle {
@@ -30,20 +29,23 @@ impl Cgroups {
         Ok(Self { top })
     }
 
-    /// What users call a cgroup, also where they say where it is mounted: `/sys/fs/cgroup/robot` is `/robot`.
+    /// Path of a cgroup within the hierarchy, also for an absolute path: `/sys/fs/cgroup/robot` is
+    /// `/robot`.
     pub fn path_in(&self, text: &str) -> String {
         let stripped = Path::new(text).strip_prefix(&self.top).ok().and_then(Path::to_str);
         stripped.map_or_else(|| text.to_owned(), |rest| format!("/{rest}"))
     }
 
-    /// Tells the path and number of each cgroup with the bits of the one above it, from the top down; `tell` says its own.
-    pub(super) fn walk(&self, mut tell: impl FnMut(&str, u64, u32) -> u32) {
+    /// Passes the path and number of each cgroup, with the bits of its parent, to `visit`, parents
+    /// first; `visit` returns its own bits.
+    pub(super) fn walk(&self, mut visit: impl FnMut(&str, u64, u32) -> u32) {
         let mut waiting = vec![(self.top.clone(), String::from("/"), 0)];
         while let Some((folder, path, above)) = waiting.pop() {
             // Cgroups come and go.
             let Ok(found) = fs::metadata(&folder) else { continue };
-            // Source: `kernfs_id_ino` in the kernel's `include/linux/kernfs.h`: where numbers of files have 64 bits, they are these.
-            let bits = tell(&path, found.ino(), above);
+            // Source: `kernfs_id_ino` in the kernel's `include/linux/kernfs.h`: 64-bit inode
+            // numbers are these.
+            let bits = visit(&path, found.ino(), above);
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
                 let (true, Ok(name)) = (is_folder, entry.file_name().into_string()) else { continue };
@@ -54,7 +56,7 @@ impl Cgroups {
     }
 }
 
-/// Where the whole tree is mounted. Source: `proc_pid_mountinfo(5)`.
+/// Mount point of the whole hierarchy. Source: `proc_pid_mountinfo(5)`.
 fn mounted(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
@@ -89,14 +91,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("a/b/c")).unwrap();
         fs::create_dir(folder.path().join("d")).unwrap();
-        let mut told = Vec::new();
+        let mut visited = Vec::new();
         Cgroups { top: folder.path().into() }.walk(|path, _, above| {
             let bits = above | u32::from(path == "/a/b");
-            told.push((path.to_owned(), bits));
+            visited.push((path.to_owned(), bits));
             bits
         });
-        told.sort();
+        visited.sort();
         let expected = [("/", 0), ("/a", 0), ("/a/b", 1), ("/a/b/c", 1), ("/d", 0)];
-        assert_eq!(told, expected.map(|(path, bits)| (path.to_owned(), bits)));
+        assert_eq!(visited, expected.map(|(path, bits)| (path.to_owned(), bits)));
     }
 }

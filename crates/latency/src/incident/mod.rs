@@ -1,9 +1,10 @@
-//! An incident: one wake-up that was too late, with who made it so and the trace of what happened before.
+//! Incidents: a late wakeup or a missed deadline with its attribution and the trace of what
+//! preceded it.
 //!
 //! ```text
-//! FOLDER/  incident.json   the latency, its segments, what is missing ([`Incident`])
-//!          report.json     what the monitor had counted until then
-//!          tompion.json    a trace, which every command reads: kernel/ has what was noted, user/… the segments as spans
+//! FOLDER/  incident.json   the latency, its segments, problems ([`Incident`])
+//!          report.json     the monitor's report at that time
+//!          tompion.json    a trace: kernel/ has the recorded events, user/… the segments as spans
 //! ```
 
 mod names;
@@ -25,120 +26,123 @@ pub use words::{Culprit, Verdict};
 
 use crate::{
     Error, Kind,
-    blame::{Cause, Question, Segment, charge, charge_job, interrupts_of_all},
+    attribution::{Cause, LatencyInterval, Segment, attribute, attribute_job, interrupts_of_all},
     jobs::{Release, Wake},
     report::{Report, priority_words},
-    watch::Caught,
+    threshold::Capture,
 };
 
-/// Name of the file in an incident's folder.
+/// Name of the incident's file in its folder.
 pub const FILE: &str = "incident.json";
-/// Maximum number of bytes that are read of it.
+/// Maximum size of that file that is read, in bytes.
 const MAX_READ: u64 = 256 << 20;
-/// Version of its schema.
+/// Version of the file's schema.
 const SCHEMA: u32 = 1;
 
-/// A thread of an incident.
+/// Thread of an incident.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Party {
-    /// Its number.
+    /// Number of the thread.
     pub tid: u32,
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// Its priority in words: `rt 80`.
+    /// Priority in words: `rt 80`.
     pub priority: String,
 }
 
 impl Party {
-    /// Its name; `thread-18568` if that is unknown.
+    /// Name of the thread, or `thread-18568` if it is unknown.
     pub fn label(&self) -> String {
         if self.name.is_empty() { format!("thread-{}", self.tid) } else { self.name.clone() }
     }
 }
 
-/// The activation of a job that missed its deadline. Times are CLOCK_MONOTONIC.
+/// Activation of a job that missed its deadline. Times are CLOCK_MONOTONIC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissedJob {
-    /// The job's name.
+    /// Name of the job.
     pub name: String,
-    /// What began the activation; `question` has when.
+    /// Kind of release; `question` has its time.
     pub released_by: Release,
-    /// The wake-up that was the release, if one was.
+    /// Wakeup that was the release, if one was.
     pub wake: Option<Wake>,
-    /// When the job's code began.
+    /// Begin of the job's code.
     pub begin_ns: u64,
 }
 
-/// All of one cause.
+/// Sum of the segments with one cause.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Share {
-    /// Which.
+    /// Cause of the segments.
     pub cause: Cause,
-    /// How long, in nanoseconds.
+    /// Sum of their lengths, in nanoseconds.
     pub ns: u64,
-    /// Of the latency.
+    /// Percentage of the latency.
     pub percent: f64,
 }
 
-/// One wake-up that was too late.
+/// Late wakeup or missed deadline.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Incident {
     /// Version of the schema of this file.
     pub schema: u32,
     /// Version of Tompion that wrote it.
     pub tompion: String,
-    /// When the latency ended: CLOCK_REALTIME, in nanoseconds.
+    /// End of the latency by CLOCK_REALTIME, in nanoseconds.
     pub time_ns: u64,
-    /// What CLOCK_REALTIME was ahead of CLOCK_MONOTONIC then, in nanoseconds.
+    /// Difference of CLOCK_REALTIME and CLOCK_MONOTONIC at that time, in nanoseconds.
     pub ahead_ns: u64,
-    /// How late the thread ran, in nanoseconds.
+    /// Latency in nanoseconds.
     pub latency_ns: u64,
-    /// From when on that is too late, in nanoseconds.
+    /// Threshold in nanoseconds.
     pub limit_ns: u64,
-    /// How long it took from the wake-up on, in nanoseconds, where the limit is of that, not of the whole latency.
+    /// Time from the wakeup to running in nanoseconds, if the threshold applies to it instead of to
+    /// the whole latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_waking_ns: Option<u64>,
-    /// The thread.
+    /// Late thread.
     pub thread: Party,
-    /// Its process.
+    /// Process of the thread.
     pub pid: u32,
-    /// Who had the CPU until then.
+    /// Thread that had the CPU before.
     pub before: Party,
-    /// The class of the wake-up: `wakeup`, `shared` or `preempted`; of a job `job`.
+    /// Class of the wakeup: `wakeup`, `shared` or `preempted`; `job` for a missed deadline.
     pub class: String,
-    /// The job that missed its deadline, if it isn't about a wake-up: then the latency is its response time, and the limit its
-    /// deadline.
+    /// Job that missed its deadline, if this is no wakeup: then the latency is its response time
+    /// and the threshold its deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<MissedJob>,
-    /// The moments of the latency.
-    pub question: Question,
+    /// Times of the latency.
+    pub question: LatencyInterval,
     /// Causes, the largest first.
     pub causes: Vec<Share>,
-    /// What it is made of; their sum is the latency.
+    /// Segments; they add up to the latency.
     pub segments: Vec<Segment>,
-    /// What most of the latency was, as `explain` tells it, for readers of the file that compute nothing.
+    /// Main cause in words, as `explain` shows it, for readers that compute nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Who had how much of the latency, the largest part first; for the same readers.
+    /// Parties with their shares, the largest first, for the same readers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub culprits: Vec<Culprit>,
-    /// How many system management interrupts (firmware) may have come meanwhile; none where nobody counts them.
+    /// Number of system management interrupts (firmware) that may have occurred; none if they
+    /// aren't counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smis: Option<u64>,
-    /// Wake-ups that were too late and have no incident, because they came too soon after this command's last one.
+    /// Number of late wakeups without an incident, because they came within the cooldown.
     pub not_saved_before: u64,
-    /// What is missing, one line each.
+    /// Missing data, one line each.
     pub problems: Vec<String>,
 }
 
 impl Incident {
-    /// Explains what was caught. `not_saved_before` is how many late wake-ups before it were not kept.
-    pub fn of(caught: &Caught, not_saved_before: u64) -> Self {
+    /// Attributes a captured latency. `not_saved_before` is the number of late wakeups not saved
+    /// before it.
+    pub fn of(caught: &Capture, not_saved_before: u64) -> Self {
         let caught = &names::with_newest(caught);
-        let Caught { crossing, question, history, .. } = caught;
+        let Capture { crossing, question, history, .. } = caught;
         let segments = match &caught.job {
-            Some(job) => charge_job(question, job.wake.as_ref(), history),
-            None => charge(question, history),
+            Some(job) => attribute_job(question, job.wake.as_ref(), history),
+            None => attribute(question, history),
         };
         let latency_ns = question.end - question.begin();
         let now = tompion_os::monotonic_ns();
@@ -175,7 +179,7 @@ impl Incident {
         incident
     }
 
-    /// Looks for the thread's name in a report, where nothing else had it: rows of threads that have ended keep theirs.
+    /// Fills a missing name from a report, which keeps the names of ended threads.
     pub fn look_up_name(&mut self, report: &Report) {
         let row = report.threads.iter().find(|row| row.tid == self.thread.tid);
         if let Some(row) = row.filter(|_| self.thread.name.is_empty()) {
@@ -183,14 +187,14 @@ impl Incident {
         }
     }
 
-    /// Writes all of an incident into a new folder, which has its name only when it is whole.
+    /// Saves the incident in a new folder, which gets its name when it is complete.
     ///
     /// # Errors
-    /// If the folder is there already, or can't be written.
+    /// If the folder exists or can't be written.
     pub fn save(
         &self,
         folder: &DirHandle,
-        caught: &Caught,
+        caught: &Capture,
         report: &Report,
         invocation: &[String],
     ) -> Result<(), Error> {
@@ -214,10 +218,10 @@ impl Incident {
         write().inspect_err(|_| drop(unfinished.remove_all())).map_err(failed)
     }
 
-    /// Reads an incident's folder.
+    /// Reads an incident from its folder.
     ///
     /// # Errors
-    /// If there is none, or it isn't one of this version's.
+    /// If there is none, or it has another schema.
     pub fn read(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(FILE);
         let failed = |error| Error::file("can't read", &path, error);
@@ -236,10 +240,10 @@ impl Incident {
     }
 }
 
-/// With what the names of incidents' folders begin.
+/// Prefix of the names of incident folders.
 pub const FOLDER: &str = "tompion-incident-";
 
-/// Folders in a folder that have such a name, in no order. Those that a link leads to are none.
+/// Lists folders with such a name, unordered and without symbolic links.
 pub fn candidates(parent: &Path) -> Vec<PathBuf> {
     let is_one = |name: &str| name.starts_with(FOLDER) && !name.ends_with(".unfinished");
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
@@ -247,8 +251,8 @@ pub fn candidates(parent: &Path) -> Vec<PathBuf> {
     folders.filter(|entry| is_one(&entry.file_name().to_string_lossy())).map(|entry| entry.path()).collect()
 }
 
-/// Incidents in a folder by the times at which their latencies ended, in nanoseconds since 1970; the newest at the end. Names have the local
-/// time, which goes back.
+/// Lists incidents by the end of their latency, in nanoseconds since 1970, the newest last. Names
+/// have the local time, which may go back.
 pub fn folders(parent: &Path) -> Vec<(u64, PathBuf)> {
     let read = |folder: PathBuf| Some((Incident::read(&folder).ok()?.time_ns, folder));
     let mut folders: Vec<(u64, PathBuf)> = candidates(parent).into_iter().filter_map(read).collect();
@@ -256,7 +260,7 @@ pub fn folders(parent: &Path) -> Vec<(u64, PathBuf)> {
     folders
 }
 
-/// Whether the segments are the latency, one behind the other: a file may say anything.
+/// Checks that the segments make up the latency; a file may contain anything.
 fn is_whole(incident: &Incident) -> bool {
     let mut at = incident.question.begin();
     for segment in &incident.segments {
@@ -280,7 +284,7 @@ fn shares(segments: &[Segment], latency: u64) -> Vec<Share> {
     shares
 }
 
-fn problems(caught: &Caught) -> Vec<String> {
+fn problems(caught: &Capture) -> Vec<String> {
     let mut problems = Vec::new();
     let begin = caught.question.begin();
     for (noted, cpu) in caught.history.cpus.iter().zip(0..) {
@@ -295,11 +299,11 @@ fn problems(caught: &Caught) -> Vec<String> {
         }
     }
     if caught.refused > 0 {
-        problems.push(format!("{} moments were not whole", caught.refused));
+        problems.push(format!("{} events were not whole", caught.refused));
     }
     if caught.not_started > 0 {
         problems.push(format!(
-            "{} moments are missing since watching began: the kernel did not start the program that notes them",
+            "{} events are missing since watching began: the kernel did not start the program that notes them",
             caught.not_started
         ));
     }
@@ -309,10 +313,10 @@ fn problems(caught: &Caught) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{blame::History, watch::Crossing};
+    use crate::{attribution::EventLog, threshold::Crossing};
 
-    /// What is caught of a thread of this number and name, with what was noted.
-    pub(super) fn caught((tid, name): (u32, &str), history: History) -> Caught {
+    /// Makes a capture of a thread with these events.
+    pub(super) fn caught((tid, name): (u32, &str), history: EventLog) -> Capture {
         let crossing = Crossing {
             woken: 0,
             intended: 0,
@@ -332,16 +336,16 @@ mod tests {
             is_from_waking: false,
             stack: Vec::new(),
         };
-        let question = Question { tid, ..Question::default() };
+        let question = LatencyInterval { tid, ..LatencyInterval::default() };
         let (overwritten, refused, not_started, counts_firmware) = (Vec::new(), 0, 0, false);
-        Caught { crossing, question, history, overwritten, refused, not_started, job: None, counts_firmware }
+        Capture { crossing, question, history, overwritten, refused, not_started, job: None, counts_firmware }
     }
 
-    /// One that is made of these segments.
+    /// Makes an incident of these segments.
     pub(super) fn incident(segments: Vec<Segment>) -> Incident {
         let latency_ns = segments.iter().map(Segment::length).sum();
         let causes = shares(&segments, latency_ns);
-        let incident = Incident::of(&caught((7, "ctl"), History::default()), 0);
+        let incident = Incident::of(&caught((7, "ctl"), EventLog::default()), 0);
         Incident { latency_ns, causes, segments, ..incident }
     }
 
@@ -358,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_the_largest_first() {
+    fn causes_are_sorted_by_size() {
         let segments = [
             segment(0, 10, Cause::OwnPath),
             segment(10, 90, Cause::PreemptionOff),

@@ -1,19 +1,19 @@
-//! One name for each thread of an incident: the newest. A thread that executes another program is called otherwise from then on, and
-//! moments have the names that threads had when they were noted.
+//! Consistent names: gives each thread of an incident its newest name. A thread's name changes when
+//! it executes another program, and events have the names of their time.
 
 use std::collections::BTreeMap;
 
 use crate::{
-    blame::{Moment, Thread, What},
-    watch::Caught,
+    attribution::{EventKind, SchedEvent, Thread},
+    threshold::Capture,
 };
 
-/// What was caught, with the newest name of each thread wherever that is named.
-pub(super) fn with_newest(caught: &Caught) -> Caught {
+/// Returns the capture with the newest name of each thread everywhere.
+pub(super) fn with_newest(caught: &Capture) -> Capture {
     let names = newest(caught);
     let mut named = caught.clone();
-    for moment in named.history.cpus.iter_mut().flat_map(|cpu| &mut cpu.moments) {
-        for thread in threads_of(&mut moment.what).into_iter().flatten() {
+    for event in named.history.cpus.iter_mut().flat_map(|cpu| &mut cpu.events) {
+        for thread in threads_of(&mut event.kind).into_iter().flatten() {
             if let Some(name) = names.get(&thread.tid) {
                 thread.name.clone_from(name);
             }
@@ -28,25 +28,25 @@ pub(super) fn with_newest(caught: &Caught) -> Caught {
     named
 }
 
-/// Names by numbers. Idle threads have one number and many names.
-fn newest(caught: &Caught) -> BTreeMap<u32, String> {
+/// Newest names by thread. Idle threads share a number and have many names.
+fn newest(caught: &Capture) -> BTreeMap<u32, String> {
     let mut newest: BTreeMap<u32, (u64, &str)> = BTreeMap::new();
     let mut see = |tid: u32, time: u64, name| {
         if tid != 0 && newest.get(&tid).is_none_or(|known| known.0 <= time) {
             newest.insert(tid, (time, name));
         }
     };
-    for Moment { time, what } in caught.history.cpus.iter().flat_map(|cpu| &cpu.moments) {
-        let thread = match what {
-            What::Switch { next, .. } => next,
-            What::Woken { thread, .. } | What::Migration { thread, .. } => thread,
+    for SchedEvent { time, kind } in caught.history.cpus.iter().flat_map(|cpu| &cpu.events) {
+        let thread = match kind {
+            EventKind::Switch { next, .. } => next,
+            EventKind::Woken { thread, .. } | EventKind::Migration { thread, .. } => thread,
             _ => continue,
         };
         if !thread.name.is_empty() {
             see(thread.tid, *time, thread.name.as_str());
         }
     }
-    // Those were read when all was noted.
+    // These were read last.
     let crossing = &caught.crossing;
     for (tid, name) in [(crossing.other_tid, &crossing.other_name), (crossing.tid, &crossing.name)] {
         if !name.is_empty() {
@@ -56,10 +56,10 @@ fn newest(caught: &Caught) -> BTreeMap<u32, String> {
     newest.into_iter().map(|(tid, (_, name))| (tid, name.to_owned())).collect()
 }
 
-fn threads_of(what: &mut What) -> [Option<&mut Thread>; 2] {
-    match what {
-        What::Switch { next, previous, .. } => [Some(next), Some(previous)],
-        What::Woken { thread, .. } | What::Migration { thread, .. } => [Some(thread), None],
+fn threads_of(kind: &mut EventKind) -> [Option<&mut Thread>; 2] {
+    match kind {
+        EventKind::Switch { next, previous, .. } => [Some(next), Some(previous)],
+        EventKind::Woken { thread, .. } | EventKind::Migration { thread, .. } => [Some(thread), None],
         _ => [None, None],
     }
 }
@@ -68,19 +68,19 @@ fn threads_of(what: &mut What) -> [Option<&mut Thread>; 2] {
 mod tests {
     use super::*;
     use crate::{
-        blame::{History, Noted},
+        attribution::{CpuLog, EventLog},
         incident::{Incident, tests::caught, trace},
     };
 
-    fn switch((time, next, name): (u64, u32, &str), previous: u32) -> Moment {
+    fn switch((time, next, name): (u64, u32, &str), previous: u32) -> SchedEvent {
         let next = Thread { tid: next, priority: 9, name: name.into() };
         let previous = Thread { tid: previous, priority: 9, name: String::new() };
-        Moment { time, what: What::Switch { next, previous, state: 0 } }
+        SchedEvent { time, kind: EventKind::Switch { next, previous, state: 0 } }
     }
 
-    fn history(cpus: &[&[Moment]]) -> History {
-        let noted = |moments: &&[Moment]| Noted { moments: moments.to_vec(), ..Noted::default() };
-        History { cpus: cpus.iter().map(noted).collect(), ..History::default() }
+    fn history(cpus: &[&[SchedEvent]]) -> EventLog {
+        let noted = |events: &&[SchedEvent]| CpuLog { events: events.to_vec(), ..CpuLog::default() };
+        EventLog { cpus: cpus.iter().map(noted).collect(), ..EventLog::default() }
     }
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(incident.before.name, "python3");
         let parties: Vec<&str> = incident.segments.iter().map(|segment| segment.who.as_str()).collect();
         assert_eq!(parties, ["python3"]);
-        // The trace, too.
+        // Also in the trace.
         let events = trace::of(&incident, &with_newest(&caught)).remove(0).events;
         let has = |name: &str| {
             events
@@ -108,9 +108,9 @@ mod tests {
     fn given_no_message_about_a_thread_then_the_newest_moment_has_its_name() {
         let cpus = history(&[&[switch((20, 5, "new"), 0)], &[switch((10, 5, "old"), 0)]]);
         let named = with_newest(&caught((7, "ctl"), cpus));
-        let names = named.history.cpus.iter().flat_map(|cpu| &cpu.moments).map(|moment| &moment.what);
-        for what in names {
-            assert!(matches!(what, What::Switch { next, .. } if next.name == "new"), "{what:?}");
+        let names = named.history.cpus.iter().flat_map(|cpu| &cpu.events).map(|event| &event.kind);
+        for kind in names {
+            assert!(matches!(kind, EventKind::Switch { next, .. } if next.name == "new"), "{kind:?}");
         }
     }
 
@@ -118,7 +118,7 @@ mod tests {
     fn given_a_thread_that_has_ended_then_its_name_is_that_of_the_moments() {
         let ended = caught((7, ""), history(&[&[switch((20, 7, "motor"), 0)]]));
         assert_eq!(Incident::of(&ended, 0).thread.name, "motor");
-        let unknown = Incident::of(&caught((7, ""), History::default()), 0);
+        let unknown = Incident::of(&caught((7, ""), EventLog::default()), 0);
         assert_eq!((unknown.thread.name.as_str(), unknown.thread.label().as_str()), ("", "thread-7"));
     }
 }

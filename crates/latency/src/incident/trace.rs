@@ -1,5 +1,5 @@
-//! An incident as a trace: the noted moments in the words of the kernel's events, and the segments as spans of the thread
-//! that was late, so that every reader shows both.
+//! Trace of an incident: the recorded events as kernel events, and the segments as spans of the
+//! late thread, so that every reader shows both.
 
 use tompion_kernel::events::{KNOWN, WAKER_CONTEXTS};
 use tompion_schema::{Event, Field, Integer, Kind, Level, Type};
@@ -7,14 +7,14 @@ use tompion_session::{Origin, SyntheticEvent, SyntheticSource};
 
 use super::Incident;
 use crate::{
-    blame::{Cause, Thread, What},
-    watch::Caught,
+    attribution::{Cause, EventKind, Thread},
+    threshold::Capture,
 };
 
-/// Priorities as the kernel's events have them.
+/// Offset of priorities in kernel events.
 const NO_PRIORITY: i32 = 100;
 
-/// Events of the kernel, in the order in which [`KernelClass`] has them.
+/// Kernel events in the order of [`KernelClass`].
 const NAMES: [&str; 9] = [
     "sched_switch",
     "irq_handler_entry",
@@ -27,7 +27,7 @@ const NAMES: [&str; 9] = [
     "sched_migrate_task",
 ];
 
-/// Numbers of classes: places in [`NAMES`].
+/// Event classes as indices into [`NAMES`].
 enum KernelClass {
     Switch,
     HardEntry,
@@ -40,12 +40,12 @@ enum KernelClass {
     Migration,
 }
 
-/// The sources of an incident's trace.
-pub fn of(incident: &Incident, caught: &Caught) -> Vec<SyntheticSource> {
+/// Makes the sources of an incident's trace.
+pub fn of(incident: &Incident, caught: &Capture) -> Vec<SyntheticSource> {
     vec![kernel(caught), spans(incident)]
 }
 
-/// Fields, one behind the other: numbers, and what stands behind all numbers.
+/// Encoder of an event's payload.
 #[derive(Default)]
 struct Payload {
     fixed: Vec<u8>,
@@ -63,7 +63,7 @@ impl Payload {
         self
     }
 
-    /// A name of 16 bytes.
+    /// Appends a name of 16 bytes.
     fn name(mut self, name: &str) -> Self {
         let mut bytes = name.as_bytes().iter().copied().take(15).collect::<Vec<u8>>();
         bytes.resize(16, 0);
@@ -83,31 +83,31 @@ impl Payload {
     }
 }
 
-fn kernel(caught: &Caught) -> SyntheticSource {
+fn kernel(caught: &Capture) -> SyntheticSource {
     let known = |name: &&str| KNOWN.iter().find(|known| known.name == *name);
     let classes = NAMES.iter().filter_map(known).map(|known| known.event()).collect();
     let mut events = Vec::new();
     for (noted, cpu) in caught.history.cpus.iter().zip(0..) {
-        // The first switch tells who ran before.
-        let first = noted.moments.iter().find_map(|moment| match &moment.what {
-            What::Switch { previous, .. } => Some(previous.clone()),
+        // The previous thread of the first switch ran before.
+        let first = noted.events.iter().find_map(|event| match &event.kind {
+            EventKind::Switch { previous, .. } => Some(previous.clone()),
             _ => None,
         });
         let mut thread = first.unwrap_or_default();
         let mut context = Context::default();
-        for moment in &noted.moments {
-            context.follow(&moment.what);
-            let told = told(&moment.what, moment.time, (&thread, &context));
-            if let Some((class, payload)) = told {
+        for event in &noted.events {
+            context.follow(&event.kind);
+            let converted = event_of(&event.kind, event.time, (&thread, &context));
+            if let Some((class, payload)) = converted {
                 events.push(SyntheticEvent {
                     class: class as usize,
-                    time: moment.time,
+                    time: event.time,
                     cpu,
                     tid: thread.tid,
                     payload,
                 });
             }
-            if let What::Switch { next, .. } = &moment.what {
+            if let EventKind::Switch { next, .. } = &event.kind {
                 thread = next.clone();
             }
         }
@@ -116,14 +116,14 @@ fn kernel(caught: &Caught) -> SyntheticSource {
     SyntheticSource { origin: Origin::Kernel, classes, events, overwritten: caught.overwritten.iter().sum() }
 }
 
-/// The kernel's own number of a thread's state as its events report it (`__task_state_index`).
+/// State of a thread as kernel events report it (`__task_state_index`).
 fn reported(state: u32) -> u64 {
     const UNINTERRUPTIBLE: u32 = 0x2;
     const DEAD: u32 = 0x80;
     const IDLE: u32 = UNINTERRUPTIBLE | 0x400;
     const WAITS_FOR_LOCK: u32 = 0x1000;
     match state {
-        // EXIT_DEAD, which the kernel adds from another place.
+        // EXIT_DEAD, which the kernel adds elsewhere.
         _ if state & DEAD != 0 => 0x10,
         _ if state & IDLE == IDLE => 0x80,
         _ if state & WAITS_FOR_LOCK != 0 => UNINTERRUPTIBLE.into(),
@@ -131,8 +131,8 @@ fn reported(state: u32) -> u64 {
     }
 }
 
-/// What runs on a CPU beside its thread, from which wake-ups come. Unknown until a switch, which no interrupt
-/// does, or the begin of a handler.
+/// Interrupt context of a CPU, from which wakeups come. Unknown until a switch, which no interrupt
+/// does, or the start of a handler.
 #[derive(Debug, Default)]
 struct Context {
     is_known: bool,
@@ -142,20 +142,20 @@ struct Context {
 }
 
 impl Context {
-    fn follow(&mut self, what: &What) {
-        match what {
-            What::Switch { .. } => *self = Self { is_known: true, ..Self::default() },
-            What::HardEntry { .. } => self.hard += 1,
-            What::HardExit(_) => self.hard = self.hard.saturating_sub(1),
-            What::SoftEntry(_) => self.soft = true,
-            What::SoftExit(_) => self.soft = false,
-            What::TimerEntry { .. } => self.timer = true,
-            What::TimerExit => self.timer = false,
+    fn follow(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::Switch { .. } => *self = Self { is_known: true, ..Self::default() },
+            EventKind::HardEntry { .. } => self.hard += 1,
+            EventKind::HardExit(_) => self.hard = self.hard.saturating_sub(1),
+            EventKind::SoftEntry(_) => self.soft = true,
+            EventKind::SoftExit(_) => self.soft = false,
+            EventKind::TimerEntry { .. } => self.timer = true,
+            EventKind::TimerExit => self.timer = false,
             _ => {}
         }
     }
 
-    /// The number of it in [`tompion_kernel::events::WAKER_CONTEXTS`].
+    /// Index in [`tompion_kernel::events::WAKER_CONTEXTS`].
     fn number(&self) -> i32 {
         let name = match self {
             _ if self.timer => "timer",
@@ -168,12 +168,16 @@ impl Context {
     }
 }
 
-/// A moment as an event of the kernel's. Interrupts that are no device's are told as those of devices, by their vectors, so that
-/// readers show all alike.
-fn told(what: &What, time: u64, (thread, context): (&Thread, &Context)) -> Option<(KernelClass, Vec<u8>)> {
+/// Converts an event to a kernel event. Interrupts of the CPU are shown as device interrupts by
+/// their vectors, so that readers show all alike.
+fn event_of(
+    kind: &EventKind,
+    time: u64,
+    (thread, context): (&Thread, &Context),
+) -> Option<(KernelClass, Vec<u8>)> {
     let payload = Payload::default();
-    Some(match what {
-        What::Switch { next, previous, state } => {
+    Some(match kind {
+        EventKind::Switch { next, previous, state } => {
             let from = payload
                 .half(previous.tid as i32)
                 .half(previous.priority - NO_PRIORITY)
@@ -181,31 +185,31 @@ fn told(what: &What, time: u64, (thread, context): (&Thread, &Context)) -> Optio
             let to = from.half(next.tid as i32).half(next.priority - NO_PRIORITY);
             (KernelClass::Switch, to.name(&thread.name).name(&next.name).done())
         }
-        What::HardEntry { number, name, .. } => {
+        EventKind::HardEntry { number, name, .. } => {
             // The number has a field of its own.
             let name = name.strip_prefix(&format!("irq {number} ")).unwrap_or(name);
             (KernelClass::HardEntry, payload.half(*number as i32).text(name).done())
         }
-        What::HardExit(number) => (KernelClass::HardExit, payload.half(*number as i32).half(1).done()),
-        What::SoftEntry(number) => (KernelClass::SoftEntry, payload.half(*number as i32).done()),
-        What::SoftExit(number) => (KernelClass::SoftExit, payload.half(*number as i32).done()),
-        What::TimerEntry { function, .. } => {
+        EventKind::HardExit(number) => (KernelClass::HardExit, payload.half(*number as i32).half(1).done()),
+        EventKind::SoftEntry(number) => (KernelClass::SoftEntry, payload.half(*number as i32).done()),
+        EventKind::SoftExit(number) => (KernelClass::SoftExit, payload.half(*number as i32).done()),
+        EventKind::TimerEntry { function, .. } => {
             (KernelClass::TimerEntry, payload.word(0).word(time).word(*function).done())
         }
-        What::TimerExit => (KernelClass::TimerExit, payload.word(0).done()),
-        What::Woken { thread, cpu, .. } => {
+        EventKind::TimerExit => (KernelClass::TimerExit, payload.word(0).done()),
+        EventKind::Woken { thread, cpu, .. } => {
             let woken = payload.half(thread.tid as i32).half(thread.priority - NO_PRIORITY).half(*cpu as i32);
             (KernelClass::Waking, woken.half(context.number()).name(&thread.name).done())
         }
-        What::Migration { thread, from, to } => {
+        EventKind::Migration { thread, from, to } => {
             let moved = payload.half(thread.tid as i32).half(thread.priority - NO_PRIORITY);
             (KernelClass::Migration, moved.half(*from as i32).half(*to as i32).name(&thread.name).done())
         }
-        What::Idle(_) | What::Stack(_) | What::Firmware { .. } => return None,
+        EventKind::Idle(_) | EventKind::Stack(_) | EventKind::Firmware { .. } => return None,
     })
 }
 
-/// An event of the incident's own; those that begin something have a number of nanoseconds, called `length`, and a text.
+/// Makes an event class of the incident; begins have a text and a length in nanoseconds.
 fn class(name: String, kind: Kind, length: &str) -> Event {
     let fields = match kind {
         Kind::End => Vec::new(),
@@ -214,8 +218,8 @@ fn class(name: String, kind: Kind, length: &str) -> Event {
     Event { provider: "late".into(), name, level: Level::DEFAULT, kind, init: false, format: None, fields }
 }
 
-/// The whole latency, or a job's response with its deadline, and the segments, as spans of the thread. Where in its response a
-/// job's code began is an event amidst them.
+/// Makes spans of the thread: the latency, or a job's response with its deadline, and the segments.
+/// The begin of a job's code is an event in between.
 fn spans(incident: &Incident) -> SyntheticSource {
     let (latency, limit) = (incident.latency_ns / 1000, incident.limit_ns / 1000);
     let (whole, kind, first, number, why) = match &incident.job {
@@ -236,28 +240,28 @@ fn spans(incident: &Incident) -> SyntheticSource {
         classes.push(class(format!("{name}_end"), Kind::End, ""));
     }
     let (tid, cpu) = (incident.thread.tid, incident.question.cpu);
-    let told = |class, time, payload| SyntheticEvent { class, time, cpu, tid, payload };
+    let span_event = |class, time, payload| SyntheticEvent { class, time, cpu, tid, payload };
     let (begin, end) = (incident.question.begin(), incident.question.end);
-    let mut events = vec![told(0, begin, Payload::default().word(number).text(&why).done())];
+    let mut events = vec![span_event(0, begin, Payload::default().word(number).text(&why).done())];
     for segment in &incident.segments {
         let place = Cause::ALL.iter().position(|cause| *cause == segment.cause).unwrap_or_default();
         let payload = Payload::default().word(segment.length()).text(&segment.in_words()).done();
-        events.push(told(2 + place * 2, segment.begin, payload));
-        events.push(told(3 + place * 2, segment.end, Vec::new()));
+        events.push(span_event(2 + place * 2, segment.begin, payload));
+        events.push(span_event(3 + place * 2, segment.end, Vec::new()));
     }
-    events.push(told(1, end, Vec::new()));
+    events.push(span_event(1, end, Vec::new()));
     if let Some(job) = &incident.job {
         let time = job.begin_ns.clamp(begin, end);
         let payload = Payload::default().word(time - begin).text(&format!("{} begins", job.name)).done();
         let place = events.partition_point(|event| event.time <= time).clamp(1, events.len() - 1);
-        events.insert(place, told(classes.len(), time, payload));
+        events.insert(place, span_event(classes.len(), time, payload));
         classes.push(class("job_begins".into(), Kind::Instant, "after_ns"));
     }
     let origin = Origin::Program(incident.pid, incident.thread.name.clone());
     SyntheticSource { origin, classes, events, overwritten: 0 }
 }
 
-/// `interrupts_off`.
+/// Name of a cause as an identifier: `interrupts_off`.
 fn name_of(cause: Cause) -> String {
     cause.name().replace('-', "_")
 }
@@ -268,7 +272,7 @@ mod tests {
 
     #[test]
     fn states_are_reported_as_the_kernels_events_do() {
-        // (the kernel's own, as reported): running, sleep, disk, stopped, parked, idle, dead, a lock.
+        // As reported: running, sleep, disk, stopped, parked, idle, dead, a lock.
         let states = [(0, 0), (1, 1), (2, 2), (4, 4), (0x40, 0x40), (0x402, 0x80), (0x80, 0x10), (0x1000, 2)];
         for (own, expected) in states {
             assert_eq!(reported(own), expected, "{own:#x}");
@@ -279,23 +283,23 @@ mod tests {
     fn wake_ups_come_from_what_runs() {
         let mut context = Context::default();
         assert_eq!(context.number(), 0, "the start is unknown");
-        let entry = What::HardEntry { number: 1, name: "eth0".into(), runs: None };
-        let timer = What::TimerEntry { intended: 0, function: 1, soft: false };
+        let entry = EventKind::HardEntry { number: 1, name: "eth0".into(), runs: None };
+        let timer = EventKind::TimerEntry { intended: 0, function: 1, soft: false };
         let thread = Thread::default();
-        let switch = What::Switch { next: thread.clone(), previous: thread, state: 0 };
+        let switch = EventKind::Switch { next: thread.clone(), previous: thread, state: 0 };
         let steps = [
-            (What::HardExit(1), 0),
+            (EventKind::HardExit(1), 0),
             (switch, 1),
-            (What::SoftEntry(1), 2),
+            (EventKind::SoftEntry(1), 2),
             (entry, 3),
             (timer, 4),
-            (What::TimerExit, 3),
-            (What::HardExit(1), 2),
-            (What::SoftExit(1), 1),
+            (EventKind::TimerExit, 3),
+            (EventKind::HardExit(1), 2),
+            (EventKind::SoftExit(1), 1),
         ];
-        for (what, expected) in steps {
-            context.follow(&what);
-            assert_eq!(context.number(), expected, "{what:?}");
+        for (kind, expected) in steps {
+            context.follow(&kind);
+            assert_eq!(context.number(), expected, "{kind:?}");
         }
     }
 }

@@ -1,83 +1,85 @@
-//! What an incident says to people: each segment, and in one sentence what most of the latency was, and whose doing.
+//! Wording of incidents: each segment, and one sentence about the main cause and its parties.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Incident, Share};
-use crate::blame::{Cause, Segment};
+use crate::attribution::{Cause, Segment};
 
-/// Functions of a stack that are told in a line.
-const FUNCTIONS_TOLD: usize = 3;
-/// Parties that are told in a sentence.
-const PARTIES_TOLD: usize = 3;
-/// Whoever has so much of a cause has it alone; others are not told, in percent.
-const ALONE: u64 = 90;
-/// Whoever has less of a cause is not told, in percent.
-const TOO_LITTLE: u64 = 5;
+/// Maximum number of functions of a stack in a line.
+const MAX_FUNCTIONS: usize = 3;
+/// Maximum number of parties in a sentence.
+const MAX_PARTIES: usize = 3;
+/// Percentage of a cause from which a party is named alone.
+const SOLE_PARTY_PERCENT: u64 = 90;
+/// Percentage of a cause below which a party isn't named.
+const MIN_PARTY_PERCENT: u64 = 5;
 
-/// What most of a latency was.
+/// Main cause of a latency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// How much of the latency, in percent.
+    /// Percentage of the latency.
     pub percent: f64,
-    /// What that was: "hog (thread 7) ran, at equal or higher priority".
+    /// Cause in words: "hog (thread 7) ran, at equal or higher priority".
     pub words: String,
 }
 
-/// A thread, an interrupt or code that had a part of a latency.
+/// Thread, interrupt or code with a share of a latency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Culprit {
-    /// What it did, in words.
+    /// Its action in words.
     pub words: String,
-    /// Its thread; 0 if it is none.
+    /// Number of the thread; 0 for none.
     pub tid: u32,
-    /// How much of the latency, in percent.
+    /// Percentage of the latency.
     pub percent: f64,
-    /// Where its longest segment begins: CLOCK_REALTIME, in nanoseconds.
+    /// Begin of its longest segment by CLOCK_REALTIME, in nanoseconds.
     pub time_ns: u64,
 }
 
 /// Maximum number of culprits that a file names.
 const MAX_CULPRITS: usize = 12;
 
-/// All that is one party's doing: one thread's, one interrupt's, one place's in the kernel.
+/// Segments of one party: one thread, interrupt or place in the kernel.
 struct Party<'a> {
     longest: &'a Segment,
     ns: u64,
 }
 
 impl Incident {
-    /// What most of the latency was, and whose doing; none without a segment. Where several share in it, no one of them has all of the
-    /// blame.
+    /// Returns the main cause and its parties; none without segments. If several parties share it,
+    /// none is named alone.
     pub fn verdict(&self) -> Option<Verdict> {
         let share = self.causes.first()?;
         let parties = parties(&self.segments, share.cause);
         let first = parties.first()?;
         let percent = |ns: u64| ns as f64 * 100.0 / self.latency_ns.max(1) as f64;
-        if is_part(first.ns, share, ALONE) {
+        if is_part(first.ns, share, SOLE_PARTY_PERCENT) {
             return Some(Verdict { percent: percent(first.ns), words: first.longest.in_words() });
         }
-        let mut told: Vec<String> = Vec::new();
+        let mut words: Vec<String> = Vec::new();
         let mut sum = 0;
-        for party in parties.iter().take(PARTIES_TOLD) {
-            if !told.is_empty() && (is_part(sum, share, ALONE) || !is_part(party.ns, share, TOO_LITTLE)) {
+        for party in parties.iter().take(MAX_PARTIES) {
+            if !words.is_empty()
+                && (is_part(sum, share, SOLE_PARTY_PERCENT) || !is_part(party.ns, share, MIN_PARTY_PERCENT))
+            {
                 break;
             }
             sum += party.ns;
-            told.push(party.longest.as_one_of_several(percent(party.ns)));
+            words.push(party.longest.as_one_of_several(percent(party.ns)));
         }
-        let told = match told.split_last() {
+        let words = match words.split_last() {
             Some((last, [])) => last.clone(),
             Some((last, others)) => format!("{} and {last}", others.join(", ")),
             None => String::new(),
         };
-        let words = format!("{}, mostly {told}", of_several(share.cause));
+        let words = format!("{}, mostly {words}", of_several(share.cause));
         Some(Verdict { percent: share.percent, words })
     }
 }
 
 impl Incident {
-    /// Returns who had how much of the latency, the largest part first. Their segments, of all causes, are the
-    /// latency, up to those that are too many to name.
+    /// Returns the parties with their shares, the largest first. Over all causes they add up to the
+    /// latency, up to [`MAX_CULPRITS`].
     pub fn culprits(&self) -> Vec<Culprit> {
         let all = self.causes.iter().flat_map(|share| parties(&self.segments, share.cause));
         let mut culprits: Vec<Culprit> = all
@@ -94,12 +96,12 @@ impl Incident {
     }
 }
 
-/// Whether a time is so many percent of a cause's, at least.
+/// Returns whether a time is at least this percentage of a cause.
 fn is_part(ns: u64, share: &Share, percent: u64) -> bool {
     u128::from(ns) * 100 >= u128::from(share.ns) * u128::from(percent)
 }
 
-/// Whose doing a cause was, who had most of it first.
+/// Parties of a cause, the largest first.
 fn parties(segments: &[Segment], cause: Cause) -> Vec<Party<'_>> {
     let mut parties: Vec<Party<'_>> = Vec::new();
     for segment in segments.iter().filter(|segment| segment.cause == cause) {
@@ -117,7 +119,7 @@ fn parties(segments: &[Segment], cause: Cause) -> Vec<Party<'_>> {
     parties
 }
 
-/// What several did together.
+/// Wording for several parties together.
 const fn of_several(cause: Cause) -> &'static str {
     match cause {
         Cause::InterruptsOff => "interrupts were off",
@@ -127,38 +129,38 @@ const fn of_several(cause: Cause) -> &'static str {
         Cause::SoftInterrupt => "soft interrupts ran",
         Cause::Firmware => "firmware had the CPU",
         Cause::Waiting => "it waited",
-        // Of one party each.
+        // Always one party.
         Cause::LateTimer | Cause::IdleExit | Cause::OwnPath | Cause::Work | Cause::Unknown => cause.words(),
     }
 }
 
 impl Segment {
-    /// What it is, in words for people.
+    /// Describes the segment for people.
     pub fn in_words(&self) -> String {
-        let who = &self.who;
+        let name = &self.who;
         let code = self.code_in_words().map(|code| format!(" in {code}")).unwrap_or_default();
-        let thread = if who.is_empty() { String::new() } else { format!(" ({who}, thread {})", self.tid) };
+        let thread = if name.is_empty() { String::new() } else { format!(" ({name}, thread {})", self.tid) };
         match self.cause {
             Cause::InterruptsOff => format!("interrupts were off{code}{thread}"),
             Cause::PreemptionOff => format!("preemption was off{code}{thread}"),
             Cause::HigherPriority => {
-                format!("{who} (thread {}) ran, at equal or higher priority", self.tid)
+                format!("{name} (thread {}) ran, at equal or higher priority", self.tid)
             }
-            Cause::HardInterrupt => format!("the interrupt `{who}` was handled"),
-            Cause::SoftInterrupt => format!("the soft interrupt `{who}` ran"),
+            Cause::HardInterrupt => format!("the interrupt `{name}` was handled"),
+            Cause::SoftInterrupt => format!("the soft interrupt `{name}` ran"),
             Cause::LateTimer => "hardware or a hypervisor had the CPU".into(),
-            Cause::Firmware => format!("firmware had the CPU ({who})"),
+            Cause::Firmware => format!("firmware had the CPU ({name})"),
             Cause::IdleExit => "the CPU woke from idle".into(),
             Cause::OwnPath => "the kernel woke the thread and switched to it".into(),
             Cause::Work => "it ran itself".into(),
-            Cause::Waiting if who.is_empty() => "it waited".into(),
-            Cause::Waiting if self.tid == 0 => format!("it waited, until woken by the interrupt `{who}`"),
-            Cause::Waiting => format!("it waited, until woken by {who} (thread {})", self.tid),
+            Cause::Waiting if name.is_empty() => "it waited".into(),
+            Cause::Waiting if self.tid == 0 => format!("it waited, until woken by the interrupt `{name}`"),
+            Cause::Waiting => format!("it waited, until woken by {name} (thread {})", self.tid),
             Cause::Unknown => "the cause is unknown".into(),
         }
     }
 
-    /// Whether another one has the same cause and is the same party's doing: the same thread's, interrupt's, code's.
+    /// Returns whether another segment has the same cause and party.
     pub fn has_same_party(&self, other: &Self) -> bool {
         self.cause == other.cause
             && match self.cause {
@@ -174,38 +176,39 @@ impl Segment {
             }
     }
 
-    /// The interrupt, whichever of its timers it handles.
+    /// Name of the interrupt, whichever timer it handles.
     fn interrupt(&self) -> &str {
         self.who.split_once(": ").map_or(self.who.as_str(), |parts| parts.0)
     }
 
-    /// The party, where others are told beside it, with its share of the latency.
+    /// Describes the party as one of several, with its percentage of the latency.
     fn as_one_of_several(&self, percent: f64) -> String {
-        let (who, tid) = (&self.who, self.tid);
+        let (name, tid) = (&self.who, self.tid);
         match self.cause {
             Cause::InterruptsOff | Cause::PreemptionOff => match self.code_in_words() {
-                Some(code) => format!("in {code} ({who}, thread {tid}, {percent:.0} %)"),
-                None => format!("while {who} ran (thread {tid}, {percent:.0} %)"),
+                Some(code) => format!("in {code} ({name}, thread {tid}, {percent:.0} %)"),
+                None => format!("while {name} ran (thread {tid}, {percent:.0} %)"),
             },
-            Cause::HigherPriority => format!("{who} (thread {tid}, {percent:.0} %)"),
-            Cause::HardInterrupt | Cause::SoftInterrupt => format!("`{who}` ({percent:.0} %)"),
-            Cause::Waiting if who.is_empty() => format!("unknown waker ({percent:.0} %)"),
+            Cause::HigherPriority => format!("{name} (thread {tid}, {percent:.0} %)"),
+            Cause::HardInterrupt | Cause::SoftInterrupt => format!("`{name}` ({percent:.0} %)"),
+            Cause::Waiting if name.is_empty() => format!("unknown waker ({percent:.0} %)"),
             Cause::Waiting if tid == 0 => {
-                format!("until woken by the interrupt `{who}` ({percent:.0} %)")
+                format!("until woken by the interrupt `{name}` ({percent:.0} %)")
             }
-            Cause::Waiting => format!("until woken by {who} (thread {tid}, {percent:.0} %)"),
-            _ => format!("{who} ({percent:.0} %)"),
+            Cause::Waiting => format!("until woken by {name} (thread {tid}, {percent:.0} %)"),
+            _ => format!("{name} ({percent:.0} %)"),
         }
     }
 
-    /// The functions that ran, without where in them: the innermost and those that called it. Tracing's own are left out.
+    /// Functions that ran, without offsets: the innermost and its callers. Functions of tracing are
+    /// left out.
     fn code_in_words(&self) -> Option<String> {
         let own = ["bpf_", "__bpf_", "__traceiter_", "ktime_get", "native_sched_clock"];
         let is_own = |name: &&str| !own.iter().any(|own| name.starts_with(own));
         let names =
             self.code.iter().map(|function| function.split('+').next().unwrap_or(function)).filter(is_own);
-        let told: Vec<&str> = names.take(FUNCTIONS_TOLD).collect();
-        (!told.is_empty()).then(|| told.join(" ← "))
+        let words: Vec<&str> = names.take(MAX_FUNCTIONS).collect();
+        (!words.is_empty()).then(|| words.join(" ← "))
     }
 }
 
@@ -232,8 +235,8 @@ mod tests {
 
     #[test]
     fn given_two_threads_that_run_in_turns_then_both_are_named_with_what_each_had() {
-        let runs = |times, who, tid| segment(Cause::HigherPriority, times, (who, tid), &[]);
-        // The longest segment is that of the one with the smaller sum.
+        let runs = |times, name, tid| segment(Cause::HigherPriority, times, (name, tid), &[]);
+        // The longest segment belongs to the party with the smaller sum.
         let turns = vec![
             segment(Cause::OwnPath, (0, 20), ("", 0), &[]),
             runs((20, 280), "hogB", 5),
@@ -252,7 +255,7 @@ mod tests {
 
     #[test]
     fn given_one_that_has_nearly_all_then_it_alone_is_named_with_its_own_share() {
-        let runs = |times, who, tid| segment(Cause::HigherPriority, times, (who, tid), &[]);
+        let runs = |times, name, tid| segment(Cause::HigherPriority, times, (name, tid), &[]);
         let found =
             said(vec![runs((0, 500), "hogB", 5), runs((500, 550), "x", 6), runs((550, 1000), "hogB", 5)]);
         assert_eq!(found, (95, "hogB (thread 5) ran, at equal or higher priority".into()));

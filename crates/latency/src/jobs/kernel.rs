@@ -16,7 +16,7 @@ use tompion_os::{FileRights, SharedMap};
 use super::joiner::Wake;
 use crate::{
     Error,
-    pins::{self, Pins},
+    bpffs::{self, Pins},
     programs::{attach, missing, share_processors},
 };
 
@@ -64,7 +64,7 @@ impl Kernel {
             let loaded = EbpfLoader::new().btf(Some(&btf)).map_pin_path(&folder).load(OBJECT);
             Ok(loaded.map_err(|error| KernelError::Refused("the arrays of jobs".into(), chain(&error)))?)
         });
-        pins::remove(&folder);
+        bpffs::remove(&folder);
         let mut ebpf = ebpf?;
         let sleepers = map(&ebpf, "sleepers", SLEEPERS * SLEEPER)?;
         let tally = map(&ebpf, "tally", 8)?;

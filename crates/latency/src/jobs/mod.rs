@@ -36,7 +36,7 @@ use tompion_os::Poller;
 use tompion_protocol::rules::matches_name;
 use tompion_session::{JobMessage, JobMessages, SEVERAL_USERS};
 
-use crate::{Error, watch::Trigger};
+use crate::{Error, threshold::Trigger};
 use joiner::{Begun, Joiner};
 use kernel::{Kernel, Told};
 use table::Numbers;

@@ -40,10 +40,12 @@ impl Drop for TestMonitor {
     }
 }
 
-/// Of 200 wake-ups at least so many are seen: on a busy machine the kernel doesn't start a program now and then, which reports tell.
+/// Minimum number of 200 wakeups that are seen: on a busy machine the kernel skips a program now
+/// and then, which reports show.
 pub const ENOUGH: u64 = 150;
 
-/// Sleeps so many times in a real-time thread; its number, and how often the scheduler says that it slept.
+/// Sleeps repeatedly in a real-time thread; returns its number and its sleeps by the scheduler's
+/// count.
 pub fn sleep_in_real_time(times: u32) -> (u32, u64) {
     let sleeper = thread::spawn(move || {
         run_fifo(80).expect("a real-time priority");
@@ -60,13 +62,13 @@ pub fn count_of(report: &Report, kind: Kind) -> u64 {
     report.cpus.iter().filter_map(|cpu| cpu.kinds.get(&kind)).map(|kind| kind.count).sum()
 }
 
-/// Functions that had the CPU in what is longest.
+/// Functions that had the CPU in the maxima.
 pub fn codes<'a>(kinds: impl Iterator<Item = &'a KindReport>) -> Vec<String> {
     kinds.filter_map(|kind| kind.worst.as_ref()).flat_map(|late| late.code.clone()).collect()
 }
 
-/// Has a real-time thread wait for one of a higher priority on the first CPU, for so many milliseconds. On a busy machine either may
-/// begin late, so it sleeps, again and again, as long as the other one is there.
+/// Has a real-time thread wait for one of higher priority on the first CPU, for `ms` milliseconds.
+/// On a busy machine either may start late, so it sleeps repeatedly while the other one runs.
 pub fn wait_behind_another(ms: u64) {
     let [has_begun, is_over] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let on_first_cpu = |priority: u32, work: Box<dyn FnOnce() + Send>| {
@@ -95,7 +97,7 @@ pub fn wait_behind_another(ms: u64) {
             while !has_begun.load(Ordering::Relaxed) {
                 nap();
             }
-            // More than once: there may be a wake-up that the kernel starts no program for.
+            // More than once: the kernel may skip the program for a wakeup.
             for _ in 0..3 {
                 thread::sleep(Duration::from_millis(8));
                 let until = tompion_os::monotonic_ns() + ms * 1_000_000;

@@ -12,8 +12,8 @@ use jiff::{Timestamp, tz::TimeZone};
 use tompion_latency::{
     Incidents, Monitor,
     incident::{self, Incident},
-    journal,
-    watch::{Caught, Rule, Watch, check_rules},
+    syslog,
+    threshold::{Capture, ThresholdRule, ThresholdWatcher, check_rules},
 };
 use tompion_os::{DirHandle, Inheritance, Interest};
 
@@ -40,7 +40,7 @@ pub struct Wish {
     /// Save an incident for each wakeup latency above this: 100us; for some threads: 'ctl*=50us'; for one kind:
     /// 'wakeup:ctl*=20us'. The first one that matches a thread decides (repeatable)
     #[arg(long = "threshold", value_name = "[KIND:][THREADS=]TIME", value_parser = rule, conflicts_with_all = ["once", "json"])]
-    rules: Vec<Rule>,
+    rules: Vec<ThresholdRule>,
     /// With --job, save an incident for each missed deadline
     #[arg(long, alias = "misses", requires = "jobs", conflicts_with_all = ["once", "json"])]
     deadline_misses: bool,
@@ -67,8 +67,8 @@ pub struct Wish {
     retain: Option<u64>,
 }
 
-fn rule(text: &str) -> Result<Rule, String> {
-    Rule::parse(text, units::time)
+fn rule(text: &str) -> Result<ThresholdRule, String> {
+    ThresholdRule::parse(text, units::time)
 }
 
 impl Wish {
@@ -88,7 +88,7 @@ pub struct Catcher<'a> {
     wish: &'a Wish,
     /// Where incidents go.
     incidents: DirHandle,
-    watch: Watch,
+    watch: ThresholdWatcher,
     inheritance: Inheritance,
     recorder: Option<Recorder>,
     commands: Commands,
@@ -114,7 +114,7 @@ impl<'a> Catcher<'a> {
         let incidents = DirHandle::open_or_create(folder);
         let incidents = incidents.with_context(|| format!("can't make {}", folder.display()))?;
         programs::remove_left(&incidents);
-        let watch = Watch::begin(name, &wish.rules)?;
+        let watch = ThresholdWatcher::begin(name, &wish.rules)?;
         let recorder = match &wish.capture[..] {
             [] => None,
             events => {
@@ -171,7 +171,7 @@ impl<'a> Catcher<'a> {
         Ok(kept)
     }
 
-    fn next_caught(&mut self, monitor: &Monitor) -> Option<Caught> {
+    fn next_caught(&mut self, monitor: &Monitor) -> Option<Capture> {
         let missed = || Some(self.watch.read_missed(&monitor.jobs()?.take_missed()?));
         let missed = if self.wish.deadline_misses { missed() } else { None };
         missed.or_else(|| self.watch.take())
@@ -179,7 +179,7 @@ impl<'a> Catcher<'a> {
 
     fn keep(
         &mut self,
-        caught: &Caught,
+        caught: &Capture,
         monitor: &mut Monitor,
     ) -> anyhow::Result<Option<(Incident, PathBuf)>> {
         // At once: programs go on writing.
@@ -230,7 +230,7 @@ impl<'a> Catcher<'a> {
         let path = folder.display().to_string();
         let latency = incident.latency_ns.to_string();
         // There may be no log at all.
-        let _ = journal::say(&sentence, &[("TOMPION_INCIDENT", &path), ("TOMPION_LATENCY_NS", &latency)]);
+        let _ = syslog::warn(&sentence, &[("TOMPION_INCIDENT", &path), ("TOMPION_LATENCY_NS", &latency)]);
         self.commands.run(&self.wish.exec, (incident, folder), self.inheritance);
         Ok(())
     }
@@ -306,7 +306,7 @@ impl<'a> Catcher<'a> {
 }
 
 /// `100 µs`, `50 µs (ctl*)`.
-fn in_words(rule: &Rule) -> String {
+fn in_words(rule: &ThresholdRule) -> String {
     let limit = units::in_words(rule.limit as f64);
     let kind = rule.kind.map(|kind| format!("{kind}")).unwrap_or_default();
     match (rule.threads.as_str(), kind.is_empty()) {

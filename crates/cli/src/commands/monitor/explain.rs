@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use jiff::{Timestamp, tz::TimeZone};
 use tompion_latency::{
-    blame::Cause,
+    attribution::Cause,
     incident::{self, Incident, MissedJob, Party, Verdict},
 };
 

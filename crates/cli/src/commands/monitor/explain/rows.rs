@@ -1,6 +1,6 @@
 //! The segments of a latency as rows that people read: the pieces of an interrupt are one, and short ones stand with their neighbours.
 
-use tompion_latency::blame::{Cause, Segment};
+use tompion_latency::attribution::{Cause, Segment};
 
 use crate::{messages::counted, units};
 

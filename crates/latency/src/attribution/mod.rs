@@ -1,5 +1,5 @@
-//! Who made a thread late? From the moments that the kernel noted on each CPU to the segments of one latency, each charged
-//! to a cause: a pure function ([`charge()`]), of which tests make up the moments.
+//! Attribution of latencies: splits one latency into segments and gives each a cause. A pure
+//! function ([`attribute()`]) of the events recorded on each CPU, tested with synthetic events.
 //!
 //! ```text
 //!  intended          handler      woken                                running
@@ -7,57 +7,57 @@
 //!     └── CPU of the timer ─────────┴── CPU on which the thread waits ───────┘
 //! ```
 //!
-//! A timer that is late is looked at on the CPU on which it went off, a thread that waits on the one where it was queued.
-//! Segments leave no gap and overlap nowhere, so their sum is the latency, to the nanosecond. What nobody knows is
-//! [`Cause::Unknown`], and says so.
+//! A late timer is attributed on the CPU of the timer, a waiting thread on the CPU of its queue.
+//! Segments leave no gap and don't overlap, so they add up to the latency exactly. What is not
+//! known is [`Cause::Unknown`].
 
-mod charge;
+mod attribute;
 mod firmware;
 mod job;
-mod moments;
+mod sched_events;
 mod timeline;
 
 use serde::{Deserialize, Serialize};
 
-pub use charge::charge;
-pub(crate) use charge::code_of;
+pub use attribute::attribute;
+pub(crate) use attribute::code_of;
 pub use firmware::interrupts_of_all;
-pub use job::{charge_job, place_of};
-pub use moments::{Decoded, MOMENT_SIZE, MOMENTS, Moment, SIDE_HEAD, Thread, What, decode};
+pub use job::{attribute_job, place_of};
+pub use sched_events::{Decoded, EVENT_SIZE, EventKind, MAX_EVENTS, SIDE_HEAD, SchedEvent, Thread, decode};
 pub use timeline::SOFT_INTERRUPTS;
 
-/// Why a thread did not run in a segment of its latency; what else the time of a job's activation is made of.
+/// Cause of a segment: why a thread did not run, or what else a job's response time consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// The processor took no interrupts.
+    /// The CPU took no interrupts.
     InterruptsOff,
-    /// A thread of a lower priority ran, and could not be preempted.
+    /// A thread of lower priority ran and could not be preempted.
     PreemptionOff,
-    /// A thread of a higher priority ran, or one of the same.
+    /// A thread of higher or equal priority ran.
     HigherPriority,
-    /// A handler of another interrupt ran.
+    /// The handler of another interrupt ran.
     HardInterrupt,
-    /// A soft interrupt ran.
+    /// A softirq ran.
     SoftInterrupt,
-    /// The processor did nothing of the kernel's: the timer's interrupt came late from hardware, or the hypervisor had it.
+    /// No software ran: the timer interrupt was delayed by hardware or by the hypervisor.
     LateTimer,
-    /// The processor's firmware had it: system management interrupts came meanwhile.
+    /// Firmware ran: system management interrupts occurred.
     Firmware,
-    /// The processor was idle, and had to wake up.
+    /// The CPU was leaving an idle state.
     IdleExit,
-    /// What the kernel needs to handle the interrupt, to wake the thread and to switch to it.
+    /// The kernel handled the interrupt, woke the thread and switched to it.
     OwnPath,
-    /// It ran: the job's own work.
+    /// The job itself ran.
     Work,
-    /// It slept: for a lock, for data, until a time.
+    /// The job slept: for a lock, for data, until a time.
     Waiting,
-    /// It was not noted, or was overwritten.
+    /// The events are missing or were overwritten.
     Unknown,
 }
 
 impl Cause {
-    /// All, in the order in which tables have them.
+    /// All causes, in the order of tables.
     pub const ALL: [Self; 12] = [
         Self::InterruptsOff,
         Self::PreemptionOff,
@@ -73,7 +73,7 @@ impl Cause {
         Self::Unknown,
     ];
 
-    /// The name by which programs know it.
+    /// Name in files and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::InterruptsOff => "interrupts-off",
@@ -91,7 +91,7 @@ impl Cause {
         }
     }
 
-    /// What people read.
+    /// Name for people.
     pub const fn words(self) -> &'static str {
         match self {
             Self::InterruptsOff => "interrupts off",
@@ -110,81 +110,81 @@ impl Cause {
     }
 }
 
-/// A part of a latency. Times are CLOCK_MONOTONIC, in nanoseconds.
+/// Part of a latency. Times are CLOCK_MONOTONIC, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
-    /// When it begins.
+    /// Begin of the segment.
     pub begin: u64,
-    /// When it ends, and the next one begins.
+    /// End of the segment and begin of the next one.
     pub end: u64,
-    /// The CPU that was looked at.
+    /// CPU whose events decided the cause.
     pub cpu: u32,
-    /// Why the thread did not run, or what it did.
+    /// Reason why the thread did not run, or what it did.
     pub cause: Cause,
-    /// Which interrupt, soft interrupt or thread; empty if nobody.
+    /// Name of the interrupt, softirq or thread; empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub who: String,
-    /// The thread that ran, or was interrupted; 0 is none, or idle.
+    /// Thread that ran or was interrupted; 0 for none or the idle thread.
     #[serde(default)]
     pub tid: u32,
-    /// The code that ran, where it is known: functions, the innermost first.
+    /// Functions that ran, if known, the innermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub code: Vec<String>,
 }
 
 impl Segment {
-    /// How long it takes, in nanoseconds.
+    /// Length in nanoseconds.
     pub fn length(&self) -> u64 {
         self.end - self.begin
     }
 }
 
-/// Which latency is asked about. Times are CLOCK_MONOTONIC, in nanoseconds.
+/// Latency to be attributed. Times are CLOCK_MONOTONIC, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Question {
-    /// When the timer was to go off that woke the thread; 0 if it was woken otherwise.
+pub struct LatencyInterval {
+    /// Intended expiry of the timer that woke the thread; 0 if no timer did.
     pub intended: u64,
-    /// When the timer's handler began; 0 if there is none.
+    /// Start of the timer's handler; 0 for none.
     pub fired: u64,
-    /// When the thread was woken.
+    /// Time of the wakeup.
     pub woken: u64,
-    /// When it ran.
+    /// Time at which the thread ran.
     pub end: u64,
-    /// The thread.
+    /// Number of the thread.
     pub tid: u32,
-    /// Its priority, as the kernel counts: the lower the sooner, below 100 real-time.
+    /// Priority in the kernel's numbers: lower runs first, below 100 is real-time.
     pub priority: i32,
-    /// The CPU on which it ran.
+    /// CPU on which it ran.
     pub cpu: u32,
-    /// Where the switch to it was made: functions, the innermost first.
+    /// Stack of the switch to it: functions, the innermost first.
     #[serde(default)]
     pub stack: Vec<String>,
 }
 
-impl Question {
-    /// When the latency begins.
+impl LatencyInterval {
+    /// Begin of the latency.
     pub fn begin(&self) -> u64 {
         let begin = if self.intended != 0 { self.intended } else { self.woken };
         begin.min(self.end)
     }
 }
 
-/// What was noted on all CPUs, by their numbers.
+/// Events of all CPUs.
 #[derive(Clone, Debug, Default)]
-pub struct History {
-    /// The CPUs.
-    pub cpus: Vec<Noted>,
-    /// Names of the handlers of timers, by address.
+pub struct EventLog {
+    /// CPUs by their numbers.
+    pub cpus: Vec<CpuLog>,
+    /// Names of timer handlers by address.
     pub functions: std::collections::BTreeMap<u64, String>,
 }
 
-/// What was noted on a CPU.
+/// Events of one CPU.
 #[derive(Clone, Debug, Default)]
-pub struct Noted {
-    /// In the order of time.
-    pub moments: Vec<Moment>,
-    /// From when on nothing is missing.
+pub struct CpuLog {
+    /// Events in time order.
+    pub events: Vec<SchedEvent>,
+    /// Time from which on no event is missing.
     pub known_from: u64,
-    /// Stacks that moments name by number: functions, the innermost first.
+    /// Stacks by the number in their events: functions, the innermost first.
     pub stacks: std::collections::BTreeMap<u32, Vec<String>>,
 }

@@ -1,4 +1,4 @@
-//! The processor's counters of system management interrupts, given to the programs.
+//! Counters of system management interrupts, passed to the BPF programs.
 
 use std::os::fd::AsFd as _;
 
@@ -7,15 +7,16 @@ use tompion_os::Counter;
 
 use crate::{Error, programs::missing};
 
-/// The map of counters, by CPU.
+/// Name of the map of counters, by CPU.
 pub const MAP: &str = "firmware_counts";
 
-/// The counters of all CPUs that have one and are on; none on other processors, below a hypervisor, and where that isn't permitted.
+/// Opens the counters of all online CPUs; none on CPUs without one, in virtual machines, and where
+/// that isn't permitted.
 pub fn counters(cpus: u32) -> Vec<(u32, Counter)> {
     (0..cpus).filter_map(|cpu| Some((cpu, Counter::of_firmware(cpu).ok()?))).collect()
 }
 
-/// Has the programs read them. They are open for as long as the programs' map is.
+/// Passes them to the programs. They stay open as long as the programs' map.
 pub fn give(counters: &[(u32, Counter)], ebpf: &Ebpf) -> Result<(), Error> {
     let Some(Map::PerfEventArray(map)) = ebpf.map(MAP) else { return Err(missing(MAP)) };
     for (cpu, counter) in counters {
@@ -30,14 +31,15 @@ mod tests {
 
     use super::*;
     use crate::{
-        blame::{What, interrupts_of_all},
-        own::Own,
-        watch::{Rule, Watch},
+        attribution::{EventKind, interrupts_of_all},
+        test_monitor::TestMonitor,
+        threshold::{ThresholdRule, ThresholdWatcher},
     };
 
     const NAME: &str = "counted-late";
 
-    /// The counter of the clock, which always goes on, in the place of that of firmware: all that differs is the event.
+    /// Counters of the CPU clock, which always runs, instead of the firmware's: only the event
+    /// differs.
     fn clocks() -> Vec<(u32, Counter)> {
         let kind = fs::read_to_string("/sys/bus/event_source/devices/msr/type");
         let Ok(kind) = kind.unwrap_or_default().trim().parse() else { return Vec::new() };
@@ -51,10 +53,10 @@ mod tests {
         if clocks.is_empty() {
             return eprintln!("SKIPPED, the processor's counters can't be used here");
         }
-        let Some((own, _monitor)) = Own::new("firmware") else { return };
-        let rule = Rule { kind: None, threads: NAME.into(), limit: 10 };
-        let mut watch =
-            Watch::begin_counting(own.name(), &[rule], &clocks).unwrap_or_else(|error| panic!("{error}"));
+        let Some((own, _monitor)) = TestMonitor::new("firmware") else { return };
+        let rule = ThresholdRule { kind: None, threads: NAME.into(), limit: 10 };
+        let mut watch = ThresholdWatcher::begin_counting(own.name(), &[rule], &clocks)
+            .unwrap_or_else(|error| panic!("{error}"));
         // The programs' map holds them.
         drop(clocks);
         let sleeper = thread::Builder::new().name(NAME.into()).spawn(|| {
@@ -68,16 +70,16 @@ mod tests {
         let (begin, end) = (caught.question.begin(), caught.question.end);
         let cpu = &caught.history.cpus[caught.question.cpu as usize];
         let looks: Vec<(u64, u64)> = cpu
-            .moments
+            .events
             .iter()
-            .filter_map(|moment| match moment.what {
-                What::Firmware { since, .. } => Some((since, moment.time)),
+            .filter_map(|event| match event.kind {
+                EventKind::Firmware { since, .. } => Some((since, event.time)),
                 _ => None,
             })
             .collect();
         assert!(looks.iter().all(|(since, time)| since < time), "{looks:?}");
         assert!(looks.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{looks:?}");
-        // The last look is in the very event.
+        // The last reading is in that very event.
         assert!(
             looks.last().is_some_and(|(_, time)| *time + 1_000_000 > end && *time >= begin),
             "{looks:?} {end}"

@@ -1,45 +1,45 @@
-//! Who is late from when on: `100us`, `ctl*=50us`, `wakeup:ctl*=50us`.
+//! Threshold rules: `100us`, `ctl*=50us`, `wakeup:ctl*=50us`.
 
 use std::time::Duration;
 
 use crate::{Error, Kind};
 
-/// How many rules there may be (`RULES`).
-pub const MOST_RULES: usize = 16;
+/// Maximum number of rules (`RULES`).
+pub const MAX_RULES: usize = 16;
 
-/// Whether there are no more rules than the programs have room for.
+/// Checks that there are at most [`MAX_RULES`].
 ///
 /// # Errors
-/// If there are.
-pub fn check_rules(rules: &[Rule]) -> Result<(), Error> {
-    if rules.len() <= MOST_RULES {
+/// If there are more.
+pub fn check_rules(rules: &[ThresholdRule]) -> Result<(), Error> {
+    if rules.len() <= MAX_RULES {
         return Ok(());
     }
     Err(Error::Obstacle {
-        found: format!("expected at most {MOST_RULES} limits (--threshold), found {}", rules.len()),
+        found: format!("expected at most {MAX_RULES} limits (--threshold), found {}", rules.len()),
         mend: "give one to several threads, as in 'ctl*=50us', or watch some with a command beside this one",
     })
 }
 
-/// Whose latencies are incidents, and from which length on.
+/// Threshold for some threads, above which a latency is an incident.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// The kind of latency; none for all wake-ups, from the intended expiry if there is a timer.
+pub struct ThresholdRule {
+    /// Kind of latency; none for all wakeups, from the intended expiry if there is a timer.
     pub kind: Option<Kind>,
-    /// The thread's name, or with a `*` its beginning. `*` is everybody.
+    /// Name of the thread, or its beginning and `*`. `*` matches every thread.
     pub threads: String,
-    /// The limit, in nanoseconds.
+    /// Threshold in nanoseconds.
     pub limit: u64,
 }
 
-/// Linux keeps 15 bytes of a name.
-const LONGEST_NAME: usize = 15;
+/// Maximum length of a thread's name in Linux, in bytes.
+const MAX_THREAD_NAME: usize = 15;
 
-impl Rule {
-    /// Reads `[KIND:][THREADS=]TIME`. `time` reads a time.
+impl ThresholdRule {
+    /// Parses `[KIND:][THREADS=]TIME`; `time` parses the time.
     ///
     /// # Errors
-    /// A line that says what was expected.
+    /// One line that says what was expected.
     pub fn parse(text: &str, time: impl Fn(&str) -> Result<Duration, String>) -> Result<Self, String> {
         let (whom, limit) = text.rsplit_once('=').unwrap_or(("", text));
         let kind_of = |name: &str| {
@@ -56,9 +56,9 @@ impl Rule {
         };
         let threads = if threads.is_empty() { "*" } else { threads };
         let stem = threads.strip_suffix('*').unwrap_or(threads);
-        if stem.contains('*') || stem.len() > LONGEST_NAME {
+        if stem.contains('*') || stem.len() > MAX_THREAD_NAME {
             return Err(format!(
-                "expected a thread's name of at most {LONGEST_NAME} bytes, or its beginning and `*`, found `{threads}`"
+                "expected a thread's name of at most {MAX_THREAD_NAME} bytes, or its beginning and `*`, found `{threads}`"
             ));
         }
         let limit = time(limit)?.as_nanos() as u64;
@@ -68,17 +68,17 @@ impl Rule {
         Ok(Self { kind, threads: threads.to_owned(), limit })
     }
 
-    /// As the programs have it (`struct rule`).
+    /// Encodes the rule for the programs (`struct rule`).
     pub(super) fn bytes(&self) -> [u8; 48] {
         let (mut mask, mut name) = ([0u8; 16], [0u8; 16]);
         let stem = self.threads.strip_suffix('*');
-        for (place, byte) in stem.unwrap_or(&self.threads).bytes().take(LONGEST_NAME).enumerate() {
+        for (place, byte) in stem.unwrap_or(&self.threads).bytes().take(MAX_THREAD_NAME).enumerate() {
             mask[place] = 0xff;
             name[place] = byte;
         }
         if stem.is_none() {
-            // And nothing behind it.
-            mask[self.threads.len().min(LONGEST_NAME)] = 0xff;
+            // Nothing may follow.
+            mask[self.threads.len().min(MAX_THREAD_NAME)] = 0xff;
         }
         let (kinds, since): (u32, u32) = match self.kind {
             None => (0b100_111, 0),
@@ -103,17 +103,17 @@ impl Rule {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Rule, String> {
+    fn parse(text: &str) -> Result<ThresholdRule, String> {
         let time = |text: &str| {
             let number = text.strip_suffix("us").and_then(|number| number.parse().ok());
             number.map(Duration::from_micros).ok_or_else(|| format!("expected a time, found `{text}`"))
         };
-        Rule::parse(text, time)
+        ThresholdRule::parse(text, time)
     }
 
     #[test]
     fn rules_say_who_and_from_when_on() {
-        let rule = |kind, threads: &str, limit| Ok(Rule { kind, threads: threads.into(), limit });
+        let rule = |kind, threads: &str, limit| Ok(ThresholdRule { kind, threads: threads.into(), limit });
         assert_eq!(parse("100us"), rule(None, "*", 100_000));
         assert_eq!(parse("ctl*=50us"), rule(None, "ctl*", 50_000));
         assert_eq!(parse("wakeup:ctl=5us"), rule(Some(Kind::Wakeup), "ctl", 5000));
@@ -127,8 +127,8 @@ mod tests {
     #[test]
     fn more_rules_than_there_is_room_for_are_an_error() {
         let rules = |number| vec![parse("ctl=1us").unwrap(); number];
-        assert!(check_rules(&rules(MOST_RULES)).is_ok());
-        let error = check_rules(&rules(MOST_RULES + 1)).unwrap_err().to_string();
+        assert!(check_rules(&rules(MAX_RULES)).is_ok());
+        let error = check_rules(&rules(MAX_RULES + 1)).unwrap_err().to_string();
         assert!(error.contains("at most 16 limits (--threshold), found 17"), "{error}");
     }
 
@@ -146,8 +146,8 @@ mod tests {
         }
     }
 
-    /// What the program does.
-    fn takes(rule: &Rule, name: &str) -> bool {
+    /// Matches as the program does.
+    fn takes(rule: &ThresholdRule, name: &str) -> bool {
         let bytes = rule.bytes();
         let mut padded = [0u8; 16];
         padded[..name.len()].copy_from_slice(name.as_bytes());

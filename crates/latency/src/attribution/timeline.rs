@@ -1,89 +1,93 @@
-//! What a CPU did, from the moments that were noted on it: pieces of time, in each of which one thing ran.
+//! Timeline of a CPU: pieces of time, each with what ran, reconstructed from its events.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{
-    Noted,
-    moments::{Moment, Thread, What},
+    CpuLog,
+    sched_events::{EventKind, SchedEvent, Thread},
 };
 
-/// Names of soft interrupts, by number (`include/linux/interrupt.h`).
+/// Names of softirqs by number (`include/linux/interrupt.h`).
 pub const SOFT_INTERRUPTS: [&str; 10] =
     ["hi", "timer", "net_tx", "net_rx", "block", "irq_poll", "tasklet", "sched", "hrtimer", "rcu"];
 
-/// What runs on a CPU.
+/// State of a CPU: everything that runs or is interrupted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Interrupts whose handlers run, the outermost first: the name, and when it began (0 if that was before all moments).
+    /// Interrupts whose handlers run, the outermost first: name and start (0 if before all events).
     pub hard: Vec<(String, u64)>,
-    /// The timer whose handler runs: its address.
+    /// Address of the running timer handler.
     pub timer: Option<u64>,
-    /// The soft interrupts that run, by the thread in which they do.
+    /// Running softirqs by the thread that they run in.
     pub soft: BTreeMap<u32, u32>,
-    /// The thread; none if that isn't known.
+    /// Current thread; none if unknown.
     pub thread: Option<Thread>,
 }
 
 impl State {
-    /// The soft interrupt that runs, interrupts aside.
+    /// Softirq that runs in the current thread.
     pub fn soft_here(&self) -> Option<u32> {
         let thread = self.thread.as_ref().map_or(0, |thread| thread.tid);
         self.soft.get(&thread).copied()
     }
 
-    /// The thread that runs has this priority by now.
-    fn see_priority(&mut self, priority: Option<i32>) {
+    /// Updates the priority of the current thread.
+    fn update_priority(&mut self, priority: Option<i32>) {
         if let (Some(thread), Some(priority)) = (&mut self.thread, priority) {
             thread.priority = priority;
         }
     }
 
-    fn take(&mut self, time: u64, what: &What) {
-        match what {
-            What::Switch { next, .. } => {
+    fn apply(&mut self, time: u64, kind: &EventKind) {
+        match kind {
+            EventKind::Switch { next, .. } => {
                 self.thread = Some(next.clone());
-                // Nobody switches amidst them.
+                // The scheduler never switches within them.
                 self.hard.clear();
                 self.timer = None;
             }
-            What::HardEntry { name, runs, .. } => {
-                // It doesn't come amidst itself: its end was not noted, nor those of what came amidst it.
+            EventKind::HardEntry { name, runs, .. } => {
+                // It doesn't nest: its end was not recorded, nor were those of interrupts nested in
+                // it.
                 if let Some(at) = self.hard.iter().position(|(before, _)| before == name) {
                     self.hard.truncate(at);
                 }
                 self.hard.push((name.clone(), time));
-                self.see_priority(*runs);
+                self.update_priority(*runs);
             }
-            What::HardExit(_) => drop(self.hard.pop()),
-            What::SoftEntry(number) => {
+            EventKind::HardExit(_) => drop(self.hard.pop()),
+            EventKind::SoftEntry(number) => {
                 let thread = self.thread.as_ref().map_or(0, |thread| thread.tid);
                 self.soft.insert(thread, *number);
             }
-            What::SoftExit(_) => {
+            EventKind::SoftExit(_) => {
                 let thread = self.thread.as_ref().map_or(0, |thread| thread.tid);
                 self.soft.remove(&thread);
             }
-            What::TimerEntry { function, .. } => self.timer = Some(*function),
-            What::TimerExit => self.timer = None,
-            What::Woken { runs, .. } => self.see_priority(*runs),
-            What::Migration { .. } | What::Idle(_) | What::Stack(_) | What::Firmware { .. } => {}
+            EventKind::TimerEntry { function, .. } => self.timer = Some(*function),
+            EventKind::TimerExit => self.timer = None,
+            EventKind::Woken { runs, .. } => self.update_priority(*runs),
+            EventKind::Migration { .. }
+            | EventKind::Idle(_)
+            | EventKind::Stack(_)
+            | EventKind::Firmware { .. } => {}
         }
     }
 }
 
-/// A piece of time in which one thing ran; none if that isn't known.
+/// Piece of time with an unchanged state; no state if it is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// When it begins.
+    /// Begin of the piece.
     pub begin: u64,
-    /// When it ends, and the next one begins.
+    /// End of the piece and begin of the next one.
     pub end: u64,
-    /// What ran.
+    /// State of the CPU.
     pub state: Option<State>,
 }
 
-/// What a CPU did from one time to another, without a gap. Empty if there is no time between.
-pub fn pieces(noted: &Noted, from: u64, to: u64) -> Vec<Piece> {
+/// Pieces between two times, without a gap. Empty if the interval is empty.
+pub fn pieces(noted: &CpuLog, from: u64, to: u64) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut at = from;
     if at < noted.known_from {
@@ -92,7 +96,7 @@ pub fn pieces(noted: &Noted, from: u64, to: u64) -> Vec<Piece> {
         at = end;
     }
     let mut state = initial(noted);
-    for Moment { time, what } in &noted.moments {
+    for SchedEvent { time, kind } in &noted.events {
         if *time > at {
             let end = (*time).min(to);
             push(&mut pieces, at..end, Some(&state));
@@ -101,7 +105,7 @@ pub fn pieces(noted: &Noted, from: u64, to: u64) -> Vec<Piece> {
         if *time >= to {
             break;
         }
-        state.take(*time, what);
+        state.apply(*time, kind);
     }
     push(&mut pieces, at..to, Some(&state));
     pieces
@@ -113,23 +117,23 @@ fn push(pieces: &mut Vec<Piece>, time: std::ops::Range<u64>, state: Option<&Stat
     }
 }
 
-/// What ran before the first moment: what ends in a later one without a beginning.
-fn initial(noted: &Noted) -> State {
+/// State before the first event, derived from ends without a begin.
+fn initial(noted: &CpuLog) -> State {
     let mut state = State::default();
     let mut open = VecDeque::new();
-    let (mut depth, mut told) = (0u32, false);
-    for Moment { what, .. } in &noted.moments {
-        match what {
-            What::HardEntry { .. } => depth += 1,
-            What::HardExit(_) if depth > 0 => depth -= 1,
-            What::HardExit(_) => open.push_front(("an interrupt".to_owned(), 0)),
-            What::SoftEntry(_) => told = true,
-            // Whose it was is not known: the thread's that is known below.
-            What::SoftExit(number) if !told => {
+    let (mut depth, mut has_softirq) = (0u32, false);
+    for SchedEvent { kind, .. } in &noted.events {
+        match kind {
+            EventKind::HardEntry { .. } => depth += 1,
+            EventKind::HardExit(_) if depth > 0 => depth -= 1,
+            EventKind::HardExit(_) => open.push_front(("an interrupt".to_owned(), 0)),
+            EventKind::SoftEntry(_) => has_softirq = true,
+            // Its thread is unknown; the thread known below is assumed.
+            EventKind::SoftExit(number) if !has_softirq => {
                 state.soft.insert(u32::MAX, *number);
-                told = true;
+                has_softirq = true;
             }
-            What::Switch { previous, .. } => {
+            EventKind::Switch { previous, .. } => {
                 state.thread = Some(previous.clone());
                 break;
             }
@@ -147,14 +151,15 @@ fn initial(noted: &Noted) -> State {
 mod tests {
     use super::*;
 
-    fn switch(next: u32, previous: u32) -> What {
+    fn switch(next: u32, previous: u32) -> EventKind {
         let thread = |tid| Thread { tid, priority: 120, name: String::new() };
-        What::Switch { next: thread(next), previous: thread(previous), state: 0 }
+        EventKind::Switch { next: thread(next), previous: thread(previous), state: 0 }
     }
 
-    fn noted(known_from: u64, moments: &[(u64, What)]) -> Noted {
-        let moments = moments.iter().map(|(time, what)| Moment { time: *time, what: what.clone() }).collect();
-        Noted { moments, known_from, ..Noted::default() }
+    fn noted(known_from: u64, events: &[(u64, EventKind)]) -> CpuLog {
+        let events =
+            events.iter().map(|(time, kind)| SchedEvent { time: *time, kind: kind.clone() }).collect();
+        CpuLog { events, known_from, ..CpuLog::default() }
     }
 
     fn shown(pieces: &[Piece]) -> Vec<String> {
@@ -164,8 +169,8 @@ mod tests {
             format!("{thread} {} {:?}", hard.join("+"), state.soft_here())
         };
         let piece = |piece: &Piece| {
-            let what = piece.state.as_ref().map_or("unknown".into(), state);
-            format!("{}..{} {what}", piece.begin, piece.end)
+            let kind = piece.state.as_ref().map_or("unknown".into(), state);
+            format!("{}..{} {kind}", piece.begin, piece.end)
         };
         pieces.iter().map(piece).collect()
     }
@@ -174,7 +179,12 @@ mod tests {
     fn what_ran_before_is_what_ends_later() {
         let noted = noted(
             5,
-            &[(20, What::HardExit(1)), (30, What::SoftEntry(3)), (40, What::SoftExit(3)), (50, switch(2, 1))],
+            &[
+                (20, EventKind::HardExit(1)),
+                (30, EventKind::SoftEntry(3)),
+                (40, EventKind::SoftExit(3)),
+                (50, switch(2, 1)),
+            ],
         );
         assert_eq!(
             shown(&pieces(&noted, 0, 60)),
@@ -193,7 +203,12 @@ mod tests {
     fn a_soft_interrupt_in_a_thread_is_preempted_with_it() {
         let noted = noted(
             0,
-            &[(10, What::SoftEntry(1)), (20, switch(9, 5)), (30, switch(5, 9)), (40, What::SoftExit(1))],
+            &[
+                (10, EventKind::SoftEntry(1)),
+                (20, switch(9, 5)),
+                (30, switch(5, 9)),
+                (40, EventKind::SoftExit(1)),
+            ],
         );
         assert_eq!(
             shown(&pieces(&noted, 15, 45)),
@@ -203,7 +218,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_whose_end_was_not_noted_ends_when_it_comes_again() {
-        let entry = |name: &str| What::HardEntry { number: 1, name: name.into(), runs: None };
+        let entry = |name: &str| EventKind::HardEntry { number: 1, name: name.into(), runs: None };
         let noted = noted(
             0,
             &[
@@ -211,7 +226,7 @@ mod tests {
                 (10, entry("disk")),
                 (20, entry("net")),
                 (30, entry("disk")),
-                (40, What::HardExit(1)),
+                (40, EventKind::HardExit(1)),
             ],
         );
         assert_eq!(

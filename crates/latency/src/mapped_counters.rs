@@ -1,8 +1,8 @@
-//! The programs' arrays, mapped. Offsets and sizes are those of `src/bpf/monitor.h`, where they are drawn. Those of groups are
-//! read in `groups/memory.rs`.
+//! Mapped arrays of the counting programs. Offsets and sizes are those of `src/bpf/monitor.h`,
+//! which draws them. `groups/mapped_groups.rs` reads the arrays of groups.
 //!
-//! Programs write while we read: numbers are loaded each by itself, records that belong together are read again if
-//! somebody wrote meanwhile.
+//! Programs write concurrently: counters are loaded one by one; records are read again if a program
+//! wrote meanwhile.
 
 use std::{os::fd::BorrowedFd, sync::atomic::Ordering};
 
@@ -19,21 +19,21 @@ use crate::{
 pub const VERSION: u32 = 7;
 
 pub(crate) const KINDS: usize = Kind::ALL.len();
-/// Places of a histogram: one for each microsecond, and what is longer.
+/// Number of buckets of a histogram: one per microsecond, and one for longer latencies.
 pub const BUCKETS: usize = 10_242;
-/// Of the longest latencies: soft timers have one of their own.
+/// Slots of maxima: soft timers have one of their own.
 pub(crate) const SLOTS: usize = KINDS + 1;
-/// Since the reset, and two intervals of the history's by turns.
+/// Sets of maxima: since the reset, and two alternating intervals of the history.
 const SETS: usize = 3;
 const WAKES: usize = 65_536;
-/// How many threads have rows.
+/// Maximum number of threads with a slot.
 pub const THREADS: usize = 1024;
 const PLACES: usize = 384;
 
 pub(crate) const CONTROL: usize = 64;
 const PROCESSOR: usize = 536;
 pub(crate) const WORST: usize = 232;
-/// Addresses of a stack.
+/// Maximum number of addresses in a stack.
 const DEPTH: usize = 16;
 const WAKE: usize = 32;
 const THREAD: usize = 3168;
@@ -43,27 +43,27 @@ const LAYOUT: usize = 8;
 pub(crate) const EPOCH: usize = 12;
 const SETTINGS: usize = 16;
 const INTERVAL: usize = 20;
-/// The last of `control`'s unused numbers: the programs leave it alone.
+/// Offset of `control`'s last unused word, which the programs don't use.
 const BUILD: usize = CONTROL - 4;
 const FIRST_COUNT: usize = 216;
 const FIRST_SUM: usize = 344;
 const FIRST_PLACE: usize = 96;
 const SLEPT: usize = 72;
 
-/// How many counts there are (`enum count`).
+/// Number of counts (`enum count`).
 pub const COUNTS: usize = 9;
 
-/// Names of the arrays that are pinned, in the order in which [`Memory`] has them.
+/// Names of the pinned arrays, in the order of [`MappedCounters`].
 pub const ARRAYS: [&str; 6] = ["control", "processors", "histograms", "worsts", "wakes", "threads"];
 
-/// How many entries arrays have whose number depends on the machine.
+/// Numbers of entries of the arrays whose size depends on the machine.
 pub fn entries(cpus: u32) -> [(&'static str, u32); 3] {
     let each = |number: usize| cpus * number as u32;
     [("processors", cpus), ("histograms", each(KINDS * BUCKETS)), ("worsts", each(SETS * SLOTS))]
 }
 
-/// Arrays in which the kernel's programs count, mapped to be read at any time.
-pub struct Memory {
+/// Mapped arrays in which the BPF programs count, readable at any time.
+pub struct MappedCounters {
     cpus: usize,
     control: SharedMap,
     processors: SharedMap,
@@ -74,40 +74,40 @@ pub struct Memory {
     groups: GroupArrays,
 }
 
-/// Longest latency of a CPU and slot, as the kernel's program kept it. Times are CLOCK_MONOTONIC in
+/// Longest latency of a CPU and slot, as the BPF program stored it. Times are CLOCK_MONOTONIC in
 /// nanoseconds; 0 is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaxSample {
-    /// The latency, in nanoseconds.
+    /// Latency in nanoseconds.
     pub latency: u64,
-    /// When it ended.
+    /// End of the latency.
     pub end: u64,
-    /// When the timer was due.
+    /// Intended expiry of the timer.
     pub intended: u64,
-    /// When the timer's handler ran.
+    /// Start of the timer's handler.
     pub fired: u64,
-    /// When the thread was woken.
+    /// Time of the wakeup.
     pub woken: u64,
-    /// The thread that was late.
+    /// Late thread.
     pub tid: u32,
-    /// Its priority in the kernel's numbers.
+    /// Priority in the kernel's numbers.
     pub priority: i32,
-    /// The thread that ran before it.
+    /// Thread that ran before.
     pub other_tid: u32,
-    /// The other thread's priority.
+    /// Priority of that thread.
     pub other_priority: i32,
-    /// The late thread's name.
+    /// Name of the late thread.
     pub name: String,
-    /// The other thread's name.
+    /// Name of the thread that ran before.
     pub other_name: String,
-    /// Where it ended: addresses in the kernel, the innermost first.
+    /// Stack of the end: kernel addresses, the innermost first.
     #[serde(default)]
     pub stack: Vec<u64>,
 }
 
 #[cfg(test)]
 impl MaxSample {
-    /// One for tests, without its parts.
+    /// Makes a sample for tests, without details.
     pub fn made_up(latency: u64, end: u64) -> Self {
         Self {
             latency,
@@ -126,7 +126,7 @@ impl MaxSample {
     }
 }
 
-/// A thread's row.
+/// Slot of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RawThread {
     pub key: u64,
@@ -136,39 +136,39 @@ pub struct RawThread {
     pub count: u64,
     pub not_slept: u64,
     pub last: u64,
-    /// The longest of this epoch, and when it ended.
+    /// Maximum of this epoch, and its end.
     pub worst: Option<(u64, u64)>,
     pub misses: u64,
     pub name: String,
     pub histogram: Histogram,
 }
 
-/// What a thread's row says of its sleep.
+/// Sleeps and wakeups of a thread's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slept {
-    /// The row's.
+    /// Key of the slot.
     pub key: u64,
-    /// The thread.
+    /// Number of the thread.
     pub tid: u32,
-    /// Wake-ups that were seen where it had slept.
+    /// Counted wakeups after a sleep.
     pub seen: u64,
-    /// How often it had slept before the first of these, by the scheduler's own count.
+    /// Sleeps before the first of these, by the scheduler's count.
     pub before: u64,
 }
 
-/// Of a row's key, how many bits are the thread's number; the others are when it began.
+/// Number of a key's bits with the thread's number; the others are its start.
 const NUMBER_BITS: u32 = 22;
-/// How many bits there are of when a thread began.
+/// Number of bits of a thread's start.
 pub const BEGUN_BITS: u32 = 64 - NUMBER_BITS;
 
 impl RawThread {
-    /// When the thread began: the lowest [`BEGUN_BITS`] of CLOCK_MONOTONIC, in nanoseconds.
+    /// Start of the thread: the lowest [`BEGUN_BITS`] of CLOCK_MONOTONIC, in nanoseconds.
     pub fn begun(&self) -> u64 {
         self.key >> NUMBER_BITS
     }
 }
 
-impl Memory {
+impl MappedCounters {
     /// Maps the arrays, in the order of [`ARRAYS`], and those of groups.
     pub fn map(arrays: [BorrowedFd<'_>; 6], groups: [BorrowedFd<'_>; 3], cpus: u32) -> std::io::Result<Self> {
         let cpus = cpus as usize;
@@ -188,17 +188,17 @@ impl Memory {
         })
     }
 
-    /// Groups of threads that are counted by themselves, too.
+    /// Arrays of the separately counted groups.
     pub fn groups(&self) -> &GroupArrays {
         &self.groups
     }
 
-    /// How many CPUs the arrays have room for.
+    /// Number of CPUs in the arrays.
     pub fn cpus(&self) -> usize {
         self.cpus
     }
 
-    /// Before the programs run for the first time. `build` says which ones they are.
+    /// Initializes the arrays before the programs run. `build` identifies the programs.
     pub fn begin(&self, now: u64, kinds: Kinds, build: u32) {
         self.set_kinds(kinds);
         self.control.half(BUILD).store(build, Ordering::Relaxed);
@@ -206,49 +206,49 @@ impl Memory {
         self.control.half(LAYOUT).store(VERSION, Ordering::Relaxed);
     }
 
-    /// When counting began.
+    /// Start of counting.
     pub fn begun(&self) -> u64 {
         self.control.word(BEGUN).load(Ordering::Relaxed)
     }
 
-    /// Which programs they are; 0 of those that don't say so.
+    /// Build of the programs; 0 if they don't visit it.
     pub fn build(&self) -> u32 {
         self.control.half(BUILD).load(Ordering::Relaxed)
     }
 
-    /// The layout of who began, by the first of the arrays alone: others may have other arrays beside it.
+    /// Reads the layout version from the first array alone: other versions may have other arrays.
     pub fn version_of(control: BorrowedFd<'_>) -> std::io::Result<u32> {
         let control = SharedMap::of_bpf_array(control, LAYOUT as u64 + 4)?;
         Ok(control.half(LAYOUT).load(Ordering::Relaxed))
     }
 
-    /// Makes all maxima begin anew.
+    /// Restarts all maxima.
     pub fn next_epoch(&self) {
         self.control.half(EPOCH).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The interval of the history's that goes on.
+    /// Current interval of the history.
     pub fn interval(&self) -> u32 {
         self.control.half(INTERVAL).load(Ordering::Relaxed)
     }
 
-    /// Begins another interval of the history's, whose maxima begin anew; which one. The one before can be read until the
-    /// next begins.
+    /// Starts another interval of the history with new maxima, and returns it. The previous one can
+    /// be read until the next starts.
     pub fn next_interval(&self) -> u32 {
         self.control.half(INTERVAL).fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
-    /// Which kinds are counted.
+    /// Counted kinds.
     pub fn kinds(&self) -> Kinds {
         Kinds::of_bits(self.control.half(SETTINGS).load(Ordering::Relaxed))
     }
 
-    /// Which kinds are counted from now on.
+    /// Changes the counted kinds.
     pub fn set_kinds(&self, kinds: Kinds) {
         self.control.half(SETTINGS).store(kinds.bits(), Ordering::Relaxed);
     }
 
-    /// The counts of all CPUs together, by `enum count`.
+    /// Counts of all CPUs together, by `enum count`.
     pub fn counts(&self) -> [u64; COUNTS] {
         let mut sums = [0u64; COUNTS];
         for cpu in 0..self.cpus {
@@ -260,34 +260,34 @@ impl Memory {
         sums
     }
 
-    /// How many wake-ups have begun and not ended.
+    /// Number of pending wakeups.
     pub fn open_wakes(&self) -> u64 {
         let is_open = |place: &usize| self.wakes.word(place * WAKE + 8).load(Ordering::Relaxed) != 0;
         (0..WAKES).filter(is_open).count() as u64
     }
 
-    /// The sum of a CPU's latencies of a kind, in nanoseconds.
+    /// Sum of a CPU's latencies of a kind, in nanoseconds.
     pub fn sum(&self, cpu: usize, kind: Kind) -> u64 {
         self.processors.word(cpu * PROCESSOR + FIRST_SUM + kind.number() * 8).load(Ordering::Relaxed)
     }
 
-    /// A CPU's histogram of a kind.
+    /// Histogram of a CPU and kind.
     pub fn histogram(&self, cpu: usize, kind: Kind) -> Histogram {
         histogram_at(&self.histograms, (cpu * KINDS + kind.number()) * BUCKETS * 8)
     }
 
-    /// Tells the places of a CPU's histogram of a kind, in microseconds, and their counts.
-    pub fn each_place(&self, cpu: usize, kind: Kind, tell: impl FnMut(usize, u64)) {
-        each_place_at(&self.histograms, (cpu * KINDS + kind.number()) * BUCKETS * 8, tell);
+    /// Passes each bucket of a CPU and kind, in microseconds, and its count to `visit`.
+    pub fn each_place(&self, cpu: usize, kind: Kind, visit: impl FnMut(usize, u64)) {
+        each_place_at(&self.histograms, (cpu * KINDS + kind.number()) * BUCKETS * 8, visit);
     }
 
-    /// The longest latency of a CPU and kind since maxima began anew.
+    /// Longest latency of a CPU and kind in this epoch.
     pub fn worst(&self, cpu: usize, kind: Kind) -> Option<MaxSample> {
         self.worst_of_set(cpu * SETS, kind, self.control.half(EPOCH).load(Ordering::Relaxed))
     }
 
-    /// The longest latency of a CPU and kind in an interval of the history's, the last that has ended or the one that goes on.
-    /// Before the first one begins, programs keep that of the epoch alone.
+    /// Longest latency of a CPU and kind in an interval of the history: the current or the previous
+    /// one. Before the first interval, programs store only the maximum of the epoch.
     pub fn worst_of_interval(&self, cpu: usize, kind: Kind, interval: u32) -> Option<MaxSample> {
         if interval == 0 {
             return self.worst(cpu, kind);
@@ -299,7 +299,7 @@ impl Memory {
         longer(kind, |slot| worst_at(&self.worsts, set * SLOTS + slot, epoch))
     }
 
-    /// All rows that belong to threads.
+    /// Reads all slots in use.
     pub fn threads(&self) -> Vec<RawThread> {
         let epoch = self.control.half(EPOCH).load(Ordering::Relaxed);
         (0..THREADS).filter_map(|row| self.thread(row, epoch)).collect()
@@ -328,13 +328,13 @@ impl Memory {
         })
     }
 
-    /// How often threads slept and were seen to run again.
+    /// Reads sleeps and wakeups of all threads.
     pub fn slept(&self) -> impl Iterator<Item = Slept> + '_ {
         (0..THREADS).filter_map(|row| {
             let word = |offset: usize| self.threads.word(row * THREAD + offset).load(Ordering::Relaxed);
             let (key, seen) = (word(0), word(24).saturating_sub(word(32)));
             let tid = self.threads.half(row * THREAD + 8).load(Ordering::Relaxed);
-            // A row that was just taken has no thread yet.
+            // A slot just taken has no thread yet.
             (key != 0 && tid != 0).then(|| Slept { key, tid, seen, before: word(SLEPT) })
         })
     }
@@ -343,7 +343,7 @@ impl Memory {
         (0..THREADS).filter(|row| self.threads.word(row * THREAD).load(Ordering::Relaxed) != 0).count()
     }
 
-    /// Gives back the rows of threads that have ended, when most are taken.
+    /// Releases the slots of ended threads when most are taken.
     pub fn forget_threads(&self, has_ended: impl Fn(u32) -> bool) {
         const MANY: usize = THREADS / 4 * 3;
         if self.rows_taken() < MANY {
@@ -352,18 +352,18 @@ impl Memory {
         for row in 0..THREADS {
             let at = row * THREAD;
             let tid = self.threads.half(at + 8).load(Ordering::Relaxed);
-            // A row that was just taken has no thread yet.
+            // A slot just taken has no thread yet.
             if tid == 0 || !has_ended(tid) {
                 continue;
             }
             self.threads.copy_in(at + 8, &[0; THREAD - 8]);
-            // Pairs with the program's compare-and-swap, which takes the row.
+            // Pairs with the program's compare-and-swap that takes the slot.
             self.threads.word(at).store(0, Ordering::Release);
         }
     }
 }
 
-/// A histogram of whole microseconds, which begins at a byte of the array.
+/// Reads a histogram of whole microseconds at an offset of the array.
 pub(crate) fn histogram_at(array: &SharedMap, begin: usize) -> Histogram {
     let mut histogram = Histogram::default();
     each_place_at(array, begin, |place, count| {
@@ -373,26 +373,26 @@ pub(crate) fn histogram_at(array: &SharedMap, begin: usize) -> Histogram {
     histogram
 }
 
-fn each_place_at(array: &SharedMap, begin: usize, mut tell: impl FnMut(usize, u64)) {
+fn each_place_at(array: &SharedMap, begin: usize, mut visit: impl FnMut(usize, u64)) {
     for place in 0..BUCKETS {
-        tell(place, array.word(begin + place * 8).load(Ordering::Relaxed));
+        visit(place, array.word(begin + place * 8).load(Ordering::Relaxed));
     }
 }
 
-/// The longest of a kind among the slots that have it: soft timers have one of their own.
+/// Longest latency of a kind among its slots: soft timers have one of their own.
 pub(crate) fn longer(kind: Kind, of_slot: impl Fn(usize) -> Option<MaxSample>) -> Option<MaxSample> {
     let second = (kind == Kind::MissedTimer).then_some(KINDS);
     let found = [Some(kind.number()), second].into_iter().flatten().filter_map(of_slot);
     found.max_by_key(|worst| worst.latency)
 }
 
-/// The longest latency of a slot in an epoch.
+/// Longest latency of a slot in an epoch.
 pub(crate) fn worst_at(array: &SharedMap, slot: usize, epoch: u32) -> Option<MaxSample> {
-    /// A program writes for less than a microsecond.
-    const MOST_ATTEMPTS: usize = 1000;
+    /// A write takes less than a microsecond.
+    const MAX_ATTEMPTS: usize = 1000;
     let place = slot * WORST;
-    for _ in 0..MOST_ATTEMPTS {
-        // Pairs with the programs' additions to the sequence, which order memory.
+    for _ in 0..MAX_ATTEMPTS {
+        // Pairs with the programs' atomic additions to the sequence.
         let before = array.half(place).load(Ordering::Acquire);
         let mut bytes = [0; WORST];
         array.copy_out(place, &mut bytes);
@@ -420,20 +420,20 @@ pub(crate) fn worst_at(array: &SharedMap, slot: usize, epoch: u32) -> Option<Max
     None
 }
 
-/// Where a place of a thread's histogram begins, in nanoseconds (`place_of` in `monitor.bpf.c`).
+/// Begin of a bucket of a thread's histogram, in nanoseconds (`place_of` in `monitor.bpf.c`).
 fn begin_of(place: usize) -> u64 {
     const SHIFT: u32 = 7;
     const STEPS: u64 = 16;
     let place = place as u64;
     match place {
         0..STEPS => place << SHIFT,
-        // The last one has no end.
+        // The last bucket is unbounded.
         _ if place >= PLACES as u64 => u64::MAX,
         _ => (STEPS + place % STEPS) << (place / STEPS - 1) << SHIFT,
     }
 }
 
-/// Of a longest latency's bytes.
+/// Decodes the stack of a maximum.
 fn stack(bytes: &[u8; WORST]) -> Vec<u64> {
     const SIZE: usize = 96;
     let frames = ((word(bytes, SIZE) as i64).max(0) as usize / 8).min(DEPTH);
@@ -450,7 +450,7 @@ fn half(bytes: &[u8], offset: usize) -> u32 {
     read.map_or(0, u32::from_ne_bytes)
 }
 
-/// A thread's name: up to the first zero.
+/// Decodes a thread's name: up to the first zero.
 fn text(bytes: Option<&[u8]>) -> String {
     let name = bytes.unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(name).into_owned()
@@ -471,7 +471,7 @@ mod tests {
         for place in 0..PLACES {
             let (begin, end) = (begin_of(place), begin_of(place + 1));
             assert!(begin < end, "{place}: {begin} {end}");
-            // No more than a sixteenth off.
+            // At most a sixteenth wide.
             assert!(place < 16 || end == u64::MAX || end - begin <= begin / 16, "{place}");
         }
         assert_eq!(begin_of(PLACES - 1), 31 << 22 << 7);

@@ -1,39 +1,40 @@
-//! Whether the sums agree: each wake-up that began has ended in one of the ways that are counted, or goes on.
+//! Accounting of wakeups: each counted wakeup must end in exactly one of the counted classes, or be
+//! pending.
 
 use serde::{Deserialize, Serialize};
 
-use crate::memory::{COUNTS, Memory};
+use crate::mapped_counters::{COUNTS, MappedCounters};
 
-/// Wake-ups, by how they ended. The first is the sum of all that follow, but for the difference.
+/// Wakeups by outcome. `woken` is the sum of all that follow, up to `difference`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Balance {
-    /// Threads that were woken.
+pub struct WakeupAccounting {
+    /// Number of wakeups.
     pub woken: u64,
-    /// They ran, and had the highest priority all the while.
+    /// The thread ran, and always had the highest priority.
     pub wakeup: u64,
-    /// They ran, and one of the same priority ran meanwhile.
+    /// The thread ran, and one of equal priority ran meanwhile.
     pub shared: u64,
-    /// They ran, and one of a higher priority ran meanwhile.
+    /// The thread ran, and one of higher priority ran meanwhile.
     pub preempted: u64,
-    /// They were running still: woken before they got to sleep.
+    /// The thread was still running: woken before it slept.
     pub not_slept: u64,
-    /// They were woken again before somebody saw them run.
+    /// The thread was woken again before its switch was seen.
     pub replaced: u64,
-    /// Another thread took the place where they are remembered.
+    /// Another thread evicted its entry.
     pub displaced: u64,
-    /// They don't run yet.
+    /// The thread doesn't run yet.
     pub open: u64,
-    /// What the sums disagree by. Anything but 0 is a mistake of the monitor's.
+    /// Accounting error. Non-zero is a bug of the monitor.
     pub difference: i64,
-    /// Of all these, how many are in no thread's row, because there was none left: they are counted by CPU alone.
+    /// Wakeups without a slot for their thread, among all of these: counted by CPU alone.
     #[serde(default)]
     pub without_row: u64,
 }
 
-/// How often the sums are read if they don't agree: threads are woken while they are read.
-const MOST_ATTEMPTS: usize = 20;
+/// Maximum number of readings until the sums agree: threads are woken during a reading.
+const MAX_ATTEMPTS: usize = 20;
 
-impl Balance {
+impl WakeupAccounting {
     pub(crate) fn of(counts: &[u64; COUNTS], open: u64) -> Self {
         let [woken, wakeup, shared, preempted, not_slept, replaced, displaced, _, without_row] = *counts;
         let ended = wakeup + shared + preempted + not_slept + replaced + displaced;
@@ -52,17 +53,17 @@ impl Balance {
         }
     }
 
-    /// Reads all sums, again and again until they agree. While threads are woken, what happened between two readings is
-    /// no disagreement.
-    pub(crate) fn read(memory: &Memory) -> Self {
+    /// Reads all sums repeatedly until they agree. A difference explained by wakeups between two
+    /// readings is no error.
+    pub(crate) fn read(memory: &MappedCounters) -> Self {
         let mut best = None;
-        for _ in 0..MOST_ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let before = memory.counts();
             let open = memory.open_wakes();
             let after = memory.counts();
             let mut balance = Self::of(&after, open);
             let happened: u64 = after.iter().zip(before).map(|(after, before)| after - before).sum();
-            // Each CPU may be within a program.
+            // A program may be in progress on each CPU.
             let allowed = happened + if happened > 0 { memory.cpus() as u64 } else { 0 };
             if balance.difference.unsigned_abs() <= allowed {
                 balance.difference = 0;
@@ -73,7 +74,7 @@ impl Balance {
         best.unwrap_or_default()
     }
 
-    /// What has come since an earlier reading; open ones and the difference are those of now.
+    /// Changes since an earlier reading; `open` and `difference` are current.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -98,11 +99,11 @@ mod tests {
     #[test]
     fn what_began_has_ended_or_goes_on() {
         let counts = [100, 80, 5, 5, 6, 2, 1, 70, 9];
-        assert_eq!(Balance::of(&counts, 1).difference, 0);
-        assert_eq!(Balance::of(&counts, 0).difference, 1);
-        assert_eq!(Balance::of(&counts, 3).difference, -2);
-        let earlier = Balance::of(&[60, 50, 5, 2, 3, 0, 0, 0, 2], 0);
-        let since = Balance::of(&counts, 1).since(&earlier);
+        assert_eq!(WakeupAccounting::of(&counts, 1).difference, 0);
+        assert_eq!(WakeupAccounting::of(&counts, 0).difference, 1);
+        assert_eq!(WakeupAccounting::of(&counts, 3).difference, -2);
+        let earlier = WakeupAccounting::of(&[60, 50, 5, 2, 3, 0, 0, 0, 2], 0);
+        let since = WakeupAccounting::of(&counts, 1).since(&earlier);
         assert_eq!((since.woken, since.wakeup, since.shared, since.not_slept), (40, 30, 0, 3));
         assert_eq!(since.without_row, 7);
     }

@@ -1,23 +1,23 @@
 /*
- * What the programs that catch late wake-ups share with their reader, crates/latency/src/watch/memory.rs, whose numbers
- * are these. Times are CLOCK_MONOTONIC, in nanoseconds.
+ * Maps shared by the attribution programs and their reader, whose numbers are the same:
+ * crates/latency/src/threshold/mapped_buffers.rs. Times are CLOCK_MONOTONIC, in nanoseconds.
  *
- *   settings   one entry: which side is written, who is late from when on
- *   sides      for each CPU two rings of moments (struct side): one is written, the other waits to be saved
- *   stacks     for each CPU and side STACKS places
- *   selector   one entry: the settings' side once more, for programs of user space, who may only read it
- *   crossings  the kernel's ring for messages: one for each late wake-up that flipped the sides (struct crossing)
- *   nows       programs' own, by CPU: what they know of each other
- *   firmware_counts  by CPU the processor's counter of system management interrupts, where it has one
+ *   settings   one entry: the current half, and the thresholds
+ *   sides      per CPU two buffer halves (struct side): one is written, the other waits to be saved
+ *   stacks     per CPU and half STACKS slots
+ *   selector   one entry: the current half again, read-only for user-space programs
+ *   crossings  ring buffer: a message for each wakeup that swapped the halves (struct crossing)
+ *   cpu_states private to the programs, by CPU
+ *   firmware_counts  by CPU its counter of system management interrupts, if it has one
  *
- *   moment     │ time │ place │ what, priority │ first, second │ word │ name │   48 bytes
+ *   event │ time │ place │ what, priority │ first, second │ word │ name │   48 bytes
  */
-#ifndef TOMPION_BPF_BLAME_H
-#define TOMPION_BPF_BLAME_H
+#ifndef TOMPION_BPF_ATTRIBUTION_H
+#define TOMPION_BPF_ATTRIBUTION_H
 
 #include "monitor.h"
 
-#define MOMENTS 4096
+#define EVENTS 4096
 #define STACKS 64
 #define DEPTH 30
 #define RULES 16
@@ -25,26 +25,26 @@
 enum what {
 	/*                  first        second        word                 priority     name */
 	SWITCH = 1,      /* next thread  previous one  its priority, state  the next's   the next's */
-	HARD_ENTRY,      /* number       vector        who is interrupted                the handler's */
+	HARD_ENTRY,      /* number       vector        priority, running                the handler's */
 	HARD_EXIT,       /* number       vector */
 	SOFT_ENTRY,      /* vector */
 	SOFT_EXIT,       /* vector */
 	TIMER_ENTRY,     /* intended, low and high     its function         1: soft */
 	TIMER_EXIT,      /*                                                 1: soft */
-	WOKEN_THREAD,    /* thread       its CPU       who wakes it         its          its */
+	WOKEN_THREAD,    /* thread       its CPU       priority, running    its          its */
 	MIGRATION,       /* thread       from          to                   its          its */
 	IDLE,            /* state; ~0: its end */
 	STACK,           /* number */
 	FIRMWARE,        /* how many                   since when */
 };
 
-/* Added to the priority of the thread that runs, which may have changed since it was switched to; 0 is none. */
-#define TOLD_PRIORITY 1000
+/* Bias of the running thread's priority, which may have changed since its switch; 0 is none. */
+#define PRIORITY_BIAS 1000
 
-/* Of `second` in HARD_ENTRY and HARD_EXIT: what has no number of its own. */
+/* `second` in HARD_ENTRY and HARD_EXIT: interrupts without a number. */
 enum vector { DEVICE, LOCAL_TIMER, RESCHEDULE, CALL_FUNCTION, CALL_FUNCTION_SINGLE, IRQ_WORK };
 
-struct moment {
+struct event {
 	u64 time;
 	u32 place; /* the position's low half, and 1; 0 while it is written */
 	u16 what;
@@ -55,9 +55,9 @@ struct moment {
 };
 
 struct side {
-	u64 head;   /* free-running; programs; 0 by the reader while the other side is written */
+	u64 head;   /* free-running; programs; reset by the reader while the other half is written */
 	u64 stacks; /* the same */
-	struct moment moments[MOMENTS];
+	struct event events[EVENTS];
 };
 
 struct stack {
@@ -66,27 +66,28 @@ struct stack {
 	u64 addresses[DEPTH];
 };
 
-/* From when to when a latency is measured that a rule is about. */
+/* Begin of the interval that a rule's threshold applies to. */
 enum since { EITHER, WOKEN, INTENDED };
 
-/* Who is late from when on. The first that fits a thread decides. */
+/* Threshold of some threads. The first rule that matches a thread applies. */
 struct rule {
 	u64 limit;   /* 0: there are no more */
 	u64 mask[2]; /* of the thread's name, what of it counts */
 	u64 name[2]; /* the same, what it must be */
-	u32 kinds;   /* a bit for each of WAKEUP, SHARED, PREEMPTED, and TIMER_WAKEUP_ALL: who did not get to sleep */
+	/* a bit for each of WAKEUP, SHARED, PREEMPTED; TIMER_WAKEUP_ALL: the thread had not slept */
+	u32 kinds;
 	u32 since;
 };
 
 struct settings {
 	u32 side;       /* its lowest bit; programs */
-	u32 armed;      /* 1: the next late wake-up flips the sides; the reader sets it, programs clear it */
+	u32 armed;      /* 1: a late wakeup swaps the halves; the reader sets it, programs clear it */
 	u64 not_before; /* the reader: none is saved before that */
 	u64 lowest;     /* the reader: the lowest limit */
 	u64 late;       /* programs: wake-ups that were late */
-	u64 not_saved;  /* programs: of these, while the sides could not be flipped */
+	u64 not_saved;  /* programs: of these, while no swap was possible */
 	u64 since[2];   /* programs: from when on each side was written last */
-	u64 begun;      /* the reader: wake-ups before that are nobody's */
+	u64 begun;      /* the reader: earlier wakeups are not compared */
 	struct rule rules[RULES];
 };
 
@@ -112,7 +113,7 @@ struct crossing {
 	u64 stack[DEPTH];
 };
 
-_Static_assert(sizeof(struct moment) == 48 && sizeof(struct side) == 16 + 48 * MOMENTS, "as the reader has it");
+_Static_assert(sizeof(struct event) == 48 && sizeof(struct side) == 16 + 48 * EVENTS, "as the reader has it");
 _Static_assert(sizeof(struct stack) == 256 && sizeof(struct rule) == 48, "as the reader has it");
 _Static_assert(sizeof(struct settings) == 64 + 48 * RULES && sizeof(struct crossing) == 360, "as the reader has it");
 

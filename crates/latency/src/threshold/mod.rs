@@ -1,14 +1,15 @@
-//! Watching for wake-ups that are later than a limit, and keeping what each CPU did before.
+//! Threshold watcher: captures wakeups later than a threshold, with the preceding events of each
+//! CPU.
 //!
 //! ```text
-//! src/bpf/blame.bpf.c ──► sides, stacks ──flip──► Watch::take ──► Caught ──► blame::charge
-//! ```
+//! src/bpf/attribution.bpf.c ─► halves, stacks ─swap─► ThresholdWatcher::take ─► Capture ─►
+//! attribute
 //!
-//! The programs are there only while somebody watches: their descriptors are this process's. They count nothing; that is the
-//! [`Monitor`](crate::Monitor)'s business, behind whose programs they are attached.
+//! The programs are attached only while a process watches, and end with its descriptors. They count
+//! nothing: the programs of the [`Monitor`](crate::Monitor) do, behind which they are attached.
 
 mod firmware;
-mod memory;
+mod mapped_buffers;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -30,21 +31,21 @@ use tompion_os::{Counter, FileRights, SharedMap};
 
 use crate::{
     Error,
-    blame::{self, History, Moment, Noted, Question, What},
+    attribution::{self, CpuLog, EventKind, EventLog, LatencyInterval, SchedEvent},
+    bpffs::{self, Pins},
     incident::MissedJob,
     jobs::{Missed, Release},
-    pins::{self, Pins},
     programs::{attach, missing, share_processors},
 };
-use memory::Memory;
+use mapped_buffers::MappedBuffers;
 
-pub use memory::Crossing;
-pub use rule::{MOST_RULES, Rule, check_rules};
+pub use mapped_buffers::Crossing;
+pub use rule::{MAX_RULES, ThresholdRule, check_rules};
 
-/// The compiled programs; empty where there was no compiler.
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/blame.o"));
+/// Compiled programs; empty if there was no compiler.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/attribution.o"));
 
-/// Programs and their tracepoints. The switches come last: nothing is caught before all is noted.
+/// Programs and their tracepoints. Switches come last: nothing is captured before all is recorded.
 const PROGRAMS: [(&str, &str); 21] = [
     ("local_timer_begins", "local_timer_entry"),
     ("local_timer_ends", "local_timer_exit"),
@@ -69,87 +70,93 @@ const PROGRAMS: [(&str, &str); 21] = [
     ("switches", "sched_switch"),
 ];
 
-/// The priority of an ordinary thread, as the kernel counts.
+/// Priority of an ordinary thread in the kernel's numbers.
 const ORDINARY: i32 = 120;
-/// Programs may still write into a side for so long after it was flipped.
-const SETTLE: Duration = Duration::from_millis(2);
+/// Maximum time for which programs may still write into a half after a swap.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(2);
 
-/// Programs that catch late wake-ups.
-pub struct Watch {
-    memory: Memory,
+/// Attached programs that capture late wakeups.
+pub struct ThresholdWatcher {
+    memory: MappedBuffers,
     messages: RingBuf<MapData>,
-    /// The messages' descriptor, by which one can wait for them.
+    /// Descriptor that becomes readable with a message.
     waiting: OwnedFd,
     counts_firmware: bool,
-    /// Programs are attached as long as these are there.
+    /// Keep the programs attached.
     _links: Vec<BtfTracePointLink>,
     ebpf: Ebpf,
 }
 
-/// A late wake-up or a missed deadline, with what was noted before it.
+/// Captured late wakeup or missed deadline, with the preceding events.
 #[derive(Clone, Debug)]
-pub struct Caught {
-    /// What the programs say of it.
+pub struct Capture {
+    /// Report of the programs.
     pub crossing: Crossing,
-    /// The latency.
-    pub question: Question,
-    /// What each CPU did.
-    pub history: History,
-    /// How many moments were overwritten before the wake-up, by CPU.
+    /// Times of the latency.
+    pub question: LatencyInterval,
+    /// Events of each CPU.
+    pub history: EventLog,
+    /// Number of overwritten events before the wakeup, by CPU.
     pub overwritten: Vec<u64>,
-    /// How many moments were not whole.
+    /// Number of incomplete events.
     pub refused: u64,
-    /// How often the kernel did not start a program that notes, since watching began: each is a moment that is missing, somewhere.
+    /// Number of program runs that the kernel skipped since watching began: each is a missing
+    /// event.
     pub not_started: u64,
-    /// The job that missed its deadline, if it isn't about a wake-up.
+    /// Job that missed its deadline, if this is no wakeup.
     pub job: Option<MissedJob>,
     /// Whether system management interrupts were counted.
     pub counts_firmware: bool,
 }
 
-/// A side as it was read.
+/// Decoded buffer half.
 struct Read {
-    history: History,
-    /// How many moments were overwritten, by CPU.
+    history: EventLog,
+    /// Number of overwritten events, by CPU.
     overwritten: Vec<u64>,
-    /// How many were not whole.
+    /// Number of incomplete events.
     refused: u64,
     symbols: KernelSymbols,
 }
 
-/// Keeps what was noted, from any thread of this process.
+/// Trigger that keeps the events so far, from any thread of this process.
 pub struct Trigger {
     settings: SharedMap,
 }
 
 impl Trigger {
-    /// Keeps what was noted until now, if nothing else is kept at the moment: which side.
+    /// Keeps the events so far, unless others are kept; returns the half.
     pub fn pull(&self) -> Option<u32> {
-        Memory::flip(&self.settings, tompion_os::monotonic_ns())
+        MappedBuffers::swap(&self.settings, tompion_os::monotonic_ns())
     }
 }
 
-impl Watch {
-    /// Watches from now on, behind the programs that count under this name. The first rule that fits a thread decides.
+impl ThresholdWatcher {
+    /// Starts watching, behind the programs that count under this name. The first rule that matches
+    /// a thread applies.
     ///
     /// # Errors
-    /// If nothing counts under the name, or the kernel refuses the programs.
-    pub fn begin(name: &str, rules: &[Rule]) -> Result<Self, Error> {
+    /// If nothing counts under the name, or the kernel rejects the programs.
+    pub fn begin(name: &str, rules: &[ThresholdRule]) -> Result<Self, Error> {
         Self::begin_counting(name, rules, &firmware::counters(tompion_os::possible_cpus()))
     }
 
-    /// With these counters of system management interrupts, by CPU.
-    fn begin_counting(name: &str, rules: &[Rule], counters: &[(u32, Counter)]) -> Result<Self, Error> {
+    /// Starts with these counters of system management interrupts, by CPU.
+    fn begin_counting(
+        name: &str,
+        rules: &[ThresholdRule],
+        counters: &[(u32, Counter)],
+    ) -> Result<Self, Error> {
         check_rules(rules)?;
         let _rights = FileRights::of_the_process().ok();
         let pins = Pins::of(name)?;
         let btf = Btf::from_sys_fs().map_err(|error| KernelError::Types(chain(&error)))?;
         let cpus = tompion_os::possible_cpus();
-        // The loader finds arrays of others by their plain names, in a folder of its own.
+        // The loader finds shared maps by their plain names, in a folder of its own.
         let folder = pins.prepare()?;
         let ebpf = share_processors(pins.folder(), &folder)
             .and_then(|()| load(&btf, &folder, cpus, !counters.is_empty()));
-        pins::remove(&folder);
+        bpffs::remove(&folder);
         let mut ebpf = ebpf?;
         firmware::give(counters, &ebpf)?;
         let memory = map(&ebpf, cpus)?;
@@ -163,13 +170,13 @@ impl Watch {
         for (name, tracepoint) in PROGRAMS {
             match attach(&mut ebpf, name, tracepoint, &btf) {
                 Ok(link) => links.push(link),
-                // Other processors have other interrupts.
+                // Other architectures have other interrupts.
                 Err(ProgramError::Btf(_)) => {}
                 Err(error) => return Err(refused(name, &error).into()),
             }
         }
         let before = memory.begin(tompion_os::monotonic_ns());
-        std::thread::sleep(SETTLE);
+        std::thread::sleep(SETTLE_TIMEOUT);
         memory.empty(before);
         memory.arm();
         drop(btf);
@@ -178,26 +185,26 @@ impl Watch {
         Ok(Self { memory, messages, waiting, counts_firmware, _links: links, ebpf })
     }
 
-    /// Becomes readable when a wake-up was late.
+    /// Descriptor that becomes readable when a wakeup was late.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.waiting.as_fd()
     }
 
-    /// How many wake-ups were late since watching began, and how many of those were not kept: they came too soon after one
-    /// that was.
+    /// Number of late wakeups since watching began, and of those not saved, because they came too
+    /// soon after a saved one.
     pub fn late(&self) -> (u64, u64) {
         self.memory.late()
     }
 
-    /// The late wake-up that is kept, if there is one. None is kept beside it until [`Watch::go_on`].
-    pub fn take(&mut self) -> Option<Caught> {
+    /// Takes the captured wakeup if there is one. The next one needs [`ThresholdWatcher::go_on`].
+    pub fn take(&mut self) -> Option<Capture> {
         let bytes = self.messages.next()?.to_vec();
         let crossing = Crossing::parse(&bytes)?;
-        std::thread::sleep(SETTLE);
+        std::thread::sleep(SETTLE_TIMEOUT);
         Some(self.read(crossing))
     }
 
-    /// Keeps the next one, after a pause.
+    /// Arms the watcher again after a cooldown.
     pub fn go_on(&self, side: u32, pause: Duration) {
         tompion_os::release_unused_memory();
         self.memory.empty(side);
@@ -205,9 +212,9 @@ impl Watch {
         self.memory.arm();
     }
 
-    fn read(&self, crossing: Crossing) -> Caught {
+    fn read(&self, crossing: Crossing) -> Capture {
         let read = self.history(crossing.side, &crossing.stack);
-        let question = Question {
+        let question = LatencyInterval {
             intended: crossing.intended,
             fired: crossing.fired,
             woken: crossing.woken,
@@ -220,29 +227,36 @@ impl Watch {
         self.caught(crossing, question, read, None)
     }
 
-    fn caught(&self, crossing: Crossing, question: Question, read: Read, job: Option<MissedJob>) -> Caught {
+    fn caught(
+        &self,
+        crossing: Crossing,
+        question: LatencyInterval,
+        read: Read,
+        job: Option<MissedJob>,
+    ) -> Capture {
         let Read { history, overwritten, refused, .. } = read;
         let (not_started, counts_firmware) = (self.not_started(), self.counts_firmware);
-        Caught { crossing, question, history, overwritten, refused, not_started, job, counts_firmware }
+        Capture { crossing, question, history, overwritten, refused, not_started, job, counts_firmware }
     }
 
-    /// How often the kernel did not start one of the programs.
+    /// Number of program runs that the kernel skipped.
     fn not_started(&self) -> u64 {
         let programs = PROGRAMS.iter().filter_map(|(name, _)| self.ebpf.program(name)?.fd().ok());
         programs.map(|program| misses_of(program.as_fd())).sum()
     }
 
-    /// What was noted on a side, and the functions that are met in it and in one more stack.
+    /// Reads a half, and resolves its functions and those of one more stack.
     fn history(&self, side: u32, stack: &[u64]) -> Read {
         let cpus = 0..self.memory.cpus();
-        let decoded: Vec<_> = cpus.clone().map(|cpu| blame::decode(&self.memory.side(cpu, side))).collect();
+        let decoded: Vec<_> =
+            cpus.clone().map(|cpu| attribution::decode(&self.memory.side(cpu, side))).collect();
         let stacks: Vec<_> = cpus.map(|cpu| self.memory.stacks(cpu, side)).collect();
-        let of_timers = |moment: &Moment| match moment.what {
-            What::TimerEntry { function, .. } => Some(function),
+        let of_timers = |event: &SchedEvent| match event.kind {
+            EventKind::TimerEntry { function, .. } => Some(function),
             _ => None,
         };
-        let moments = decoded.iter().flat_map(|decoded| &decoded.moments);
-        let functions: BTreeSet<u64> = moments.filter_map(of_timers).collect();
+        let events = decoded.iter().flat_map(|decoded| &decoded.events);
+        let functions: BTreeSet<u64> = events.filter_map(of_timers).collect();
         let of_stacks = stacks.iter().flatten().flat_map(|(_, addresses)| addresses).chain(stack);
         let addresses: Vec<u64> = functions.iter().chain(of_stacks).copied().collect();
         let symbols = KernelSymbols::around(&addresses);
@@ -250,33 +264,34 @@ impl Watch {
         let since = self.memory.since(side);
         let name = |function| (function, name_of(function, &symbols));
         let mut history =
-            History { functions: functions.into_iter().map(name).collect(), ..History::default() };
+            EventLog { functions: functions.into_iter().map(name).collect(), ..EventLog::default() };
         let overwritten = decoded.iter().map(|decoded| decoded.overwritten).collect();
         let refused = decoded.iter().map(|decoded| decoded.refused).sum();
         for (decoded, stacks) in decoded.into_iter().zip(stacks) {
-            let first = decoded.moments.first().map(|moment| moment.time);
+            let first = decoded.events.first().map(|event| event.time);
             let known_from = if decoded.overwritten > 0 { first.unwrap_or(u64::MAX) } else { since };
             let stacks = stacks.into_iter();
             let stacks = stacks.map(|(number, addresses)| (number, names(&addresses, &symbols))).collect();
-            history.cpus.push(Noted { moments: decoded.moments, known_from, stacks });
+            history.cpus.push(CpuLog { events: decoded.events, known_from, stacks });
         }
         Read { history, overwritten, refused, symbols }
     }
 
-    /// The missed deadline that is kept. Nothing is kept beside it until [`Watch::go_on`].
-    pub fn read_missed(&self, missed: &Missed) -> Caught {
-        std::thread::sleep(SETTLE);
+    /// Reads the captured missed deadline. The next one needs [`ThresholdWatcher::go_on`].
+    pub fn read_missed(&self, missed: &Missed) -> Capture {
+        std::thread::sleep(SETTLE_TIMEOUT);
         let Missed { activation, side, name, thread } = missed;
         let read = self.history(*side, &[]);
         let (tid, pid, end) = (activation.tid, activation.pid, activation.end);
-        let (cpu, priority) = blame::place_of(tid, end, &read.history).unwrap_or((0, ORDINARY));
+        let (cpu, priority) = attribution::place_of(tid, end, &read.history).unwrap_or((0, ORDINARY));
         let wake = activation.wake.unwrap_or_default();
-        // Without a timer, its release is a wake-up of its own: nobody had to do anything for it.
+        // Without a timer, the release is a wakeup at that time.
         let is_by_timer = activation.by == Release::Timer;
         let intended = if is_by_timer { activation.release } else { 0 };
         let woken = if is_by_timer { wake.woken } else { activation.release };
         let fired = if is_by_timer { wake.fired } else { 0 };
-        let question = Question { intended, fired, woken, end, tid, priority, cpu, ..Question::default() };
+        let question =
+            LatencyInterval { intended, fired, woken, end, tid, priority, cpu, ..LatencyInterval::default() };
         let job = MissedJob {
             name: name.clone(),
             released_by: activation.by,
@@ -305,21 +320,21 @@ impl Watch {
         self.caught(crossing, question, read, Some(job))
     }
 
-    /// For who finds out by itself that something was late.
+    /// Makes a trigger for a caller that detects lateness itself.
     ///
     /// # Errors
     /// If the settings can't be mapped.
     pub fn trigger(&self) -> Result<Trigger, Error> {
         let Some(Map::Array(array)) = self.ebpf.map("settings") else { return Err(missing("settings")) };
-        let settings = Memory::settings(array.fd().as_fd()).map_err(KernelError::Rings)?;
+        let settings = MappedBuffers::settings(array.fd().as_fd()).map_err(KernelError::Rings)?;
         Ok(Trigger { settings })
     }
 
-    /// An array whose first word's lowest bit is flipped whenever something is kept, in that very event. Whoever has it may read it;
-    /// nobody in user space can change it from now on.
+    /// Returns an array whose lowest bit is flipped whenever events are kept, in that very event.
+    /// Holders of the descriptor can read it; from now on, no user-space process can change it.
     ///
     /// # Errors
-    /// If the kernel doesn't let it be like that.
+    /// If the kernel rejects the restriction.
     pub fn selector(&self) -> Result<OwnedFd, Error> {
         let Some(Map::Array(array)) = self.ebpf.map("selector") else { return Err(missing("selector")) };
         let array = array.fd().as_fd();
@@ -328,13 +343,13 @@ impl Watch {
     }
 }
 
-/// Functions by addresses of returns, the innermost first.
+/// Names of functions by return addresses, the innermost first.
 fn names(addresses: &[u64], symbols: &KernelSymbols) -> Vec<String> {
     let name = |address: &u64| symbols.name(*address, true).unwrap_or_else(|| format!("{address:#x}"));
     addresses.iter().map(name).collect()
 }
 
-/// The function that begins at an address.
+/// Name of the function that begins at an address.
 fn name_of(function: u64, symbols: &KernelSymbols) -> String {
     let name = symbols.name(function, false).unwrap_or_else(|| format!("{function:#x}"));
     name.strip_suffix("+0x0").map_or(name.clone(), str::to_owned)
@@ -343,7 +358,7 @@ fn name_of(function: u64, symbols: &KernelSymbols) -> String {
 fn load(btf: &Btf, folder: &Path, cpus: u32, counts_firmware: bool) -> Result<Ebpf, Error> {
     let counts_firmware = u32::from(counts_firmware);
     let mut loader = EbpfLoader::new();
-    for (name, entries) in memory::ENTRIES {
+    for (name, entries) in mapped_buffers::ENTRIES {
         loader.set_max_entries(name, cpus * entries);
     }
     loader
@@ -352,14 +367,14 @@ fn load(btf: &Btf, folder: &Path, cpus: u32, counts_firmware: bool) -> Result<Eb
         .btf(Some(btf))
         .map_pin_path(folder)
         .load(OBJECT)
-        .map_err(|error| KernelError::Refused("the arrays of moments".into(), chain(&error)).into())
+        .map_err(|error| KernelError::Refused("the arrays of events".into(), chain(&error)).into())
 }
 
-fn map(ebpf: &Ebpf, cpus: u32) -> Result<Memory, Error> {
+fn map(ebpf: &Ebpf, cpus: u32) -> Result<MappedBuffers, Error> {
     let array = |name: &str| match ebpf.map(name) {
         Some(Map::Array(map)) => Ok(map.fd().as_fd()),
         _ => Err(missing(name)),
     };
     let arrays = [array("settings")?, array("sides")?, array("stacks")?];
-    Memory::map(arrays, cpus).map_err(|error| KernelError::Rings(error).into())
+    MappedBuffers::map(arrays, cpus).map_err(|error| KernelError::Rings(error).into())
 }

@@ -1,12 +1,11 @@
-//! Where programs and arrays stay when nobody has them open: files of the BPF file system.
+//! Pinned programs and maps of a monitor: files of the BPF file system, which outlive their loader.
 //!
 //! ```text
 //! /sys/fs/bpf/NAME/       array-control, array-processors, …, program-waking, link-waking, …
-//! /sys/fs/bpf/NAME:PID/   the same, while process PID makes or removes it: what it leaves behind is removed
-//! /run/NAME/since.json    the snapshot from which reports begin, after a reset
-//! ```
+//! /sys/fs/bpf/NAME:PID/   the same, while process PID creates or removes it; leftovers are removed
 //!
-//! Names in that file system have no dots. A rename puts all in its place or takes it away at once, so that nobody finds a half.
+//! Names in that file system have no dots. A rename publishes or withdraws everything at once, so
+//! that a reader never finds a part.
 
 use std::{
     fs, io,
@@ -16,11 +15,11 @@ use std::{
 
 use crate::Error;
 
-/// Source: `Documentation/bpf` and `mount(8)`; where systemd, libbpf and bpftool have it, too.
+/// Mount point. Source: `Documentation/bpf` and `mount(8)`; systemd, libbpf and bpftool use it too.
 const FILE_SYSTEM: &str = "/sys/fs/bpf";
 const RUN: &str = "/run";
 
-/// The files of a monitor.
+/// Files of a monitor.
 #[derive(Clone, Debug)]
 pub struct Pins {
     name: String,
@@ -28,7 +27,7 @@ pub struct Pins {
 }
 
 impl Pins {
-    /// Those of a name.
+    /// Finds the files of a name.
     pub fn of(name: &str) -> Result<Self, Error> {
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
         if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
@@ -37,17 +36,17 @@ impl Pins {
         Ok(Self { name: name.into(), folder: place_of(Path::new(FILE_SYSTEM), name) })
     }
 
-    /// The folder with all of it.
+    /// Folder of the pinned files.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Where the snapshot stands from which reports begin.
+    /// Path of the snapshot from which reports begin.
     pub fn since(&self) -> PathBuf {
         Path::new(RUN).join(&self.name).join("since.json")
     }
 
-    /// A folder for this process to fill.
+    /// Creates a temporary folder for this process.
     pub fn prepare(&self) -> Result<PathBuf, Error> {
         mount()?;
         self.sweep();
@@ -63,9 +62,9 @@ impl Pins {
         Path::new(FILE_SYSTEM).join(format!("{}:{}", self.name, std::process::id()))
     }
 
-    /// Puts what was prepared in its place. False if somebody else's is there: then it is gone.
+    /// Publishes a prepared folder. Returns false, and removes it, if another one exists.
     pub fn publish(&self, fresh: &Path) -> Result<bool, Error> {
-        // The file system replaces folders that are empty, and refuses others.
+        // The file system replaces empty folders and refuses others.
         match fs::rename(fresh, &self.folder) {
             Ok(()) => Ok(true),
             Err(_) if self.folder.exists() => {
@@ -79,7 +78,7 @@ impl Pins {
         }
     }
 
-    /// Removes all of it. False if there was nothing.
+    /// Removes all files. Returns false if there were none.
     pub fn withdraw(&self) -> Result<bool, Error> {
         let aside = self.own();
         match fs::rename(&self.folder, &aside) {
@@ -95,7 +94,7 @@ impl Pins {
         Ok(true)
     }
 
-    /// Removes what processes have left that were killed while they made or removed it.
+    /// Removes the temporary folders of killed processes.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(FILE_SYSTEM) else { return };
         for entry in entries.flatten() {
@@ -108,11 +107,11 @@ impl Pins {
     }
 }
 
-/// Folders of one name that are looked at, where other users have some.
+/// Maximum number of folders tried for one name that other users have taken.
 const MAX_PLACES: u32 = 16;
 
-/// Where the monitor of a name is, or would be. Where everybody may write to the file system, other users can have taken
-/// the name: then it is the next one, with a number.
+/// Returns the existing or future folder of a name. If the file system is writable for other users,
+/// they may have taken the name; then the next one with a number is used.
 fn place_of(file_system: &Path, name: &str) -> PathBuf {
     let numbered = (2..=MAX_PLACES).map(|number| format!("{name}-{number}"));
     let places: Vec<PathBuf> =
@@ -124,7 +123,7 @@ fn place_of(file_system: &Path, name: &str) -> PathBuf {
     ours.or_else(free).or(places.first()).cloned().unwrap_or_default()
 }
 
-/// Removes a folder of pins. What can't be removed is tried again by the next one who looks.
+/// Removes a folder of pinned files. The next process retries what could not be removed.
 pub fn remove(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let _ = fs::remove_file(entry.path());
@@ -132,8 +131,7 @@ pub fn remove(folder: &Path) {
     let _ = fs::remove_dir(folder);
 }
 
-/// Mounts the file system where it belongs, unless that was done: it is the only place where programs outlive who has
-/// loaded them.
+/// Mounts the file system if needed: only there, programs outlive their loader.
 fn mount() -> Result<(), Error> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let is_there = mounts.lines().any(|line| {
@@ -173,7 +171,7 @@ mod tests {
         fs::create_dir(place("watch")).unwrap();
         std::os::unix::fs::chown(place("watch"), Some(65534), None).unwrap();
         assert_eq!(place_of(desk.path(), "watch"), place("watch-2"));
-        // Also when the other user leaves again.
+        // Also after the other user leaves.
         fs::create_dir(place("watch-2")).unwrap();
         fs::remove_dir(place("watch")).unwrap();
         assert_eq!(place_of(desk.path(), "watch"), place("watch-2"));

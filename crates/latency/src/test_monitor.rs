@@ -1,12 +1,12 @@
-//! A monitor of a test's own, which goes with it.
+//! Monitor of a test, stopped when it is dropped.
 
 use crate::{Kinds, Monitor};
 
-/// Its name.
-pub struct Own(String);
+/// Monitor with a name of its own.
+pub struct TestMonitor(String);
 
-impl Own {
-    /// Counts from now on; none where that isn't permitted, which is said.
+impl TestMonitor {
+    /// Starts counting; prints the reason and returns none where that isn't permitted.
     pub fn new(test: &str) -> Option<(Self, Monitor)> {
         let found: Vec<String> = crate::obstacles().into_iter().map(|it| it.found).collect();
         if !found.is_empty() {
@@ -23,7 +23,7 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for TestMonitor {
     fn drop(&mut self) {
         let _ = Monitor::stop(&self.0);
     }

@@ -1,4 +1,4 @@
-//! The groups' arrays, mapped. Offsets and sizes are those of `src/bpf/monitor.h`, where they are drawn.
+//! Mapped arrays of groups. Offsets and sizes are those of `src/bpf/monitor.h`, which draws them.
 
 use std::{
     io,
@@ -8,17 +8,19 @@ use std::{
 
 use tompion_os::SharedMap;
 
-use super::{Group, MOST_GROUPS};
+use super::{Group, MAX_GROUPS};
 use crate::{
     histogram::Histogram,
     kinds::Kind,
-    memory::{BUCKETS, CONTROL, EPOCH, KINDS, MaxSample, SLOTS, WORST, histogram_at, longer, worst_at},
+    mapped_counters::{
+        BUCKETS, CONTROL, EPOCH, KINDS, MaxSample, SLOTS, WORST, histogram_at, longer, worst_at,
+    },
     snapshot::{GroupState, State},
 };
 
 const GROUP: usize = 576;
 const FIRST_SUM: usize = 16;
-/// Of a group's histograms, in bytes.
+/// Size of a group's histograms, in bytes.
 const PLACES: usize = KINDS * BUCKETS * 8;
 const MASK: usize = 64;
 const NAME: usize = 320;
@@ -28,15 +30,15 @@ const COUNTED: usize = 24;
 const BY_NAME: usize = 28;
 const UNLISTED: usize = 32;
 
-/// Names of the arrays that are pinned, in the order in which [`GroupArrays`] has them, behind the one with the settings.
+/// Names of the pinned arrays, in the order of [`GroupArrays`], after the one with the settings.
 pub const ARRAYS: [&str; 3] = ["groups", "group_places", "group_worsts"];
 
-/// The array whose number of entries depends on the machine.
+/// Array whose number of entries depends on the machine.
 pub fn entries(cpus: u32) -> (&'static str, u32) {
-    ("group_worsts", cpus * (MOST_GROUPS * SLOTS) as u32)
+    ("group_worsts", cpus * (MAX_GROUPS * SLOTS) as u32)
 }
 
-/// What programs have of groups.
+/// Mapped settings, sums and maxima of groups.
 pub struct GroupArrays {
     cpus: usize,
     control: SharedMap,
@@ -45,13 +47,14 @@ pub struct GroupArrays {
     worsts: SharedMap,
 }
 
-/// The histograms, of which those alone are mapped that somebody wants: all of them would be 4 MB of a process that counts no group.
+/// Histograms of groups, mapped when needed: all of them would take 4 MB of a process without
+/// groups.
 struct Places {
     array: OwnedFd,
-    mapped: [OnceLock<GroupPlaces>; MOST_GROUPS],
+    mapped: [OnceLock<GroupPlaces>; MAX_GROUPS],
 }
 
-/// The histograms of a group, and where in the mapping they begin.
+/// Histograms of a group, and their offset in the mapping.
 struct GroupPlaces(SharedMap, usize);
 
 impl Places {
@@ -62,7 +65,7 @@ impl Places {
             let begin = (number * PLACES) as u64;
             let part = begin..begin + PLACES as u64;
             let (map, at) = SharedMap::of_bpf_array_part(self.array.as_fd(), part)?;
-            // Another thread's is as good.
+            // The mapping of another thread is as good.
             let _ = place.set(GroupPlaces(map, at));
         }
         place.get().ok_or_else(absent)
@@ -89,46 +92,46 @@ impl GroupArrays {
         Ok(Self {
             cpus,
             control: map(control, CONTROL)?,
-            groups: map(groups, MOST_GROUPS * GROUP)?,
+            groups: map(groups, MAX_GROUPS * GROUP)?,
             places: Places { array: places.try_clone_to_owned()?, mapped: Default::default() },
-            worsts: map(worsts, cpus * MOST_GROUPS * SLOTS * WORST)?,
+            worsts: map(worsts, cpus * MAX_GROUPS * SLOTS * WORST)?,
         })
     }
 
-    /// A bit for each group that is counted, and for each of these that is known by its threads' names.
+    /// Sets the bits of the counted groups, and of those that are identified by thread name.
     pub fn count(&self, groups: u32, by_name: u32) {
         self.control.half(BY_NAME).store(by_name, Ordering::Relaxed);
-        // Pairs with nothing of the programs': they read both at once or one late, for one wake-up.
+        // Pairs with nothing: a program may see one of the two late, for one wakeup.
         self.control.half(COUNTED).store(groups, Ordering::Release);
     }
 
-    /// Counts no other groups than these from now on.
+    /// Stops counting all other groups.
     pub fn count_only(&self, groups: u32) {
         let by_name = self.control.half(BY_NAME).load(Ordering::Relaxed) & groups;
         self.control.half(COUNTED).fetch_and(groups, Ordering::Relaxed);
         self.control.half(BY_NAME).store(by_name, Ordering::Relaxed);
     }
 
-    /// How many cgroups there was no room for.
+    /// Number of cgroups that did not fit.
     pub fn unlisted(&self) -> u32 {
         self.control.half(UNLISTED).load(Ordering::Relaxed)
     }
 
-    /// One more.
+    /// Counts a cgroup that did not fit.
     pub fn count_unlisted(&self) {
         self.control.half(UNLISTED).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// They are counted anew.
+    /// Restarts that count.
     pub fn forget_unlisted(&self) {
         self.control.half(UNLISTED).store(0, Ordering::Relaxed);
     }
 
-    /// Groups that are counted, with their places.
+    /// Counted groups with their slots.
     pub fn counted(&self) -> Vec<(usize, Group)> {
         let bits = self.control.half(COUNTED).load(Ordering::Relaxed);
         let by_name = self.control.half(BY_NAME).load(Ordering::Relaxed);
-        let places = (0..MOST_GROUPS).filter(|number| bits >> number & 1 == 1);
+        let places = (0..MAX_GROUPS).filter(|number| bits >> number & 1 == 1);
         places.map(|number| (number, self.group(number, by_name >> number & 1 == 1))).collect()
     }
 
@@ -140,7 +143,7 @@ impl GroupArrays {
         if is_by_name { Group::Thread(pattern) } else { Group::Cgroup(pattern) }
     }
 
-    /// Puts a group into a place that no program counts for; it has nothing yet.
+    /// Starts a group in a slot that no program uses; its counts are 0.
     ///
     /// # Errors
     /// If its part of the arrays can't be mapped.
@@ -148,7 +151,7 @@ impl GroupArrays {
         let at = number * GROUP;
         self.places.of(number)?.clear();
         for cpu in 0..self.cpus {
-            let first = (cpu * MOST_GROUPS + number) * SLOTS * WORST;
+            let first = (cpu * MAX_GROUPS + number) * SLOTS * WORST;
             self.worsts.copy_in(first, &[0; SLOTS * WORST]);
         }
         self.groups.copy_in(at, &[0; GROUP]);
@@ -159,7 +162,7 @@ impl GroupArrays {
         Ok(())
     }
 
-    /// What was counted of each group. One that this process has no memory left to map is left out until it has.
+    /// Reads the counts of all groups. A group is left out while its arrays can't be mapped.
     pub fn states(&self) -> Vec<GroupState> {
         let epoch = self.control.half(EPOCH).load(Ordering::Relaxed);
         let state = |number: usize, places: &GroupPlaces, kind: Kind| State {
@@ -177,14 +180,14 @@ impl GroupArrays {
 
     fn worst(&self, number: usize, kind: Kind, epoch: u32) -> Option<MaxSample> {
         let of_cpu = |cpu: usize| {
-            let first = (cpu * MOST_GROUPS + number) * SLOTS;
+            let first = (cpu * MAX_GROUPS + number) * SLOTS;
             longer(kind, |slot| worst_at(&self.worsts, first + slot, epoch))
         };
         (0..self.cpus).filter_map(of_cpu).max_by_key(|worst| worst.latency)
     }
 }
 
-/// What of a name counts, and what that must be (`struct group`).
+/// Mask and value of a pattern (`struct group`).
 fn mask_and_name(pattern: &str) -> ([u8; NAME_SIZE], [u8; NAME_SIZE]) {
     let (mut mask, mut name) = ([0; NAME_SIZE], [0; NAME_SIZE]);
     let stem = super::stem(pattern);
@@ -192,13 +195,13 @@ fn mask_and_name(pattern: &str) -> ([u8; NAME_SIZE], [u8; NAME_SIZE]) {
         (*mask, *name) = (0xff, byte);
     }
     if stem.len() == pattern.len() {
-        // And nothing behind it.
+        // Nothing may follow.
         mask.iter_mut().skip(stem.len()).take(1).for_each(|mask| *mask = 0xff);
     }
     (mask, name)
 }
 
-/// The pattern that was made so: the array may have been written by anybody who is root.
+/// Pattern of a mask and a value; any root process may have written the array.
 fn pattern(mask: &[u8; NAME_SIZE], name: &[u8; NAME_SIZE]) -> String {
     let stem: Vec<u8> = name.iter().copied().take_while(|byte| *byte != 0).collect();
     let is_whole = mask.get(stem.len()).is_none_or(|mask| *mask != 0);
@@ -220,7 +223,7 @@ mod tests {
         assert_eq!(pattern(&[0xff; NAME_SIZE], &[0xff; NAME_SIZE]).chars().count(), NAME_SIZE);
     }
 
-    /// What the program does.
+    /// Matches as the program does.
     fn takes(pattern: &str, path: &str) -> bool {
         let (mask, name) = mask_and_name(pattern);
         let mut padded = [0; NAME_SIZE];

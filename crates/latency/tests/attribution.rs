@@ -1,8 +1,8 @@
-//! Delays on purpose, and what the monitor says of them. Where that isn't permitted, a line says so and nothing is tested.
+//! Attribution of injected delays. Where that isn't permitted, the test is skipped with a message.
 //!
-//! A victim sleeps until a time; before that time a disturber on the same CPU does something that lasts beyond it. The quick
-//! form is a test; `./x bench monitor-blame` has it go round longer (`TOMPION_BLAME_CASES`) and write what it found
-//! (`TOMPION_BLAME_RESULT`).
+//! A victim sleeps until a time. Before that, a disturber on the same CPU starts something that
+//! lasts longer. This quick form is a test; `./x bench monitor-blame` runs it longer
+//! (`TOMPION_BLAME_CASES`) and saves the result (`TOMPION_BLAME_RESULT`).
 
 use std::{
     collections::BTreeMap,
@@ -19,26 +19,26 @@ use rustix::{
 use tompion_injector::{Injector, Place};
 use tompion_latency::{
     Kinds, Monitor,
-    blame::Cause,
+    attribution::Cause,
     incident::Incident,
-    watch::{Caught, Rule, Watch},
+    threshold::{Capture, ThresholdRule, ThresholdWatcher},
 };
 use tompion_os::{gettid, monotonic_ns, run_fifo, set_affinity};
 
 const VICTIM: &str = "late-victim";
 const LIMIT: Duration = Duration::from_micros(100);
-/// The disturber begins so long before the victim's time.
+/// Lead of the disturber over the victim, in nanoseconds.
 const AHEAD: u64 = 100_000;
-/// How long it takes: from this on, up to that.
-const SHORTEST: u64 = 250_000;
-const LONGEST: u64 = 500_000;
+/// Range of the delays, in nanoseconds.
+const MIN_DELAY: u64 = 250_000;
+const MAX_DELAY: u64 = 500_000;
 const PRIORITY_OF_VICTIM: u32 = 80;
 const PRIORITY_ABOVE: u32 = 90;
 const PRIORITY_BELOW: u32 = 10;
-/// The thread of an idle CPU.
+/// Number of the idle thread.
 const IDLE: u32 = 0;
 
-/// What is done on purpose, and should be found.
+/// Injected causes that must be found.
 const CAUSES: [Cause; 6] = [
     Cause::InterruptsOff,
     Cause::PreemptionOff,
@@ -48,16 +48,16 @@ const CAUSES: [Cause; 6] = [
     Cause::IdleExit,
 ];
 
-/// What the threads do next.
+/// Orders to the threads.
 #[derive(Default)]
 struct Plan {
-    /// Counts cases; a change begins one.
+    /// Number of the case; a change starts one.
     number: AtomicU32,
-    /// When the victim wants to run.
+    /// Intended wakeup of the victim.
     time: AtomicU64,
     cause: AtomicU32,
     length: AtomicU64,
-    /// The disturber's thread.
+    /// Thread of the disturber.
     disturber: AtomicU32,
     over: AtomicBool,
 }
@@ -130,8 +130,8 @@ fn disturber(plan: &Plan, cpu: u32, injector: &Injector) {
                 injector.order(tid, Place::SoftInterrupt, delay);
                 let _ = socket.send_to(b"to myself", address);
             }
-            // The CPU is to idle; who orders is on another one.
-            Cause::IdleExit => sleep_until(begin + AHEAD + LONGEST),
+            // This CPU must idle; the ordering thread is on the other one.
+            Cause::IdleExit => sleep_until(begin + AHEAD + MAX_DELAY),
             _ => {
                 run_fifo(PRIORITY_ABOVE).expect("a real-time priority");
                 spin_until(begin + length);
@@ -142,8 +142,8 @@ fn disturber(plan: &Plan, cpu: u32, injector: &Injector) {
     }
 }
 
-/// Whether at least half of a latency was done on purpose, and nothing else.
-fn is_on_purpose(plan: &Plan, injector: &Injector, caught: &Caught) -> bool {
+/// Returns whether at least half of a latency was injected.
+fn is_on_purpose(plan: &Plan, injector: &Injector, caught: &Capture) -> bool {
     let done = match CAUSES[plan.cause.load(SeqCst) as usize] {
         Cause::HigherPriority => return true,
         Cause::IdleExit => injector.done(IDLE),
@@ -153,23 +153,23 @@ fn is_on_purpose(plan: &Plan, injector: &Injector, caught: &Caught) -> bool {
     done.ended_ns.min(end).saturating_sub(done.begun_ns.max(begin)) * 2 >= end - begin
 }
 
-/// What was found, by what was done: how often.
+/// Counts of found causes by injected cause.
 type Matrix = BTreeMap<&'static str, BTreeMap<&'static str, u64>>;
 
-/// One case: what is caught of the victim, if it was late.
+/// Runs one case and returns the victim's capture if it was late.
 fn case(
     plan: &Plan,
-    (watch, injector): (&mut Watch, &Injector),
+    (watch, injector): (&mut ThresholdWatcher, &Injector),
     cause: usize,
     length: u64,
-) -> Option<Caught> {
+) -> Option<Capture> {
     let time = monotonic_ns() + 4_000_000;
     plan.time.store(time, SeqCst);
     plan.cause.store(cause as u32, SeqCst);
     plan.length.store(length, SeqCst);
     plan.number.fetch_add(1, SeqCst);
     if CAUSES[cause] == Cause::IdleExit {
-        // This CPU doesn't idle, so the other one takes the order.
+        // This CPU doesn't idle, so the ordering thread is on the other one.
         spin_until(time - AHEAD / 4);
         injector.order(IDLE, Place::IdleExit, Duration::from_nanos(length));
         spin_until(time + AHEAD);
@@ -179,7 +179,7 @@ fn case(
     while Instant::now() < until {
         if let Some(caught) = watch.take() {
             watch.go_on(caught.crossing.side, Duration::ZERO);
-            // Its other sleeps, between two cases, are late as well.
+            // Its sleeps between two cases are late as well.
             if caught.question.intended.abs_diff(time) < 1000 {
                 return is_on_purpose(plan, injector, &caught).then_some(caught);
             }
@@ -189,11 +189,11 @@ fn case(
     None
 }
 
-/// Goes round the causes until so many cases of each were caught, or it takes too long.
-fn matrix(name: &str, cases: u64, patience: Duration) -> Matrix {
-    let rule = Rule { kind: None, threads: VICTIM.into(), limit: LIMIT.as_nanos() as u64 };
-    let mut watch = Watch::begin(name, &[rule]).unwrap_or_else(|error| panic!("{error}"));
-    // Behind those that watch, so that they see what is delayed before it is.
+/// Repeats all causes until enough cases of each are captured or the timeout passes.
+fn matrix(name: &str, cases: u64, timeout: Duration) -> Matrix {
+    let rule = ThresholdRule { kind: None, threads: VICTIM.into(), limit: LIMIT.as_nanos() as u64 };
+    let mut watch = ThresholdWatcher::begin(name, &[rule]).unwrap_or_else(|error| panic!("{error}"));
+    // Attached after the monitor, so that the monitor sees an event before it is delayed.
     let places = [
         Place::InterruptsOff,
         Place::PreemptionOff,
@@ -221,11 +221,11 @@ fn matrix(name: &str, cases: u64, patience: Duration) -> Matrix {
                 .filter(|cause| **cause != Cause::IdleExit || rounds < cases * 3)
                 .all(|cause| matrix.get(cause.name()).is_some_and(|row| row.values().sum::<u64>() >= cases))
         };
-        while !is_enough(&matrix, rounds) && begun.elapsed() < patience {
+        while !is_enough(&matrix, rounds) && begun.elapsed() < timeout {
             rounds += 1;
             for (number, cause) in CAUSES.iter().enumerate() {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let length = SHORTEST + (random >> 33) % (LONGEST - SHORTEST);
+                let length = MIN_DELAY + (random >> 33) % (MAX_DELAY - MIN_DELAY);
                 let Some(caught) = case(&plan, (&mut watch, &injector), number, length) else { continue };
                 let incident = Incident::of(&caught, 0);
                 let found = incident.causes.first().expect("a cause").cause;
@@ -252,8 +252,8 @@ fn who_made_a_thread_late_is_found() {
     let cases = number("TOMPION_BLAME_CASES");
     let name = format!("tompion-test-blame-{}", std::process::id());
     let monitor = Monitor::begin(&name, Kinds::ALL).unwrap_or_else(|error| panic!("{error}"));
-    let patience = if cases.is_some() { 3600 } else { 60 };
-    let matrix = matrix(&name, cases.unwrap_or(10), Duration::from_secs(patience));
+    let timeout = if cases.is_some() { 3600 } else { 60 };
+    let matrix = matrix(&name, cases.unwrap_or(10), Duration::from_secs(timeout));
     drop(monitor);
     let _ = Monitor::stop(&name);
     println!("{matrix:#?}");
@@ -266,7 +266,7 @@ fn who_made_a_thread_late_is_found() {
             continue;
         };
         let (right, all) = (row.get(cause.name()).copied().unwrap_or(0), row.values().sum::<u64>());
-        // Other things make threads late on a busy machine, too: then they are found.
+        // On a busy machine, threads are late for other reasons, too, and those are found.
         assert!(right * 2 > all, "{}: {row:?}", cause.name());
     }
 }

@@ -1,33 +1,35 @@
-//! The segments of a latency, each charged to a cause.
+//! Attribution of a latency: splits it into segments, each with a cause.
 //!
-//! Between intended expiry and the timer's handler nothing but the CPU's state counts: what ran when no interrupt was taken.
-//! Between the wake-up and the switch whatever ran instead. Rules, and why they are these, are in `docs/design/blame.md`.
+//! Between intended expiry and the timer's handler, the state of the CPU is the cause: what ran
+//! while no interrupt was taken. Between wakeup and switch it is whatever ran instead.
+//! `docs/design/blame.md` has the rules and their reasons.
 
 use std::collections::BTreeMap;
 
 use super::{
-    Cause, History, Noted, Question, Segment,
+    Cause, CpuLog, EventLog, LatencyInterval, Segment,
     firmware::interrupts,
-    moments::{Moment, Thread, What},
+    sched_events::{EventKind, SchedEvent, Thread},
     timeline::{Piece, SOFT_INTERRUPTS, State, pieces},
 };
 
-/// What the kernel needs at most to take an interrupt, to wake a thread or to switch to it, in nanoseconds: in shorter
-/// pieces nobody was in the way.
-const OWN_PATH: u64 = 10_000;
-/// Shorter silences of all CPUs mean nothing, in nanoseconds.
-const SILENCE: u64 = 50_000;
-/// A stack belongs to a moment if it was noted so soon after it, in nanoseconds.
-const SOON: u64 = 200_000;
-/// What two programs note of one event is not farther apart, in nanoseconds, but where the processor was taken away between them.
-const NEAR: u64 = 20_000;
-/// The handler of the timer that gives a thread with a deadline its next period (`kernel/sched/deadline.c`).
+/// Maximum time that the kernel itself needs to take an interrupt, to wake a thread or to switch to
+/// it, in nanoseconds. Shorter pieces have no other cause.
+const MAX_KERNEL_PATH_NS: u64 = 10_000;
+/// Minimum length of a silence of all CPUs that counts as one, in nanoseconds.
+const MIN_SILENCE_NS: u64 = 50_000;
+/// Maximum delay between an event and its stack, in nanoseconds.
+const MAX_STACK_DELAY_NS: u64 = 200_000;
+/// Maximum skew between two BPF programs that record one event, vCPU preemption aside, in
+/// nanoseconds.
+const PROBE_SKEW_NS: u64 = 20_000;
+/// Handler of the timer that replenishes a deadline thread (`kernel/sched/deadline.c`).
 const REPLENISHES: &str = "dl_task_timer";
 
-/// Charges each nanosecond of a latency to a cause. The segments are in order, and their sum is the latency, whatever the
-/// history says.
-pub fn charge(question: &Question, history: &History) -> Vec<Segment> {
-    let case = Case::new(question, history);
+/// Attributes each nanosecond of a latency to a cause. The segments are in order and add up to the
+/// latency, whatever the log contains.
+pub fn attribute(question: &LatencyInterval, history: &EventLog) -> Vec<Segment> {
+    let case = Attribution::new(question, history);
     let mut segments = Vec::new();
     case.timer_is_late(&mut segments);
     case.handler_runs(&mut segments);
@@ -35,7 +37,7 @@ pub fn charge(question: &Question, history: &History) -> Vec<Segment> {
     merged(segments)
 }
 
-/// What a piece is charged to.
+/// Cause of a piece, with the thread or interrupt and its code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Charge {
     cause: Cause,
@@ -45,26 +47,26 @@ struct Charge {
 }
 
 impl Charge {
-    fn nobody(cause: Cause) -> Self {
+    fn anonymous(cause: Cause) -> Self {
         Self { cause, who: String::new(), tid: 0, code: Vec::new() }
     }
 }
 
-/// What an interrupt has interrupted.
+/// Code that an interrupt interrupted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Interrupted {
-    /// A program, in which interrupts and preemption are always on.
+    /// A program in user space, where interrupts and preemption are always enabled.
     Program,
     /// The kernel: functions, the innermost first.
     Kernel(Vec<String>),
-    /// That isn't known.
+    /// Unknown code.
     Unknown,
 }
 
-struct Case<'a> {
-    question: &'a Question,
-    history: &'a History,
-    /// The CPU on which the thread was woken, and its timer went off.
+struct Attribution<'a> {
+    question: &'a LatencyInterval,
+    history: &'a EventLog,
+    /// CPU of the timer and of the wakeup.
     waker: u32,
     begin: u64,
     fired: u64,
@@ -72,8 +74,8 @@ struct Case<'a> {
     end: u64,
 }
 
-impl<'a> Case<'a> {
-    fn new(question: &'a Question, history: &'a History) -> Self {
+impl<'a> Attribution<'a> {
+    fn new(question: &'a LatencyInterval, history: &'a EventLog) -> Self {
         let (begin, end) = (question.begin(), question.end);
         let fired = if question.intended == 0 { begin } else { question.fired.clamp(begin, end) };
         let woken = question.woken.clamp(fired, end);
@@ -81,25 +83,25 @@ impl<'a> Case<'a> {
         Self { question, history, waker, begin, fired, woken, end }
     }
 
-    fn noted(&self, cpu: u32) -> &'a Noted {
-        static NOTHING: Noted = Noted { moments: Vec::new(), known_from: u64::MAX, stacks: BTreeMap::new() };
+    fn noted(&self, cpu: u32) -> &'a CpuLog {
+        static NOTHING: CpuLog = CpuLog { events: Vec::new(), known_from: u64::MAX, stacks: BTreeMap::new() };
         self.history.cpus.get(cpu as usize).unwrap_or(&NOTHING)
     }
 
-    /// From the intended expiry to the handler.
+    /// Attributes the time from the intended expiry to the handler.
     fn timer_is_late(&self, segments: &mut Vec<Segment>) {
         let noted = self.noted(self.waker);
         let pieces = pieces(noted, self.begin, self.fired);
         let own_interrupt =
             pieces.last().and_then(|piece| innermost(piece.state.as_ref()?)).map(|hard| hard.1);
         let interrupted = self.interrupted(self.waker, self.fired);
-        let is_soft = noted.moments.iter().any(|moment| {
-            matches!(moment.what, What::TimerEntry { soft: true, .. })
-                && moment.time.abs_diff(self.fired) < OWN_PATH
+        let is_soft = noted.events.iter().any(|event| {
+            matches!(event.kind, EventKind::TimerEntry { soft: true, .. })
+                && event.time.abs_diff(self.fired) < MAX_KERNEL_PATH_NS
         });
         for piece in pieces {
             let Some(state) = &piece.state else {
-                segments.push(self.segment(self.waker, &piece, Charge::nobody(Cause::Unknown)));
+                segments.push(self.segment(self.waker, &piece, Charge::anonymous(Cause::Unknown)));
                 continue;
             };
             let is_own = innermost(state).is_some_and(|hard| Some(hard.1) == own_interrupt);
@@ -108,7 +110,7 @@ impl<'a> Case<'a> {
             } else if let Some(charge) = self.of_interrupt(state, is_soft) {
                 charge
             } else if self.is_silent_everywhere(self.waker, &piece) {
-                Charge::nobody(Cause::LateTimer)
+                Charge::anonymous(Cause::LateTimer)
             } else {
                 self.of_no_interrupt(state, &interrupted)
             };
@@ -116,14 +118,14 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// No interrupt was taken, though one was due.
+    /// Attributes a piece in which no interrupt was taken, though one was due.
     fn of_no_interrupt(&self, state: &State, interrupted: &Interrupted) -> Charge {
         let soft = state.soft_here();
         match &state.thread {
-            None => Charge::nobody(Cause::Unknown),
-            Some(Thread { tid: 0, .. }) if soft.is_none() => Charge::nobody(Cause::IdleExit),
+            None => Charge::anonymous(Cause::Unknown),
+            Some(Thread { tid: 0, .. }) if soft.is_none() => Charge::anonymous(Cause::IdleExit),
             Some(_) if *interrupted == Interrupted::Program && soft.is_none() => {
-                Charge::nobody(Cause::LateTimer)
+                Charge::anonymous(Cause::LateTimer)
             }
             Some(thread) => {
                 let code = match interrupted {
@@ -137,44 +139,45 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// In the interrupt that is about the thread itself.
+    /// Attributes a piece within the interrupt that concerns the thread itself.
     fn of_own_interrupt(&self, state: &State, piece: &Piece) -> Charge {
-        let is_long = piece.end - piece.begin >= OWN_PATH;
+        let is_long = piece.end - piece.begin >= MAX_KERNEL_PATH_NS;
         let charge = is_long.then(|| self.of_interrupt(state, false)).flatten();
-        charge.unwrap_or(Charge::nobody(Cause::OwnPath))
+        charge.unwrap_or(Charge::anonymous(Cause::OwnPath))
     }
 
-    /// Whatever interrupt runs, hard or soft. A soft one lets hard ones through.
+    /// Attributes a piece in which an interrupt or softirq runs. A softirq doesn't delay
+    /// interrupts.
     fn of_interrupt(&self, state: &State, soft_counts: bool) -> Option<Charge> {
         if let Some((name, _)) = innermost(state) {
             let who = match state.timer {
                 Some(function) => format!("{name}: {}", self.function(function)),
                 None => name.clone(),
             };
-            return Some(Charge { who, ..Charge::nobody(Cause::HardInterrupt) });
+            return Some(Charge { who, ..Charge::anonymous(Cause::HardInterrupt) });
         }
         let soft = state.soft_here().filter(|_| soft_counts)?;
         let tid = state.thread.as_ref().map_or(0, |thread| thread.tid);
         Some(Charge { cause: Cause::SoftInterrupt, who: soft_name(soft), tid, code: Vec::new() })
     }
 
-    /// From the handler to the wake-up.
+    /// Attributes the time from the handler to the wakeup.
     fn handler_runs(&self, segments: &mut Vec<Segment>) {
         let pieces = pieces(self.noted(self.waker), self.fired, self.woken);
         let own = pieces.first().and_then(|piece| innermost(piece.state.as_ref()?)).map(|hard| hard.1);
         for piece in pieces {
             let charge = match &piece.state {
-                None => Charge::nobody(Cause::Unknown),
+                None => Charge::anonymous(Cause::Unknown),
                 Some(state) if innermost(state).map(|hard| hard.1) == own => {
                     self.of_own_interrupt(state, &piece)
                 }
-                Some(state) => self.of_interrupt(state, false).unwrap_or(Charge::nobody(Cause::OwnPath)),
+                Some(state) => self.of_interrupt(state, false).unwrap_or(Charge::anonymous(Cause::OwnPath)),
             };
             segments.push(self.segment(self.waker, &piece, charge));
         }
     }
 
-    /// From the wake-up to the switch.
+    /// Attributes the time from the wakeup to the switch.
     fn thread_waits(&self, segments: &mut Vec<Segment>) {
         for (cpu, from, to) in self.queues() {
             let noted = self.noted(cpu);
@@ -182,7 +185,7 @@ impl<'a> Case<'a> {
             let wait = Wait::new(self, (cpu, from, to), &pieces);
             for piece in &pieces {
                 let charge = match &piece.state {
-                    None => Charge::nobody(Cause::Unknown),
+                    None => Charge::anonymous(Cause::Unknown),
                     Some(state) => self.of_waiting(state, piece, &wait),
                 };
                 segments.push(self.segment(cpu, piece, charge));
@@ -190,13 +193,13 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// The CPUs on which the thread waited, and from when to when.
+    /// Returns the CPUs on which the thread was queued, with begin and end.
     fn queues(&self) -> Vec<(u32, u64, u64)> {
         let mut moves: Vec<(u64, u32, u32)> = Vec::new();
-        for moment in self.history.cpus.iter().flat_map(|cpu| &cpu.moments) {
-            if let What::Migration { thread, from, to } = &moment.what {
-                if thread.tid == self.question.tid && moment.time > self.woken && moment.time < self.end {
-                    moves.push((moment.time, *from, *to));
+        for event in self.history.cpus.iter().flat_map(|cpu| &cpu.events) {
+            if let EventKind::Migration { thread, from, to } = &event.kind {
+                if thread.tid == self.question.tid && event.time > self.woken && event.time < self.end {
+                    moves.push((event.time, *from, *to));
                 }
             }
         }
@@ -220,8 +223,8 @@ impl<'a> Case<'a> {
             return charge;
         }
         match &state.thread {
-            None => Charge::nobody(Cause::Unknown),
-            Some(thread) if thread.tid == self.question.tid => Charge::nobody(Cause::OwnPath),
+            None => Charge::anonymous(Cause::Unknown),
+            Some(thread) if thread.tid == self.question.tid => Charge::anonymous(Cause::OwnPath),
             Some(Thread { tid: 0, .. }) => self.of_idle(piece, wait),
             Some(thread) if thread.priority <= self.question.priority => {
                 Charge { cause: Cause::HigherPriority, who: name(thread), tid: thread.tid, code: Vec::new() }
@@ -231,7 +234,7 @@ impl<'a> Case<'a> {
     }
 
     fn of_idle(&self, piece: &Piece, wait: &Wait) -> Charge {
-        Charge::nobody(if wait.idle < OWN_PATH {
+        Charge::anonymous(if wait.idle < MAX_KERNEL_PATH_NS {
             Cause::OwnPath
         } else if self.is_silent_everywhere(wait.cpu, piece) {
             Cause::LateTimer
@@ -240,14 +243,14 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// A thread runs that should have been preempted.
+    /// Attributes a piece in which a thread ran that should have been preempted.
     fn of_lower_one(&self, thread: &Thread, piece: &Piece, wait: &Wait) -> Charge {
-        if wait.lower < OWN_PATH {
-            return Charge::nobody(Cause::OwnPath);
+        if wait.lower < MAX_KERNEL_PATH_NS {
+            return Charge::anonymous(Cause::OwnPath);
         }
         let before_interrupt = wait.interrupt.is_some_and(|time| piece.begin < time);
         if wait.interrupted == Interrupted::Program || self.is_silent_everywhere(wait.cpu, piece) {
-            return Charge::nobody(Cause::LateTimer);
+            return Charge::anonymous(Cause::LateTimer);
         }
         let cause = if before_interrupt { Cause::InterruptsOff } else { Cause::PreemptionOff };
         let code = match &wait.interrupted {
@@ -257,28 +260,30 @@ impl<'a> Case<'a> {
         Charge { cause, who: name(thread), tid: thread.tid, code }
     }
 
-    fn others(&self, cpu: u32) -> impl Iterator<Item = &'a Noted> {
+    fn others(&self, cpu: u32) -> impl Iterator<Item = &'a CpuLog> {
         self.history.cpus.iter().zip(0..).filter(move |(_, other)| *other != cpu).map(|(noted, _)| noted)
     }
 
-    /// Whether no other CPU did anything.
+    /// Returns whether no other CPU recorded an event.
     fn is_quiet_elsewhere(&self, cpu: u32, piece: &Piece) -> bool {
         let tenth = (piece.end - piece.begin) / 10;
         let middle = piece.begin + tenth..piece.end - tenth;
         self.others(cpu).all(|noted| {
-            noted.known_from <= piece.begin
-                && !noted.moments.iter().any(|moment| middle.contains(&moment.time))
+            noted.known_from <= piece.begin && !noted.events.iter().any(|event| middle.contains(&event.time))
         })
     }
 
-    /// What firmware has done, if it came in a piece in which the CPU seemed to stand still, or to let no interrupt through. It stops
-    /// all CPUs at once, so there must be signs of that on others, unless nothing else explains the piece; and code that is known to have
-    /// run is evidence, of which the counter has none.
+    /// Replaces the cause by firmware if system management interrupts occurred in a piece in which
+    /// the CPU stood still or took no interrupt. They stop all CPUs at once, so other CPUs must
+    /// show it too, unless nothing else explains the piece. Known code is evidence against
+    /// firmware; the counter alone has no times.
     fn or_firmware(&self, cpu: u32, piece: &Piece, charge: Charge) -> Charge {
         let may_be = match charge.cause {
             Cause::LateTimer => true,
             Cause::InterruptsOff | Cause::PreemptionOff | Cause::IdleExit => {
-                charge.code.is_empty() && piece.end - piece.begin >= OWN_PATH && self.stands_still(cpu, piece)
+                charge.code.is_empty()
+                    && piece.end - piece.begin >= MAX_KERNEL_PATH_NS
+                    && self.stands_still(cpu, piece)
             }
             _ => false,
         };
@@ -292,17 +297,18 @@ impl<'a> Case<'a> {
         Charge { cause: Cause::Firmware, who, ..charge }
     }
 
-    /// Whether no CPU did anything for long enough to mean something, and timers of others were late, too.
+    /// Returns whether no CPU did anything for long enough to be significant, and timers of others
+    /// were late.
     fn is_silent_everywhere(&self, cpu: u32, piece: &Piece) -> bool {
-        piece.end - piece.begin >= SILENCE && self.stands_still(cpu, piece)
+        piece.end - piece.begin >= MIN_SILENCE_NS && self.stands_still(cpu, piece)
     }
 
-    /// Whether no other CPU did anything, and timers there were late.
+    /// Returns whether no other CPU did anything, and timers there were late.
     fn stands_still(&self, cpu: u32, piece: &Piece) -> bool {
         let length = piece.end - piece.begin;
-        let has_late_timer = |noted: &Noted| {
-            noted.moments.iter().any(|Moment { time, what }| match what {
-                What::TimerEntry { intended, .. } => {
+        let has_late_timer = |noted: &CpuLog| {
+            noted.events.iter().any(|SchedEvent { time, kind }| match kind {
+                EventKind::TimerEntry { intended, .. } => {
                     let both = (*time).min(piece.end).saturating_sub((*intended).max(piece.begin));
                     both >= length / 2
                 }
@@ -312,14 +318,17 @@ impl<'a> Case<'a> {
         self.is_quiet_elsewhere(cpu, piece) && self.others(cpu).any(has_late_timer)
     }
 
-    /// What was interrupted on a CPU at a time, by the stack that was noted there.
+    /// Returns the code interrupted on a CPU at a time, by the stack recorded there.
     fn interrupted(&self, cpu: u32, at: u64) -> Interrupted {
         let noted = self.noted(cpu);
-        let first = noted.moments.partition_point(|moment| moment.time < at);
-        let soon =
-            noted.moments.iter().skip(first).take_while(|moment| moment.time <= at.saturating_add(SOON));
-        let stack = soon.filter_map(|moment| match &moment.what {
-            What::Stack(number) => noted.stacks.get(number),
+        let first = noted.events.partition_point(|event| event.time < at);
+        let soon = noted
+            .events
+            .iter()
+            .skip(first)
+            .take_while(|event| event.time <= at.saturating_add(MAX_STACK_DELAY_NS));
+        let stack = soon.filter_map(|event| match &event.kind {
+            EventKind::Stack(number) => noted.stacks.get(number),
             _ => None,
         });
         stack
@@ -338,19 +347,19 @@ impl<'a> Case<'a> {
     }
 }
 
-/// What is known of a thread's waiting on a CPU.
+/// Facts about a thread's wait on one CPU.
 struct Wait {
     cpu: u32,
-    /// How long the CPU was idle altogether, and how long threads of lower priority ran.
+    /// Time for which the CPU was idle, and for which threads of lower priority ran.
     idle: u64,
     lower: u64,
-    /// When the CPU took the interrupt that told it of the thread, where another one had woken it.
+    /// Time of the interrupt that notified the CPU of the thread, if another CPU woke it.
     interrupt: Option<u64>,
     interrupted: Interrupted,
 }
 
 impl Wait {
-    fn new(case: &Case<'_>, (cpu, from, to): (u32, u64, u64), pieces: &[Piece]) -> Self {
+    fn new(case: &Attribution<'_>, (cpu, from, to): (u32, u64, u64), pieces: &[Piece]) -> Self {
         let (mut idle, mut lower) = (0, 0);
         for piece in pieces {
             let Some(State { hard, thread: Some(thread), .. }) = &piece.state else { continue };
@@ -365,62 +374,64 @@ impl Wait {
             }
         }
         let is_remote = cpu != case.waker || from != case.woken;
-        let entry = |moment: &&Moment| {
-            moment.time > from && moment.time <= to && matches!(moment.what, What::HardEntry { .. })
+        let entry = |event: &&SchedEvent| {
+            event.time > from && event.time <= to && matches!(event.kind, EventKind::HardEntry { .. })
         };
         let interrupt =
-            case.noted(cpu).moments.iter().find(entry).map(|moment| moment.time).filter(|_| is_remote);
+            case.noted(cpu).events.iter().find(entry).map(|event| event.time).filter(|_| is_remote);
         let interrupted = case.interrupted(cpu, interrupt.unwrap_or(from));
         Self { cpu, idle, lower, interrupt, interrupted }
     }
 }
 
-/// The CPU that woke the thread: where that was noted, next to the time. A thread with a deadline that waits by `sched_yield` is woken by
-/// nobody: its timer lets it go on, where that went off.
-fn waker(question: &Question, history: &History) -> u32 {
-    let wakes = |what: &What| matches!(what, What::Woken { thread, .. } if thread.tid == question.tid);
-    let replenishes = |what: &What| match what {
-        What::TimerEntry { function, .. } => {
+/// Returns the CPU that woke the thread: that of the nearest recorded wakeup. A deadline thread
+/// that waits in `sched_yield` has no wakeup: its timer lets it continue, on the CPU of the timer.
+fn waker(question: &LatencyInterval, history: &EventLog) -> u32 {
+    let wakes =
+        |kind: &EventKind| matches!(kind, EventKind::Woken { thread, .. } if thread.tid == question.tid);
+    let replenishes = |kind: &EventKind| match kind {
+        EventKind::TimerEntry { function, .. } => {
             history.functions.get(function).is_some_and(|name| name == REPLENISHES)
         }
         _ => false,
     };
     let noted = nearest(history, question.woken, wakes);
-    let by_timer = || nearest(history, question.fired, replenishes).filter(|(far, _)| *far < NEAR);
-    let found = noted.filter(|(far, _)| *far < NEAR).or_else(by_timer).or(noted);
+    let by_timer = || nearest(history, question.fired, replenishes).filter(|(far, _)| *far < PROBE_SKEW_NS);
+    let found = noted.filter(|(far, _)| *far < PROBE_SKEW_NS).or_else(by_timer).or(noted);
     found.map_or(question.cpu, |(_, cpu)| cpu)
 }
 
-/// How far from a time something happened that is like this, and where.
-fn nearest(history: &History, time: u64, is_it: impl Fn(&What) -> bool) -> Option<(u64, u32)> {
+/// Distance and CPU of the event nearest to a time that fulfils a condition.
+fn nearest(history: &EventLog, time: u64, is_it: impl Fn(&EventKind) -> bool) -> Option<(u64, u32)> {
     let cpus = history.cpus.iter().zip(0..);
-    let moments = cpus.flat_map(|(noted, cpu)| noted.moments.iter().map(move |moment| (moment, cpu)));
-    let those = moments.filter(|(moment, _)| is_it(&moment.what));
-    those.map(|(moment, cpu)| (moment.time.abs_diff(time), cpu)).min()
+    let events = cpus.flat_map(|(noted, cpu)| noted.events.iter().map(move |event| (event, cpu)));
+    let those = events.filter(|(event, _)| is_it(&event.kind));
+    those.map(|(event, cpu)| (event.time.abs_diff(time), cpu)).min()
 }
 
 fn name(thread: &Thread) -> String {
     if thread.name.is_empty() { format!("thread {}", thread.tid) } else { thread.name.clone() }
 }
 
-/// The innermost interrupt.
+/// Innermost interrupt.
 fn innermost(state: &State) -> Option<&(String, u64)> {
     state.hard.last()
 }
 
-/// The name of a soft interrupt.
+/// Name of a softirq.
 pub(super) fn soft_name(number: u32) -> String {
     SOFT_INTERRUPTS.get(number as usize).map_or_else(|| "one of the kernel's".into(), |name| (*name).into())
 }
 
-/// Where interrupts enter the kernel (`arch/x86/entry/entry_64.S`, `arch/arm64/kernel/entry.S`).
+/// Returns whether a function is an entry of interrupts (`arch/x86/entry/entry_64.S`,
+/// `arch/arm64/kernel/entry.S`).
 fn is_entry(function: &str) -> bool {
     ["asm_sysvec_", "asm_common_interrupt", "el1h_64_irq", "el0t_64_irq"]
         .iter()
         .any(|entry| function.starts_with(entry))
 }
 
-/// What lies below the interrupt in a stack.
+/// Returns the code below the interrupt's entry in a stack.
 fn interrupted(stack: &[String]) -> Interrupted {
     let Some(entry) = stack.iter().position(|function| is_entry(function)) else {
         return Interrupted::Unknown;
@@ -432,7 +443,7 @@ fn interrupted(stack: &[String]) -> Interrupted {
     }
 }
 
-/// The code that let the switch happen at last: what lies below the scheduler in the stack of the switch.
+/// Returns the code that finally allowed the switch: what lies below the scheduler in its stack.
 fn switched_in(stack: &[String]) -> Vec<String> {
     let is_scheduler = |function: &String| {
         ["schedule", "__schedule", "preempt_schedule", "__cond_resched"]
@@ -443,7 +454,8 @@ fn switched_in(stack: &[String]) -> Vec<String> {
     stack.get(below..).unwrap_or_default().to_vec()
 }
 
-/// The code that a stack says had a CPU: what an interrupt interrupted, else what lies below the scheduler. Empty of a program.
+/// Returns the code that occupied a CPU by its stack: the interrupted code, else what lies below
+/// the scheduler. Empty for a program.
 pub(crate) fn code_of(stack: &[String]) -> Vec<String> {
     match interrupted(stack) {
         Interrupted::Kernel(code) => code,
@@ -452,7 +464,7 @@ pub(crate) fn code_of(stack: &[String]) -> Vec<String> {
     }
 }
 
-/// Neighbours of one charge are one segment.
+/// Merges neighbouring segments with equal causes.
 pub(super) fn merged(segments: Vec<Segment>) -> Vec<Segment> {
     let mut merged: Vec<Segment> = Vec::new();
     for segment in segments {
@@ -473,5 +485,5 @@ pub(super) fn merged(segments: Vec<Segment>) -> Vec<Segment> {
 }
 
 #[cfg(test)]
-#[path = "charge_tests.rs"]
+#[path = "attribute_tests.rs"]
 mod tests;

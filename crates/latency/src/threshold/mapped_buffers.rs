@@ -1,18 +1,18 @@
-//! The arrays of the programs that catch late wake-ups, mapped. Offsets are those of `src/bpf/blame.h`.
+//! Mapped maps of the attribution programs. Offsets are those of `src/bpf/attribution.h`.
 
 use std::{os::fd::BorrowedFd, sync::atomic::Ordering};
 
 use tompion_os::SharedMap;
 
-use super::rule::{MOST_RULES, Rule};
-use crate::blame::{MOMENT_SIZE, MOMENTS, SIDE_HEAD};
+use super::rule::{MAX_RULES, ThresholdRule};
+use crate::attribution::{EVENT_SIZE, MAX_EVENTS, SIDE_HEAD};
 
-const SIDE: usize = SIDE_HEAD + MOMENTS * MOMENT_SIZE;
+const SIDE: usize = SIDE_HEAD + MAX_EVENTS * EVENT_SIZE;
 const STACKS: usize = 64;
 const DEPTH: usize = 30;
 const STACK: usize = 16 + DEPTH * 8;
 const RULE: usize = 48;
-const SETTINGS: usize = FIRST_RULE + MOST_RULES * RULE;
+const SETTINGS: usize = FIRST_RULE + MAX_RULES * RULE;
 
 const SIDE_NOW: usize = 0;
 const ARMED: usize = 4;
@@ -23,62 +23,63 @@ const NOT_SAVED: usize = 32;
 const SINCE: usize = 40;
 const BEGUN: usize = 56;
 const FIRST_RULE: usize = 64;
-/// Of `enum since`.
+/// Value of `enum since`.
 const WOKEN: u32 = 1;
 
-/// Names of the arrays and how many entries they have for each CPU; `settings` has one.
+/// Names of the maps and their entries per CPU; `settings` has one.
 pub const ENTRIES: [(&str, u32); 4] =
-    [("sides", 2), ("stacks", 2 * STACKS as u32), ("nows", 1), ("processors", 1)];
+    [("sides", 2), ("stacks", 2 * STACKS as u32), ("cpu_states", 1), ("processors", 1)];
 
-/// The mapped arrays.
-pub struct Memory {
+/// Mapped settings, buffer halves and stacks.
+pub struct MappedBuffers {
     cpus: usize,
     settings: SharedMap,
     sides: SharedMap,
     stacks: SharedMap,
 }
 
-/// A late wake-up, as the programs tell of it (`struct crossing`). Times are CLOCK_MONOTONIC, in nanoseconds.
+/// Late wakeup as the programs report it (`struct crossing`). Times are CLOCK_MONOTONIC, in
+/// nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crossing {
-    /// When the thread was woken.
+    /// Time of the wakeup.
     pub woken: u64,
-    /// When its timer was to go off; 0 if none woke it.
+    /// Intended expiry of its timer; 0 if no timer woke it.
     pub intended: u64,
-    /// When the timer's handler began.
+    /// Start of the timer's handler.
     pub fired: u64,
-    /// When the thread ran.
+    /// Time at which the thread ran.
     pub end: u64,
-    /// The limit that it passed, in nanoseconds.
+    /// Exceeded threshold in nanoseconds.
     pub limit: u64,
-    /// The thread.
+    /// Number of the thread.
     pub tid: u32,
     /// Its process.
     pub pid: u32,
-    /// Its priority, as the kernel counts.
+    /// Priority in the kernel's numbers.
     pub priority: i32,
-    /// Where it ran.
+    /// CPU on which it ran.
     pub cpu: u32,
-    /// The class of the wake-up, by `Kind::number`.
+    /// Class of the wakeup, by `Kind::number`.
     pub kind: u32,
-    /// The side on which everything was noted until then.
+    /// Buffer half with the events until then.
     pub side: u32,
-    /// Who had the CPU until then.
+    /// Thread that had the CPU before.
     pub other_tid: u32,
-    /// That one's priority.
+    /// Priority of that thread.
     pub other_priority: i32,
-    /// The thread's name.
+    /// Name of the thread.
     pub name: String,
-    /// The name of who had the CPU.
+    /// Name of the thread that had the CPU before.
     pub other_name: String,
-    /// Whether the limit is of the time from the wake-up on alone (`WOKEN`), though a timer was due before.
+    /// Whether the threshold applies from the wakeup on (`WOKEN`), although a timer was due before.
     pub is_from_waking: bool,
-    /// Where the switch was made: addresses, the innermost first.
+    /// Stack of the switch: addresses, the innermost first.
     pub stack: Vec<u64>,
 }
 
 impl Crossing {
-    /// Reads a message; none if it is too short.
+    /// Decodes a message; none if it is too short.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let half = |offset: usize| -> Option<u32> {
             Some(u32::from_ne_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
@@ -116,7 +117,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-impl Memory {
+impl MappedBuffers {
     /// Maps `settings`, `sides` and `stacks`.
     pub fn map(arrays: [BorrowedFd<'_>; 3], cpus: u32) -> std::io::Result<Self> {
         let cpus = cpus as usize;
@@ -130,11 +131,12 @@ impl Memory {
         })
     }
 
-    /// Keeps what was noted until now, if anything may be kept: which side. It is counted as late in any case. The same as the program
-    /// does in the switch in which a latency ends (`flip` in `blame.bpf.c`).
-    pub fn flip(settings: &SharedMap, now: u64) -> Option<u32> {
+    /// Swaps the halves to keep the events so far, if armed, and returns the kept half. Counts it
+    /// as late in any case. Does the same as the program at the end of a late wakeup (`swap` in
+    /// `attribution.bpf.c`).
+    pub fn swap(settings: &SharedMap, now: u64) -> Option<u32> {
         settings.word(LATE).fetch_add(1, Ordering::Relaxed);
-        // Pairs with `arm`: the other side is empty.
+        // Pairs with `arm`: the other half is empty.
         let take = || settings.half(ARMED).compare_exchange(1, 0, Ordering::AcqRel, Ordering::Relaxed);
         if now < settings.word(NOT_BEFORE).load(Ordering::Relaxed) || take().is_err() {
             settings.word(NOT_SAVED).fetch_add(1, Ordering::Relaxed);
@@ -146,46 +148,48 @@ impl Memory {
         Some(side)
     }
 
-    /// The settings alone, mapped.
+    /// Maps the settings alone.
     pub fn settings(array: BorrowedFd<'_>) -> std::io::Result<SharedMap> {
         SharedMap::of_bpf_array(array, SETTINGS as u64)
     }
 
-    /// Before the programs are attached: as many as there is room for. None is compared before [`Memory::begin`], and what is noted until
-    /// then goes to the side that is not the first.
-    pub fn set_rules(&self, rules: &[Rule]) {
+    /// Sets the rules before the programs are attached, at most [`MAX_RULES`]. Nothing is compared
+    /// before [`MappedBuffers::begin`]; events until then go to the second half.
+    pub fn set_rules(&self, rules: &[ThresholdRule]) {
         self.settings.word(BEGUN).store(u64::MAX, Ordering::Relaxed);
         self.settings.half(SIDE_NOW).store(1, Ordering::Relaxed);
         for (number, rule) in rules.iter().enumerate() {
             self.settings.copy_in(FIRST_RULE + number * RULE, &rule.bytes());
         }
-        // Programs compare with a sign.
+        // Programs compare signed numbers.
         let lowest = rules.iter().map(|rule| rule.limit).min().unwrap_or(i64::MAX as u64);
         self.settings.word(LOWEST).store(lowest, Ordering::Relaxed);
     }
 
-    /// From when on late wake-ups are saved, by CLOCK_MONOTONIC.
+    /// Sets the time from which late wakeups are saved, by CLOCK_MONOTONIC.
     pub fn save_from(&self, time: u64) {
         self.settings.word(NOT_BEFORE).store(time, Ordering::Relaxed);
     }
 
-    /// All programs are attached: from now on everything is noted, on the first side, and wake-ups are compared. The other side has what
-    /// some of them noted before others were there, such as interrupts without an end; it is to be emptied.
+    /// Starts recording into the first half and comparing, after all programs are attached. Returns
+    /// the other half, which must be emptied: it has events of an incomplete set of programs, such
+    /// as interrupts without an end.
     pub fn begin(&self, now: u64) -> u32 {
         self.settings.word(SINCE).store(now, Ordering::Relaxed);
         self.settings.word(BEGUN).store(now, Ordering::Relaxed);
-        // Programs read it in their own time: nobody looks at a side before it is flipped again.
+        // Programs see it eventually; a half is not read before the next swap.
         self.settings.half(SIDE_NOW).store(2, Ordering::Release);
         1
     }
 
-    /// Lets the next late wake-up flip the sides. The side that is not written must be empty ([`Memory::empty`]).
+    /// Lets the next late wakeup swap the halves. The unused half must be empty
+    /// ([`MappedBuffers::empty`]).
     pub fn arm(&self) {
-        // Pairs with the program's compare-and-swap: it finds the other side empty.
+        // Pairs with the program's compare-and-swap, after which the other half is seen empty.
         self.settings.half(ARMED).store(1, Ordering::Release);
     }
 
-    /// Empties a side that is not written.
+    /// Empties a half that is not written.
     pub fn empty(&self, side: u32) {
         for cpu in 0..self.cpus {
             let at = (cpu * 2 + side as usize) * SIDE;
@@ -194,30 +198,30 @@ impl Memory {
         }
     }
 
-    /// How many wake-ups were late, and how many of those were not saved.
+    /// Number of late wakeups, and of those not saved.
     pub fn late(&self) -> (u64, u64) {
         let load = |offset| self.settings.word(offset).load(Ordering::Relaxed);
         (load(LATE), load(NOT_SAVED))
     }
 
-    /// From when on a side was written, by CLOCK_MONOTONIC.
+    /// Time from which on a half was written, by CLOCK_MONOTONIC.
     pub fn since(&self, side: u32) -> u64 {
         self.settings.word(SINCE + side as usize * 8).load(Ordering::Relaxed)
     }
 
-    /// How many CPUs there are.
+    /// Number of CPUs.
     pub fn cpus(&self) -> usize {
         self.cpus
     }
 
-    /// A CPU's bytes of a side.
+    /// Bytes of a CPU's half.
     pub fn side(&self, cpu: usize, side: u32) -> Vec<u8> {
         let mut bytes = vec![0; SIDE];
         self.sides.copy_out((cpu * 2 + side as usize) * SIDE, &mut bytes);
         bytes
     }
 
-    /// A CPU's stacks of a side: their numbers, and addresses, the innermost first.
+    /// Stacks of a CPU's half: numbers and addresses, the innermost first.
     pub fn stacks(&self, cpu: usize, side: u32) -> Vec<(u32, Vec<u64>)> {
         let stack = |place: usize| {
             let mut bytes = [0; STACK];

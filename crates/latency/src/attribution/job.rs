@@ -1,32 +1,33 @@
-//! The segments of a job's activation, from its release to its end.
+//! Attribution of a job's response time, from its release to its end.
 //!
 //! ```text
-//!  release     runs          leaves the CPU      is woken      runs            end
-//!     │ charge() │ work, interrupts │    waits       │ charge() │ work, interrupts │
-//! ```
+//!  release       runs               leaves CPU     woken         runs               end
+//!     │ attribute() │ work, interrupts │    waits   │ attribute() │ work, interrupts │
 //!
-//! Until it runs for the first time, and whenever it could run and does not, it is a latency like any other ([`charge()`]).
+//! Until the job runs first, and whenever it is runnable but not running, the interval is a latency
+//! like any other ([`attribute()`]).
 
 use super::{
-    Cause, History, Noted, Question, Segment,
-    charge::{charge, merged, soft_name},
-    moments::What,
+    Cause, CpuLog, EventLog, LatencyInterval, Segment,
+    attribute::{attribute, merged, soft_name},
+    sched_events::EventKind,
     timeline::{Piece, pieces},
 };
 use crate::jobs::Wake;
 
-/// A switch is noted so soon before or after the moment that others know of it, in nanoseconds.
-const SOON: u64 = 100_000;
+/// Tolerance between the time of a switch and the time other programs know of it, in nanoseconds.
+const SWITCH_SLACK_NS: u64 = 100_000;
 
-/// Charges each nanosecond of an activation to a cause: `question` is about its release and its end, `wake` is the wake-up that
-/// was its release, if one was. The segments are in order, and their sum is the response time, whatever the history says.
-pub fn charge_job(question: &Question, wake: Option<&Wake>, history: &History) -> Vec<Segment> {
+/// Splits an activation into segments, each with its cause. `interval` is about release and end;
+/// `wake` is the wakeup that was the release, if there was one. The segments are in order and add
+/// up to the response time, whatever the log contains.
+pub fn attribute_job(question: &LatencyInterval, wake: Option<&Wake>, history: &EventLog) -> Vec<Segment> {
     let (begin, end) = (question.begin(), question.end);
     let steps = steps(question.tid, history);
     let mut course = Course { question, history, segments: Vec::new(), at: begin };
     let mut now = state_at(&steps, begin).unwrap_or(Now::Runs(question.cpu));
     if let Some(wake) = wake {
-        // Behind its own plan, it had something else to do until it set the timer.
+        // A late job was busy until it set the timer.
         if wake.intended != 0 && wake.intended > begin {
             let armed = wake.intended.min(end);
             now = course.go(now, &steps, armed);
@@ -35,7 +36,7 @@ pub fn charge_job(question: &Question, wake: Option<&Wake>, history: &History) -
         let (time, cpu) = switch_at(&steps, wake.running).unwrap_or((wake.running, question.cpu));
         let time = time.clamp(course.at, end);
         let intended = if wake.intended == 0 { 0 } else { course.at };
-        course.latency(Question {
+        course.latency(LatencyInterval {
             intended,
             woken: wake.woken.max(course.at),
             end: time,
@@ -49,21 +50,21 @@ pub fn charge_job(question: &Question, wake: Option<&Wake>, history: &History) -
     merged(course.segments)
 }
 
-/// When and where the thread was switched to, if that was noted near a time.
+/// Time and CPU of the switch to the thread, if one was recorded near a time.
 fn switch_at(steps: &[Step<'_>], time: u64) -> Option<(u64, u32)> {
     let switches = steps.iter().filter(|step| matches!(step.kind, Kind::Runs));
-    let near = switches.filter(|step| step.time.abs_diff(time) <= SOON);
+    let near = switches.filter(|step| step.time.abs_diff(time) <= SWITCH_SLACK_NS);
     near.min_by_key(|step| step.time.abs_diff(time)).map(|step| (step.time, step.cpu))
 }
 
-/// Where a thread ran last at a time, and of which priority it was, as far as that was noted.
-pub fn place_of(tid: u32, at: u64, history: &History) -> Option<(u32, i32)> {
+/// Returns the thread's last CPU and priority at a time, as far as recorded.
+pub fn place_of(tid: u32, at: u64, history: &EventLog) -> Option<(u32, i32)> {
     let mut last = None;
     for (noted, cpu) in history.cpus.iter().zip(0..) {
-        for moment in noted.moments.iter().filter(|moment| moment.time <= at) {
-            if let What::Switch { next, previous, .. } = &moment.what {
+        for event in noted.events.iter().filter(|event| event.time <= at) {
+            if let EventKind::Switch { next, previous, .. } = &event.kind {
                 let thread = [next, previous].into_iter().find(|thread| thread.tid == tid);
-                let found = thread.map(|thread| (moment.time, cpu, thread.priority));
+                let found = thread.map(|thread| (event.time, cpu, thread.priority));
                 last = last.max(found);
             }
         }
@@ -71,13 +72,13 @@ pub fn place_of(tid: u32, at: u64, history: &History) -> Option<(u32, i32)> {
     last.map(|(_, cpu, priority)| (cpu, priority))
 }
 
-/// What becomes of the thread.
+/// Change of the thread's state.
 enum Kind<'a> {
     Runs,
-    /// It is taken from the CPU, and could go on.
+    /// Runnable, but taken off the CPU.
     Preempted,
     Sleeps,
-    /// By which thread, or by an interrupt, which has the number 0.
+    /// Name and number of the waking thread; an interrupt has the number 0.
     Woken(&'a str, u32),
 }
 
@@ -87,24 +88,24 @@ struct Step<'a> {
     kind: Kind<'a>,
 }
 
-/// What the thread does now.
+/// Current state of the thread.
 enum Now {
     Runs(u32),
-    /// Since when, and where it was.
+    /// Begin, and the CPU of its queue.
     Waits(u64, u32),
     Sleeps(u32),
 }
 
-fn steps(tid: u32, history: &History) -> Vec<Step<'_>> {
+fn steps(tid: u32, history: &EventLog) -> Vec<Step<'_>> {
     let mut steps = Vec::new();
     for (noted, cpu) in history.cpus.iter().zip(0..) {
         let mut runs = ("", 0);
         let mut interrupts: Vec<&str> = Vec::new();
-        for moment in &noted.moments {
-            let time = moment.time;
+        for event in &noted.events {
+            let time = event.time;
             let mut add = |kind| steps.push(Step { time, cpu, kind });
-            match &moment.what {
-                What::Switch { next, previous, state } => {
+            match &event.kind {
+                EventKind::Switch { next, previous, state } => {
                     if previous.tid == tid {
                         add(if *state == 0 { Kind::Preempted } else { Kind::Sleeps });
                     }
@@ -114,10 +115,10 @@ fn steps(tid: u32, history: &History) -> Vec<Step<'_>> {
                     runs = (&next.name, next.tid);
                     interrupts.clear();
                 }
-                What::HardEntry { name, .. } => interrupts.push(name),
-                What::HardExit(_) => drop(interrupts.pop()),
-                What::Woken { thread, .. } if thread.tid == tid => {
-                    // Whoever is interrupted has nothing to do with it.
+                EventKind::HardEntry { name, .. } => interrupts.push(name),
+                EventKind::HardExit(_) => drop(interrupts.pop()),
+                EventKind::Woken { thread, .. } if thread.tid == tid => {
+                    // The interrupted thread has no part in it.
                     let (who, by) = interrupts.last().map_or(runs, |interrupt| (interrupt, 0));
                     add(Kind::Woken(who, by));
                 }
@@ -129,7 +130,7 @@ fn steps(tid: u32, history: &History) -> Vec<Step<'_>> {
     steps
 }
 
-/// What the thread does at a time: what it came to last, or what it leaves first.
+/// State of the thread at a time: from the last step before it, else from the first step after it.
 fn state_at(steps: &[Step<'_>], at: u64) -> Option<Now> {
     let first = steps.partition_point(|step| step.time <= at);
     match steps.get(..first).and_then(<[_]>::last) {
@@ -146,16 +147,16 @@ fn state_at(steps: &[Step<'_>], at: u64) -> Option<Now> {
     }
 }
 
-/// The segments in the making, up to a time.
+/// Segments up to a time, and the inputs for further ones.
 struct Course<'a> {
-    question: &'a Question,
-    history: &'a History,
+    question: &'a LatencyInterval,
+    history: &'a EventLog,
     segments: Vec<Segment>,
     at: u64,
 }
 
 impl Course<'_> {
-    /// What the thread does until a time.
+    /// Processes the steps until a time.
     fn go(&mut self, mut now: Now, steps: &[Step<'_>], until: u64) -> Now {
         for step in steps.iter().filter(|step| step.time > self.at && step.time < until).collect::<Vec<_>>() {
             now = self.step(now, step);
@@ -181,12 +182,12 @@ impl Course<'_> {
                 self.waited(since, step.time, step.cpu);
                 Now::Runs(step.cpu)
             }
-            // Nobody saw how it was woken.
+            // Its wakeup was not recorded.
             (Now::Sleeps(cpu), Kind::Runs) => {
                 self.push(step.time, cpu, Cause::Waiting, ("", 0));
                 Now::Runs(step.cpu)
             }
-            // Nobody saw how it came there.
+            // Its migration was not recorded.
             (Now::Runs(cpu), Kind::Runs) if cpu != step.cpu => {
                 self.push(step.time, cpu, Cause::Unknown, ("", 0));
                 Now::Runs(step.cpu)
@@ -198,27 +199,28 @@ impl Course<'_> {
     fn finish(&mut self, now: Now, end: u64) {
         match now {
             Now::Runs(cpu) => self.runs(cpu, end),
-            // It can't have ended there.
+            // A job can't end in this state.
             Now::Waits(_, cpu) | Now::Sleeps(cpu) => self.push(end, cpu, Cause::Unknown, ("", 0)),
         }
     }
 
-    /// A latency up to when the thread runs.
-    fn latency(&mut self, question: Question) {
+    /// Attributes a latency that ends when the thread runs.
+    fn latency(&mut self, question: LatencyInterval) {
         self.at = question.end;
-        self.segments.extend(charge(&question, self.history));
+        self.segments.extend(attribute(&question, self.history));
     }
 
     fn waited(&mut self, since: u64, until: u64, cpu: u32) {
-        let Question { tid, priority, .. } = *self.question;
-        let question = Question { woken: since, end: until, tid, priority, cpu, ..Question::default() };
+        let LatencyInterval { tid, priority, .. } = *self.question;
+        let question =
+            LatencyInterval { woken: since, end: until, tid, priority, cpu, ..LatencyInterval::default() };
         self.latency(question);
     }
 
-    /// Until then it ran, interrupts aside.
+    /// Adds the time for which it ran, without interrupts.
     fn runs(&mut self, cpu: u32, until: u64) {
-        static NOTHING: Noted =
-            Noted { moments: Vec::new(), known_from: u64::MAX, stacks: std::collections::BTreeMap::new() };
+        static NOTHING: CpuLog =
+            CpuLog { events: Vec::new(), known_from: u64::MAX, stacks: std::collections::BTreeMap::new() };
         let noted = self.history.cpus.get(cpu as usize).unwrap_or(&NOTHING);
         for piece in pieces(noted, self.at, until) {
             let (cause, who) = self.of_running(&piece);
@@ -253,7 +255,7 @@ impl Course<'_> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::moments::{Moment, Thread};
+    use super::super::sched_events::{SchedEvent, Thread};
     use super::*;
     use Cause::{HardInterrupt, HigherPriority, OwnPath, Unknown, Waiting, Work};
 
@@ -269,32 +271,37 @@ mod tests {
         Thread { tid, priority, name: name.into() }
     }
 
-    fn switch(next: u32, previous: u32, state: u32) -> What {
-        What::Switch { next: thread(next), previous: thread(previous), state }
+    fn switch(next: u32, previous: u32, state: u32) -> EventKind {
+        EventKind::Switch { next: thread(next), previous: thread(previous), state }
     }
 
-    fn woken() -> What {
-        What::Woken { thread: thread(JOB), cpu: 0, runs: None }
+    fn woken() -> EventKind {
+        EventKind::Woken { thread: thread(JOB), cpu: 0, runs: None }
     }
 
-    fn history(cpus: &[&[(u64, What)]]) -> History {
-        let noted = |moments: &&[(u64, What)]| Noted {
-            moments: moments
+    fn history(cpus: &[&[(u64, EventKind)]]) -> EventLog {
+        let noted = |events: &&[(u64, EventKind)]| CpuLog {
+            events: events
                 .iter()
-                .map(|(time, what)| Moment { time: time * 1000, what: what.clone() })
+                .map(|(time, kind)| SchedEvent { time: time * 1000, kind: kind.clone() })
                 .collect(),
             known_from: 0,
             stacks: BTreeMap::new(),
         };
-        History { cpus: cpus.iter().map(noted).collect(), ..History::default() }
+        EventLog { cpus: cpus.iter().map(noted).collect(), ..EventLog::default() }
     }
 
-    /// Released at 100, as (cause, length in microseconds, who).
-    fn charged(running: Option<u64>, end: u64, history: &History) -> Vec<(Cause, u64, String)> {
-        let question =
-            Question { woken: 100_000, end: end * 1000, tid: JOB, priority: 49, ..Question::default() };
+    /// Released at 100; result as (cause, length in microseconds, name).
+    fn charged(running: Option<u64>, end: u64, history: &EventLog) -> Vec<(Cause, u64, String)> {
+        let question = LatencyInterval {
+            woken: 100_000,
+            end: end * 1000,
+            tid: JOB,
+            priority: 49,
+            ..LatencyInterval::default()
+        };
         let wake = running.map(|time| Wake { running: time * 1000, woken: 100_000, ..Wake::default() });
-        let segments = charge_job(&question, wake.as_ref(), history);
+        let segments = attribute_job(&question, wake.as_ref(), history);
         let mut at = question.begin();
         for segment in &segments {
             assert!(segment.begin == at && segment.end > at, "{segments:?}");
@@ -304,13 +311,13 @@ mod tests {
         segments.iter().map(|it| (it.cause, it.length() / 1000, it.who.clone())).collect()
     }
 
-    fn told(segments: &[(Cause, u64, &str)]) -> Vec<(Cause, u64, String)> {
+    fn expected(segments: &[(Cause, u64, &str)]) -> Vec<(Cause, u64, String)> {
         segments.iter().map(|(cause, length, who)| (*cause, *length, (*who).to_owned())).collect()
     }
 
     #[test]
     fn given_a_job_that_is_preempted_then_who_ran_is_named() {
-        let moments = history(&[&[
+        let events = history(&[&[
             (50, switch(0, JOB, 1)),
             (100, woken()),
             (103, switch(JOB, 0, 0)),
@@ -319,23 +326,32 @@ mod tests {
             (600, switch(0, JOB, 1)),
         ]]);
         assert_eq!(
-            charged(Some(103), 580, &moments),
-            told(&[(OwnPath, 3, ""), (Work, 97, "ctl"), (HigherPriority, 300, "urgent"), (Work, 80, "ctl")])
+            charged(Some(103), 580, &events),
+            expected(&[
+                (OwnPath, 3, ""),
+                (Work, 97, "ctl"),
+                (HigherPriority, 300, "urgent"),
+                (Work, 80, "ctl")
+            ])
         );
-        assert_eq!(place_of(JOB, 580_000, &moments), Some((0, 49)));
+        assert_eq!(place_of(JOB, 580_000, &events), Some((0, 49)));
     }
 
     #[test]
     fn given_a_job_that_waits_then_who_woke_it_is_named_and_interrupts_are_not_its_work() {
-        let interrupt = What::HardEntry { number: 1, name: "disk".into(), runs: None };
-        let first: &[(u64, What)] =
-            &[(90, switch(JOB, 0, 0)), (150, interrupt), (160, What::HardExit(1)), (200, switch(0, JOB, 1))];
-        // It goes on where it was woken.
-        let second: &[(u64, What)] =
+        let interrupt = EventKind::HardEntry { number: 1, name: "disk".into(), runs: None };
+        let first: &[(u64, EventKind)] = &[
+            (90, switch(JOB, 0, 0)),
+            (150, interrupt),
+            (160, EventKind::HardExit(1)),
+            (200, switch(0, JOB, 1)),
+        ];
+        // It continues where it was woken.
+        let second: &[(u64, EventKind)] =
             &[(80, switch(URGENT, 0, 0)), (300, woken()), (304, switch(JOB, URGENT, 1))];
         assert_eq!(
             charged(None, 350, &history(&[first, second])),
-            told(&[
+            expected(&[
                 (Work, 50, "ctl"),
                 (HardInterrupt, 10, "disk"),
                 (Work, 40, "ctl"),
@@ -348,30 +364,30 @@ mod tests {
 
     #[test]
     fn given_a_job_behind_its_plan_then_what_it_did_before_is_its_own() {
-        // Due at 100; the timer was set at 300, and went off at once.
-        let moments = history(&[&[
+        // Due at 100; the timer was set at 300 and expired at once.
+        let events = history(&[&[
             (50, switch(JOB, 0, 0)),
             (150, switch(0, JOB, 1)),
-            (249, What::HardEntry { number: 1, name: "disk".into(), runs: None }),
+            (249, EventKind::HardEntry { number: 1, name: "disk".into(), runs: None }),
             (250, woken()),
-            (250, What::HardExit(1)),
+            (250, EventKind::HardExit(1)),
             (251, switch(JOB, 0, 0)),
             (302, switch(0, JOB, 1)),
             (310, woken()),
             (312, switch(JOB, 0, 0)),
         ]]);
-        let question = Question {
+        let question = LatencyInterval {
             intended: 100_000,
             fired: 309_000,
             woken: 310_000,
             end: 400_000,
             tid: JOB,
             priority: 49,
-            ..Question::default()
+            ..LatencyInterval::default()
         };
         let wake =
             Wake { running: 312_000, woken: 310_000, asked: 100_000, intended: 300_000, fired: 309_000 };
-        let segments = charge_job(&question, Some(&wake), &moments);
+        let segments = attribute_job(&question, Some(&wake), &events);
         let sum = |cause| -> u64 {
             segments.iter().filter(|it| it.cause == cause).map(|it| it.length() / 1000).sum()
         };
@@ -382,12 +398,12 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_noted_is_unknown() {
-        assert_eq!(charged(None, 150, &history(&[])), told(&[(Unknown, 50, "")]));
+    fn missing_events_are_unknown() {
+        assert_eq!(charged(None, 150, &history(&[])), expected(&[(Unknown, 50, "")]));
         assert_eq!(charged(Some(120), 150, &history(&[&[]])).iter().map(|it| it.1).sum::<u64>(), 50);
-        // It left, and is said to have ended there.
-        let moments = history(&[&[(90, switch(JOB, 0, 0)), (120, switch(0, JOB, 1))]]);
-        assert_eq!(charged(None, 150, &moments), told(&[(Work, 20, "ctl"), (Unknown, 30, "")]));
-        assert_eq!(place_of(9, 1_000_000, &moments), None);
+        // It left the CPU, but is reported to have ended there.
+        let events = history(&[&[(90, switch(JOB, 0, 0)), (120, switch(0, JOB, 1))]]);
+        assert_eq!(charged(None, 150, &events), expected(&[(Work, 20, "ctl"), (Unknown, 30, "")]));
+        assert_eq!(place_of(9, 1_000_000, &events), None);
     }
 }

@@ -1,4 +1,5 @@
-//! The programs in the running kernel. Where that isn't permitted, a line says so and nothing is tested.
+//! Tests of the programs in the running kernel. Where that isn't permitted, they are skipped with a
+//! message.
 
 use std::{
     sync::{
@@ -10,15 +11,15 @@ use std::{
 };
 
 use super::*;
-use crate::{Kind, incident::Incident, own::Own};
+use crate::{Kind, incident::Incident, test_monitor::TestMonitor};
 
-/// Every wake-up of a thread's is later than that.
-fn watch(own: &Own, kind: Option<Kind>, threads: &str) -> Watch {
-    let rule = Rule { kind, threads: threads.into(), limit: 1 };
-    Watch::begin(own.name(), &[rule]).unwrap_or_else(|error| panic!("{error}"))
+/// Watcher with a threshold that every wakeup of a thread exceeds.
+fn watch(own: &TestMonitor, kind: Option<Kind>, threads: &str) -> ThresholdWatcher {
+    let rule = ThresholdRule { kind, threads: threads.into(), limit: 1 };
+    ThresholdWatcher::begin(own.name(), &[rule]).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A real-time thread that sleeps again and again.
+/// Real-time thread that sleeps repeatedly.
 struct Sleeper {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -27,10 +28,10 @@ struct Sleeper {
 impl Sleeper {
     fn begin(name: &str, time: Duration) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let told = is_over.clone();
+        let ordered = is_over.clone();
         let sleeper = thread::Builder::new().name(name.into()).spawn(move || {
             tompion_os::run_fifo(60).expect("a real-time priority");
-            while !told.load(Relaxed) {
+            while !ordered.load(Relaxed) {
                 thread::sleep(time);
             }
         });
@@ -45,8 +46,8 @@ impl Drop for Sleeper {
     }
 }
 
-/// The first for which something is so.
-fn caught(watch: &mut Watch, is_so: impl Fn(&Caught) -> bool) -> Caught {
+/// Waits for the first capture that fulfils a condition.
+fn caught(watch: &mut ThresholdWatcher, is_so: impl Fn(&Capture) -> bool) -> Capture {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(60) {
         if let Some(caught) = watch.take() {
@@ -62,7 +63,7 @@ fn caught(watch: &mut Watch, is_so: impl Fn(&Caught) -> bool) -> Caught {
 
 #[test]
 fn given_two_that_watch_the_same_thread_then_both_catch_it() {
-    let Some((own, _monitor)) = Own::new("two") else { return };
+    let Some((own, _monitor)) = TestMonitor::new("two") else { return };
     let mut watches = [watch(&own, None, "watched-by-two"), watch(&own, None, "watched-by-two")];
     let _sleeper = Sleeper::begin("watched-by-two", Duration::from_millis(1));
     for watch in &mut watches {
@@ -72,13 +73,13 @@ fn given_two_that_watch_the_same_thread_then_both_catch_it() {
 
 #[test]
 fn given_interrupts_when_watching_begins_then_nothing_is_known_of_them() {
-    let Some((own, _monitor)) = Own::new("begin") else { return };
+    let Some((own, _monitor)) = TestMonitor::new("begin") else { return };
     let _sleeper = Sleeper::begin("from-begin", Duration::from_micros(50));
     for _ in 0..5 {
         let mut watch = watch(&own, None, "from-begin");
         let caught = caught(&mut watch, |_| true);
         for noted in &caught.history.cpus {
-            let first = noted.moments.first().map(|moment| moment.time);
+            let first = noted.events.first().map(|event| event.time);
             assert!(first.is_none_or(|first| first >= noted.known_from), "{first:?} {}", noted.known_from);
         }
     }
@@ -86,9 +87,9 @@ fn given_interrupts_when_watching_begins_then_nothing_is_known_of_them() {
 
 #[test]
 fn given_a_thread_that_did_not_get_to_sleep_then_it_is_caught() {
-    let Some((own, _monitor)) = Own::new("awake") else { return };
+    let Some((own, _monitor)) = TestMonitor::new("awake") else { return };
     let mut watch = watch(&own, None, "never-asleep");
-    // The timer goes off before the thread is away.
+    // The timer expires before the thread sleeps.
     let _sleeper = Sleeper::begin("never-asleep", Duration::from_nanos(1));
     let caught = caught(&mut watch, |caught| caught.crossing.kind == Kind::TimerWakeupAll.number() as u32);
     let incident = Incident::of(&caught, 0);
@@ -98,8 +99,8 @@ fn given_a_thread_that_did_not_get_to_sleep_then_it_is_caught() {
 }
 
 #[test]
-fn given_a_limit_from_the_wake_up_on_then_that_is_told() {
-    let Some((own, _monitor)) = Own::new("from") else { return };
+fn given_a_limit_from_the_wakeup_on_then_the_incident_says_so() {
+    let Some((own, _monitor)) = TestMonitor::new("from") else { return };
     let mut watch = watch(&own, Some(Kind::Wakeup), "from-waking");
     let _sleeper = Sleeper::begin("from-waking", Duration::from_millis(1));
     let caught = caught(&mut watch, |caught| caught.crossing.intended > 0);
@@ -111,12 +112,12 @@ fn given_a_limit_from_the_wake_up_on_then_that_is_told() {
 
 #[test]
 fn given_no_room_for_a_message_then_the_next_late_one_is_caught_all_the_same() {
-    let Some((own, _monitor)) = Own::new("room") else { return };
+    let Some((own, _monitor)) = TestMonitor::new("room") else { return };
     let mut watch = watch(&own, None, "no-room");
     let _sleeper = Sleeper::begin("no-room", Duration::from_micros(300));
     let begun = Instant::now();
     let (mut kept, mut stays) = (0, 0);
-    // Until none is kept any more, though the next may be.
+    // Until no message is left, though the next one may be.
     while stays < 20 {
         assert!(begun.elapsed() < Duration::from_secs(60), "{kept} kept");
         watch.memory.arm();
@@ -125,17 +126,17 @@ fn given_no_room_for_a_message_then_the_next_late_one_is_caught_all_the_same() {
         stays = if late - not_saved == kept { stays + 1 } else { 0 };
         kept = late - not_saved;
     }
-    // Messages are read, and nothing else is done.
+    // Messages are read and dropped.
     while watch.messages.next().is_some() {}
     caught(&mut watch, |_| true);
 }
 
 #[test]
 fn given_a_program_that_was_not_started_then_an_incident_says_so() {
-    let Some((own, _monitor)) = Own::new("misses") else { return };
+    let Some((own, _monitor)) = TestMonitor::new("misses") else { return };
     let mut watch = watch(&own, None, "not-started");
     let _sleeper = Sleeper::begin("not-started", Duration::from_millis(1));
-    let caught = Caught { not_started: 3, ..caught(&mut watch, |_| true) };
+    let caught = Capture { not_started: 3, ..caught(&mut watch, |_| true) };
     let problems = Incident::of(&caught, 0).problems;
-    assert!(problems.iter().any(|problem| problem.starts_with("3 moments are missing")), "{problems:?}");
+    assert!(problems.iter().any(|problem| problem.starts_with("3 events are missing")), "{problems:?}");
 }
