@@ -523,7 +523,7 @@ fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> bool {
     let lost = manifest.sources.iter().flat_map(|source| source.lost.values().copied());
     let lost = total(lost.chain([beyond.lost]));
     if let Some(text) = messages::beyond_limits(beyond.counts().into_iter()) {
-        say(format!("counted but not stored, beyond the limits of a recording: {text}"));
+        say(format!("counted but not stored, beyond the limits of one recording: {text}"));
     }
     if let Some(status) = outcome.status.filter(|status| !status.success()) {
         say(format!("{} ended with {status}", config.target.describe()));
