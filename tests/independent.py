@@ -344,7 +344,7 @@ def compare_incident(tompion, folder, trace, expected, shown, found):
     whole = [sum(part["percent"] for part in parts) for parts in (shown["culprits"], reported["causes"])]
     found.check("explain and viewer", abs(whole[0] - whole[1]) < 0.1, f"{whole[0]} % in the viewer, {whole[1]} reported")
     verdict = shown["verdict"]
-    words = f"{verdict['percent']:.0f} % of that {verdict['words']}" if verdict else ""
+    words = f"{verdict['percent']:.0f} % of it while {verdict['words']}" if verdict else ""
     found.check("explain and viewer", words in sentence, f"explain: {sentence}; viewer: {words}")
     found.check("explain and viewer", shown["end"] - shown["begin"] == latency, f"the viewer's lasts {shown}")
     for segment in reported["segments"]:
