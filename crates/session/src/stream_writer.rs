@@ -16,11 +16,15 @@ pub const INITIAL_STREAM: &str = "stream_initial";
 /// Way in which packets are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// Soon, by a thread of its own: see [`SourceWriter::settle`].
+    /// By a thread of its own, which [`SourceWriter::settle`][settle] waits for.
+    ///
+    /// [settle]: crate::source::SourceWriter::settle
     Soon,
-    /// At once.
+    /// At once, before the call returns.
     Now,
-    /// At once, and what was written is to outlast the machine: see [`SourceWriter::sync`].
+    /// At once; [`SourceWriter::sync`][sync] brings it to the disk, where it outlasts the machine.
+    ///
+    /// [sync]: crate::source::SourceWriter::sync
     Durable,
 }
 
