@@ -12,12 +12,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::Serialize;
+use tompion_reader::coverage::Coverage;
 use tompion_reader::{Event, EventCollector, Loss, Place, Selection, TraceSet, manifest};
 use tompion_schema::Kind;
 
 use crate::histogram::Histogram;
 use crate::quick::QuickMap;
-use crate::state::{Coverage, Engine, FactExtractor, Facts, Interval, Role, State, ThreadId, Track, Visitor};
+use crate::state::{Engine, FactExtractor, Facts, Interval, Role, State, ThreadId, Track, Visitor};
 
 /// Maximum number of names of each kind; further ones are counted together.
 pub const MAX_NAMES: usize = 4096;
@@ -152,9 +153,7 @@ fn classes(traces: &TraceSet) -> impl Iterator<Item = (Place, &tompion_ctf::meta
 }
 
 fn run(traces: &mut TraceSet, plan: &Plan) -> Durations {
-    let mut packets = Vec::new();
-    traces.packets(&mut |packet| packets.push(*packet));
-    let coverage = Coverage::new(&packets, traces.traces().len());
+    let coverage = Coverage::read(traces);
     let mut engine = Engine::new(traces.traces());
     engine.recorded(coverage.recorded().to_vec());
     engine.overwritten(coverage.overwritten(&|trace| plan.overwrites.get(trace).copied().unwrap_or(false)));

@@ -16,6 +16,7 @@
 
 pub mod calls;
 mod collect;
+pub mod coverage;
 mod discover;
 mod event;
 mod file;

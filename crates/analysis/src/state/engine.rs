@@ -1,6 +1,7 @@
 //! State engine: converts events to states.
 
 use tompion_ctf::metadata::EnvironmentValue;
+use tompion_reader::coverage::{Overwritten, Recorded};
 use tompion_reader::{Event, Loss, LossKind, Trace, TraceSet};
 
 use super::classes::Action;
@@ -60,20 +61,6 @@ pub struct Engine {
     overwritten: Vec<Overwritten>,
     /// Interval in which each trace was recorded, if known.
     recorded: Vec<Recorded>,
-}
-
-/// Interval in which a trace was recorded, in nanoseconds since the epoch; `None` where unknown.
-pub type Recorded = (Option<i64>, Option<i64>);
-
-/// Events of a trace that were recorded, and then overwritten by later ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overwritten {
-    /// Index of the trace.
-    pub trace: usize,
-    /// CPU on which they happened, if known.
-    pub cpu: Option<u32>,
-    /// Time before which they happened, in nanoseconds since the epoch.
-    pub until: i64,
 }
 
 /// Time at which knowledge ends.

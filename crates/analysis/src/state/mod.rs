@@ -24,7 +24,6 @@
 //! - Unknown means unknown: nothing is guessed.
 
 mod classes;
-mod coverage;
 mod engine;
 mod facts;
 mod machine;
@@ -32,8 +31,7 @@ mod spans;
 
 use std::sync::Arc;
 
-pub use coverage::{Coverage, History};
-pub use engine::{Engine, Overwritten, Recorded, run};
+pub use engine::{Engine, run};
 pub use facts::{Fact, FactExtractor, Facts, Role, Threads};
 
 /// Number of a machine, in the order in which the engine met its hostname. Traces with one hostname

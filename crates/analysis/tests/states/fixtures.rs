@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tompion_analysis::state::{self, Engine, Happening, Overwritten, Seen, Sleep, State, Track, Waker, Why};
+use tompion_analysis::state::{self, Engine, Happening, Seen, Sleep, State, Track, Waker, Why};
+use tompion_reader::coverage::Overwritten;
 
 use crate::checked::Checked;
 

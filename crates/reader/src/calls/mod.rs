@@ -22,6 +22,7 @@ use std::io::Write;
 use tompion_ctf::decode::Value;
 use tompion_schema::{Kind, base_name};
 
+use crate::coverage::Coverage;
 use crate::message::Message;
 use crate::syscall_decode::{SyscallDecoder, error_name};
 use crate::text::{TimeFormat, Times, payload};
@@ -201,19 +202,14 @@ impl Printer {
         printer
     }
 
-    /// Until the latest first packet of a flight recorder's trace, some CPU's events are missing.
+    /// Until the latest of these times, some CPU's events are missing.
     fn cut_overwritten(&mut self, traces: &TraceSet) {
         let overwrites = manifest::overwrites(traces);
         if !overwrites.contains(&true) {
             return;
         }
-        let mut last = None;
-        traces.packets(&mut |packet| {
-            let is_first = last.replace(packet.source) != Some(packet.source);
-            if let (true, Some(true), Some(time)) = (is_first, overwrites.get(packet.trace), packet.begin) {
-                self.cuts.push(Cut { trace: packet.trace, time });
-            }
-        });
+        let found = Coverage::read(traces).overwritten(&|trace| overwrites.get(trace) == Some(&true));
+        self.cuts.extend(found.iter().map(|it| Cut { trace: it.trace, time: it.until }));
         self.sort_cuts();
     }
 

@@ -165,6 +165,30 @@ fn missing_events_are_marked() {
 }
 
 #[test]
+fn only_streams_with_overwritten_history_cut_calls() {
+    let path = std::env::temp_dir().join(format!("tompion-calls-overwritten-{}", std::process::id()));
+    fs::create_dir_all(&path).unwrap();
+    fs::write(path.join("metadata"), METADATA.replace("DOMAIN", "kernel")).unwrap();
+    let manifest = r#"{"schema": 1, "sources": [{"path": ".", "pid": 1, "overwritten": 9}]}"#;
+    fs::write(path.join("tompion.json"), manifest).unwrap();
+    let call = [read(200, 7), result(400, 3, 7, 5)];
+    let print_with_first = |sequence| {
+        fs::write(path.join("stream_0"), packet(3, &call)).unwrap();
+        fs::write(path.join("stream_1"), packet(sequence, &[read(300, 8)])).unwrap();
+        let mut traces = crate::open(&[PathBuf::from(&path)]).unwrap();
+        let mut output = Vec::new();
+        let time = TimeFormat { clock: crate::text::ClockFormat::Seconds, ..TimeFormat::default() };
+        print(&mut traces, &time, &mut output).unwrap();
+        String::from_utf8(output).unwrap()
+    };
+    // The other CPU's ring has all events since the start: nothing before its first is missing.
+    assert!(print_with_first(0).starts_with("[0.000000200] 7: read(3, 0x7f00, 4096) = 5 <0.000000200>\n"));
+    let cut = "[0.000000200] 7: read(3, 0x7f00, 4096) = ? <unfinished, events were lost>\n";
+    assert!(print_with_first(2).starts_with(cut));
+    fs::remove_dir_all(path).unwrap();
+}
+
+#[test]
 fn addresses_that_were_recorded_are_shown() {
     let address = |time, family, v4: &'static [u8]| {
         let numbers = [3, 0x7f00, 16, family, 8080].map(Number);

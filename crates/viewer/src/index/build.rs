@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
-use tompion_analysis::state::{Coverage, Engine};
+use tompion_analysis::state::Engine;
 use tompion_ctf::metadata::EnvironmentValue;
+use tompion_reader::coverage::Coverage;
 use tompion_reader::{Parts, TraceSet};
 
 use super::apply::{Applier, Finding, new_track};

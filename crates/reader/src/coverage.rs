@@ -1,8 +1,20 @@
 //! Times that the packets of some traces cover, as far as their headers tell.
 
-use tompion_reader::PacketSummary;
+use crate::{PacketSummary, TraceSet};
 
-use super::{Overwritten, Recorded};
+/// Interval in which a trace was recorded, in nanoseconds since the epoch; `None` where unknown.
+pub type Recorded = (Option<i64>, Option<i64>);
+
+/// Events of a trace that were recorded, and then overwritten by later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overwritten {
+    /// Index of the trace.
+    pub trace: usize,
+    /// CPU on which they happened, if known.
+    pub cpu: Option<u32>,
+    /// Time before which they happened, in nanoseconds since the epoch.
+    pub until: i64,
+}
 
 /// Times that packets cover.
 #[derive(Debug)]
@@ -24,8 +36,15 @@ impl Coverage {
         }
     }
 
-    /// Returns the interval in which each trace was recorded, for [`super::Engine::recorded`].
-    /// There is no end where a packet doesn't state its end.
+    /// Reads the headers of all packets.
+    pub fn read(traces: &TraceSet) -> Self {
+        let mut packets = Vec::new();
+        traces.packets(&mut |packet| packets.push(*packet));
+        Self::new(&packets, traces.traces().len())
+    }
+
+    /// Returns the interval in which each trace was recorded. There is no end where a packet
+    /// doesn't state its end.
     pub fn recorded(&self) -> &[Recorded] {
         &self.recorded
     }
@@ -35,7 +54,7 @@ impl Coverage {
         self.histories.get(trace).copied().unwrap_or_default()
     }
 
-    /// Returns until when events were overwritten on each CPU, for [`super::Engine::overwritten`].
+    /// Returns until when events were overwritten on each CPU.
     /// `is_overwriting` states whether a flight recorder has overwritten events of a trace.
     pub fn overwritten(&self, is_overwriting: &dyn Fn(usize) -> bool) -> Vec<Overwritten> {
         let firsts = self
