@@ -65,18 +65,16 @@ pub fn told(traces: &TraceSet) -> Told {
     told
 }
 
-#[derive(Deserialize)]
-struct Recorded {
-    #[serde(default)]
-    command: Vec<String>,
+/// Returns what the recording in a folder says of itself; `None` if it says nothing readable.
+fn manifest_in(folder: &Path) -> Option<manifest::Manifest> {
+    serde_json::from_slice(&read(&folder.join(manifest::NAME), MAX_SIZE)?).ok()
 }
 
 /// Returns the names of the programs that recordings at these paths started.
 pub fn commands(paths: &[PathBuf]) -> Vec<String> {
     let name = |folder: &Path| {
-        let bytes = read(&folder.join(manifest::NAME), MAX_SIZE)?;
-        let recorded: Recorded = serde_json::from_slice(&bytes).ok()?;
-        let program = Path::new(recorded.command.first()?).file_name()?;
+        let manifest = manifest_in(folder)?;
+        let program = Path::new(manifest.command.first()?).file_name()?;
         Some(program.to_string_lossy().into_owned())
     };
     paths.iter().filter_map(|path| path.ancestors().take(LEVELS).find_map(name)).collect()
@@ -104,12 +102,8 @@ pub struct RecordedProcess {
 /// ids of several would be mistaken for each other.
 pub fn processes(paths: &[PathBuf]) -> Vec<RecordedProcess> {
     let folders = paths.iter().flat_map(|path| path.ancestors().take(LEVELS));
-    let manifests: BTreeMap<PathBuf, manifest::Manifest> = folders
-        .filter_map(|folder| {
-            let bytes = read(&folder.join(manifest::NAME), MAX_SIZE)?;
-            Some((folder.to_owned(), serde_json::from_slice(&bytes).ok()?))
-        })
-        .collect();
+    let manifests: BTreeMap<&Path, manifest::Manifest> =
+        folders.filter_map(|folder| Some((folder, manifest_in(folder)?))).collect();
     match manifests.into_values().collect::<Vec<_>>().as_slice() {
         [one] => processes_of(one),
         _ => Vec::new(),
