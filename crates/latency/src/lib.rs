@@ -23,6 +23,7 @@ mod mapped_counters;
 mod monitor;
 mod programs;
 mod prometheus;
+mod raw_record;
 mod recent;
 mod report;
 mod sched_crosscheck;

@@ -13,6 +13,7 @@ use crate::{
     groups::GroupArrays,
     histogram::Histogram,
     kinds::{Kind, Kinds},
+    raw_record::{half, text, word},
 };
 
 /// `LAYOUT_VERSION`.
@@ -440,22 +441,6 @@ fn stack(bytes: &[u8; WORST]) -> Vec<u64> {
     (1..=frames).map(|frame| word(bytes, SIZE + frame * 8)).collect()
 }
 
-fn word(bytes: &[u8], offset: usize) -> u64 {
-    let read = bytes.get(offset..offset + 8).and_then(|bytes| bytes.try_into().ok());
-    read.map_or(0, u64::from_ne_bytes)
-}
-
-fn half(bytes: &[u8], offset: usize) -> u32 {
-    let read = bytes.get(offset..offset + 4).and_then(|bytes| bytes.try_into().ok());
-    read.map_or(0, u32::from_ne_bytes)
-}
-
-/// Decodes a thread's name: up to the first zero.
-fn text(bytes: Option<&[u8]>) -> String {
-    let name = bytes.unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(name).into_owned()
-}
-
 #[cfg(test)]
 #[path = "rows_tests.rs"]
 mod rows_tests;
@@ -475,12 +460,5 @@ mod tests {
             assert!(place < 16 || end == u64::MAX || end - begin <= begin / 16, "{place}");
         }
         assert_eq!(begin_of(PLACES - 1), 31 << 22 << 7);
-    }
-
-    #[test]
-    fn names_end_at_the_first_zero() {
-        assert_eq!(text(Some(b"robot\0\0stale")), "robot");
-        assert_eq!(text(Some(b"\xffbad")), "\u{fffd}bad");
-        assert_eq!(text(None), "");
     }
 }

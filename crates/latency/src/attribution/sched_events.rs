@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::raw_record::{half, text, word};
+
 /// Number of events that a buffer half of a CPU holds.
 pub const MAX_EVENTS: usize = 4096;
 /// Size of an event in bytes.
@@ -137,7 +139,7 @@ fn event_of(bytes: &[u8]) -> Option<SchedEvent> {
     let (first, second, word_of) = (half(bytes, 16), half(bytes, 20), word(bytes, 24));
     // The upper half, sign-extended.
     let priority = half(bytes, 12) as i32 >> 16;
-    let thread = |tid| Thread { tid, priority, name: text(bytes) };
+    let thread = |tid| Thread { tid, priority, name: text(bytes.get(32..48)) };
     let runs = (word_of != 0).then(|| (word_of as i32).wrapping_sub(PRIORITY_BIAS));
     let kind = match half(bytes, 12) & 0xffff {
         1 => EventKind::Switch {
@@ -173,26 +175,11 @@ fn interrupt(number: u32, vector: u32, bytes: &[u8]) -> String {
         3 => "function call".into(),
         4 => "function call (single)".into(),
         5 => "irq work".into(),
-        _ => match text(bytes) {
+        _ => match text(bytes.get(32..48)) {
             name if name.is_empty() => format!("irq {number}"),
             name => format!("irq {number} {name}"),
         },
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    let name = bytes.get(32..48).unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(name).into_owned()
-}
-
-fn word(bytes: &[u8], offset: usize) -> u64 {
-    let read = bytes.get(offset..offset + 8).and_then(|bytes| bytes.try_into().ok());
-    read.map_or(0, u64::from_ne_bytes)
-}
-
-fn half(bytes: &[u8], offset: usize) -> u32 {
-    let read = bytes.get(offset..offset + 4).and_then(|bytes| bytes.try_into().ok());
-    read.map_or(0, u32::from_ne_bytes)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::{
     Error,
     bpffs::{self, Pins},
     programs::{attach, missing, share_processors},
+    raw_record,
 };
 
 /// The compiled programs; empty where there was no compiler.
@@ -138,8 +139,8 @@ impl Drop for Kernel {
 
 fn parse(bytes: &[u8]) -> Option<Told> {
     let bytes: &[u8; MESSAGE] = bytes.get(..MESSAGE)?.try_into().ok()?;
-    let word = |at: usize| bytes[at..at + 8].try_into().map_or(0, u64::from_ne_bytes);
-    let half = |at: usize| bytes[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
+    let word = |at| raw_record::word(bytes, at);
+    let half = |at| raw_record::half(bytes, at);
     let short = |at: usize| bytes[at..at + 2].try_into().map_or(0, u16::from_ne_bytes);
     let (time, tid, pid, job) = (word(0), half(40), half(44), short(54).into());
     match short(52) {
