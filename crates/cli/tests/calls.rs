@@ -33,7 +33,7 @@ fn calls_are_shown_as_strace_shows_them() {
     run(&mut dir.recording("trace", &["-k", "syscall_*"], &[&program])).exited(7);
     let trace = dir.trace("trace");
     let text = run(tompion().args(["print", "--calls"]).arg(&trace.folder)).succeeded().out;
-    // What strace prints whose tables are its own.
+    // strace prints the same, from tables of its own.
     let expected = [
         "openat(AT_FDCWD, \"/nonexistent\", O_RDONLY|O_CLOEXEC) = -1 ENOENT",
         "openat(AT_FDCWD, \"made\", O_RDWR|O_CREAT|O_TRUNC, 0640) = ",

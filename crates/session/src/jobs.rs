@@ -427,22 +427,22 @@ impl ProcessJobs {
     /// Tells events, unless there are too many of this user. What is left out is a gap behind the
     /// others.
     fn tell_all(&mut self, due: &[JobMessage]) {
-        let (mut rejected_processes, mut first, mut last) = (0, u64::MAX, 0);
+        let (mut rejected, mut first, mut last) = (0, u64::MAX, 0);
         for message in due {
             match message {
                 JobMessage::Began { time, .. } | JobMessage::Ended { time, .. } => {
-                    if rejected_processes > 0 || !self.sink.tell_of(self.user, message) {
-                        rejected_processes += 1;
+                    if rejected > 0 || !self.sink.tell_of(self.user, message) {
+                        rejected += 1;
                         (first, last) = (first.min(*time), last.max(*time));
                     }
                 }
                 other => self.sink.tell(other),
             }
         }
-        if rejected_processes > 0 {
-            self.dropped += rejected_processes;
-            self.lost += rejected_processes;
-            self.sink.tell(&JobMessage::Lost { pid: self.pid, count: rejected_processes });
+        if rejected > 0 {
+            self.dropped += rejected;
+            self.lost += rejected;
+            self.sink.tell(&JobMessage::Lost { pid: self.pid, count: rejected });
             self.sink.tell(&JobMessage::Gap { pid: self.pid, begin: first, end: last });
         }
     }

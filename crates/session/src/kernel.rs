@@ -44,7 +44,7 @@ use crate::{
     messages::reason,
     session_config::SessionConfig,
     source::{Pushed, SourceWriter},
-    stream_writer::{Manner, Mark},
+    stream_writer::{Mark, WriteMode},
     target::{self, ProcessTree},
     untraced::{Execution, ExecutionLog},
 };
@@ -255,7 +255,7 @@ impl Drain {
                 folder.clone(),
                 description(session_config, contexts),
                 cpus,
-                Manner::Now,
+                WriteMode::Immediate,
             ),
             folder,
             classes: Classes::new(),

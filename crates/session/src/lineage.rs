@@ -86,7 +86,7 @@ fn answer_all(requests: &Receiver<Request>) {
 
 fn read(pid: u32) -> Lineage {
     let process = Path::new("/proc").join(pid.to_string());
-    let parent = target::stat_field(&process, 4).and_then(|parent| u32::try_from(parent).ok());
+    let parent = target::parent_of(pid);
     let mut bytes = Vec::new();
     let cmdline = File::open(process.join("cmdline"));
     let found = cmdline.and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));

@@ -30,7 +30,7 @@ use crate::{
     lineage::Lineage,
     session_config::SessionConfig,
     source::{ClassId, SourceWriter},
-    stream_writer::{Manner, Mark},
+    stream_writer::{Mark, WriteMode},
 };
 
 mod backlog;
@@ -290,7 +290,7 @@ impl Process {
     ) -> Self {
         let Recording { geometry, form, overwrite, given_time, control, rings, .. } = recording;
         let Recording { folder, description, context_sources, kept_in, budget, .. } = recording;
-        let manner = if kept_in.is_some() { Manner::Durable } else { Manner::Soon };
+        let mode = if kept_in.is_some() { WriteMode::Durable } else { WriteMode::Deferred };
         let rings_count = (geometry.cpus() * geometry.buffers()) as usize;
         Self {
             key,
@@ -306,7 +306,7 @@ impl Process {
             overwrite,
             given_time,
             socket,
-            writer: SourceWriter::new(folder, description, rings_count, manner),
+            writer: SourceWriter::new(folder, description, rings_count, mode),
             placement: Placement::Undecided(None),
             states: vec![RingState::default(); rings_count],
             catalog_read: 0,

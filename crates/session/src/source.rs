@@ -15,7 +15,7 @@ use tompion_schema::Event;
 
 use crate::{
     resume,
-    stream_writer::{INITIAL_STREAM, Manner, Mark, StreamWriter},
+    stream_writer::{INITIAL_STREAM, Mark, StreamWriter, WriteMode},
 };
 
 mod shared;
@@ -46,7 +46,7 @@ pub struct SourceWriter {
     described: usize,
     /// Time at which it was written.
     described_at: Option<Instant>,
-    manner: Manner,
+    mode: WriteMode,
     /// Time at which the writer was made: no event is older.
     begun: u64,
     /// One for each ring, and one for the initial state.
@@ -102,7 +102,7 @@ impl OpenPacket<'_> {
 
 impl SourceWriter {
     /// A trace in a folder that doesn't exist yet, with a stream for each of so many rings.
-    pub fn new(folder: DirHandle, description: encode::Source, rings: usize, manner: Manner) -> Self {
+    pub fn new(folder: DirHandle, description: encode::Source, rings: usize, mode: WriteMode) -> Self {
         Self {
             folder,
             description,
@@ -110,7 +110,7 @@ impl SourceWriter {
             plans: Vec::new(),
             described: 0,
             described_at: None,
-            manner,
+            mode,
             begun: tompion_os::monotonic_ns(),
             streams: (0..=rings).map(|_| None).collect(),
             interrupted: vec![false; rings + 1],
@@ -262,7 +262,7 @@ impl SourceWriter {
         let is_ring = stream != self.initial_stream();
         let ring = is_ring.then(|| self.new_lane(stream as u32));
         let writer =
-            StreamWriter::create(&self.folder, &self.description, ring, self.manner == Manner::Durable)?;
+            StreamWriter::create(&self.folder, &self.description, ring, self.mode == WriteMode::Durable)?;
         self.streams[stream] = Some(writer);
         Ok(())
     }
@@ -301,9 +301,9 @@ impl SourceWriter {
         if self.streams[stream].is_some() && self.described < self.classes.len() {
             self.write_metadata()?;
         }
-        let (manner, mark) = (self.manner, self.mark_in_packet(stream, mark));
+        let (mode, mark) = (self.mode, self.mark_in_packet(stream, mark));
         match &mut self.streams[stream] {
-            Some(writer) if !writer.packet.is_empty() => writer.write_packet(mark, manner),
+            Some(writer) if !writer.packet.is_empty() => writer.write_packet(mark, mode),
             _ => Ok(()),
         }
     }
@@ -315,14 +315,14 @@ impl SourceWriter {
             self.create(stream, self.begun)?;
             self.write_metadata()?;
         }
-        let (begun, manner) = (self.begun, self.manner);
+        let (begun, mode) = (self.begun, self.mode);
         match &mut self.streams[stream] {
             Some(writer) if writer.packet.is_empty() => {
                 if writer.last_moment == 0 {
                     // Not the present: events that wait in the ring are older.
                     writer.last_moment = begun;
                 }
-                writer.write_packet(mark, manner)
+                writer.write_packet(mark, mode)
             }
             _ => Ok(()),
         }
@@ -331,11 +331,11 @@ impl SourceWriter {
     /// Completes the stream; `discarded` is what its ring has lost altogether.
     pub fn finish(&mut self, stream: usize, discarded: u64, mark: Mark) -> io::Result<()> {
         self.flush(stream, mark)?;
-        let manner = self.manner;
+        let mode = self.mode;
         match &mut self.streams[stream] {
             Some(writer) if discarded > writer.origin.discarded => {
                 writer.origin.discarded = discarded;
-                writer.write_packet(mark, manner)
+                writer.write_packet(mark, mode)
             }
             _ => Ok(()),
         }
@@ -374,7 +374,7 @@ impl SourceWriter {
     fn write_metadata(&mut self) -> io::Result<()> {
         let trace = self.trace(self.classes.clone());
         let text = tsdl::write(&trace);
-        self.folder.replace("metadata", text.as_bytes(), self.manner == Manner::Durable)?;
+        self.folder.replace("metadata", text.as_bytes(), self.mode == WriteMode::Durable)?;
         self.described = self.classes.len();
         self.described_at = Some(Instant::now());
         Ok(())

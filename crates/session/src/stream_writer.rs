@@ -15,13 +15,13 @@ pub const INITIAL_STREAM: &str = "stream_initial";
 
 /// Way in which packets are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum WriteMode {
     /// By a thread of its own, which [`SourceWriter::settle`][settle] waits for.
     ///
     /// [settle]: crate::source::SourceWriter::settle
-    Soon,
+    Deferred,
     /// At once, before the call returns.
-    Now,
+    Immediate,
     /// At once; [`SourceWriter::sync`][sync] brings it to the disk, where it outlasts the machine.
     ///
     /// [sync]: crate::source::SourceWriter::sync
@@ -92,7 +92,7 @@ impl StreamWriter {
     }
 
     /// Writes the packet, which accounts for the ring up to the mark.
-    pub fn write_packet(&mut self, mark: Mark, manner: Manner) -> io::Result<()> {
+    pub fn write_packet(&mut self, mark: Mark, mode: WriteMode) -> io::Result<()> {
         let Self { file, size, packet, origin, last_moment, ring_end, unsynced } = self;
         let (before, events) = (origin.tally.written, packet.events());
         *unsynced = true;
@@ -104,7 +104,8 @@ impl StreamWriter {
         let result = packet.finish(*origin, *last_moment, |bytes, info| {
             let entry = encode::index_entry(*size, info, origin.ring_id.into());
             let mut whole = WholePacket { bytes, size: info.size as usize, at: *size, entry, events };
-            let result = if manner == Manner::Soon { file.write_soon(whole) } else { file.write(&mut whole) };
+            let result =
+                if mode == WriteMode::Deferred { file.write_soon(whole) } else { file.write(&mut whole) };
             *last_moment = info.end;
             *size = size.saturating_add(info.size);
             result.inspect_err(|_| *size = size.saturating_sub(info.size))

@@ -14,7 +14,7 @@ use tompion_schema::Event;
 use crate::{
     manifest::{self, Channel, Clock, Host, KERNEL, Manifest},
     source::{Pushed, SourceWriter},
-    stream_writer::{Manner, Mark},
+    stream_writer::{Mark, WriteMode},
 };
 
 /// An event that is known.
@@ -194,7 +194,7 @@ impl HostInfo {
 
 fn write_source(folder: DirHandle, source: &SyntheticSource, host: &HostInfo) -> io::Result<u64> {
     let cpus = source.events.iter().map(|event| event.cpu as usize + 1).max().unwrap_or(0);
-    let mut writer = SourceWriter::new(folder, host.describe(&source.origin), cpus, Manner::Now);
+    let mut writer = SourceWriter::new(folder, host.describe(&source.origin), cpus, WriteMode::Immediate);
     let ids: Vec<_> = source.classes.iter().map(|class| writer.add_class(class)).collect();
     let is_kernel = source.origin == Origin::Kernel;
     let mut written = vec![0u64; cpus];

@@ -80,8 +80,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
 }
 
-/// Most events and processes that the text names.
-const MOST_ROWS: usize = 20;
+/// Maximum number of rows of each table in the text.
+const MAX_ROWS: usize = 20;
 
 /// The summary, and what only this command knows.
 #[derive(Serialize)]
@@ -143,7 +143,7 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
     }
     let is_listed = |pid: i64| summary.processes.iter().any(|process| process.pid == pid);
     let commands = summary.commands.iter().filter(|command| !command.pid.is_some_and(is_listed));
-    for command in commands.take(MOST_ROWS) {
+    for command in commands.take(MAX_ROWS) {
         let pid = command.pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
         let end = command.end.as_deref().unwrap_or("its end is not known");
         writeln!(output, "command      {}{pid}", messages::command_line(&command.command_line))?;
@@ -151,7 +151,7 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
     }
     if !summary.processes.is_empty() {
         writeln!(output, "\nprocesses")?;
-        for process in summary.processes.iter().take(MOST_ROWS) {
+        for process in summary.processes.iter().take(MAX_ROWS) {
             let end = harmless(process.end.as_deref().unwrap_or(""));
             let how = if process.is_without_rseq() { "  (without rseq)" } else { "" };
             writeln!(output, "  {:>8}  {:<16} {end}{how}", process.pid, harmless(&process.name))?;
@@ -168,7 +168,7 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
     let others: Vec<_> = others.collect();
     if !others.is_empty() {
         writeln!(output, "\nother programs executed")?;
-        for program in others.iter().take(MOST_ROWS) {
+        for program in others.iter().take(MAX_ROWS) {
             writeln!(output, "  {:>8}  {}", program.pid, harmless(&program.file))?;
         }
         more(others.len(), output)?;
@@ -178,7 +178,7 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         let mut by_count: Vec<_> = summary.by_event.iter().collect();
         by_count.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
         let width = by_count.first().map_or(0, |(_, count)| grouped(**count).len()).max(8);
-        for (name, count) in by_count.iter().take(MOST_ROWS) {
+        for (name, count) in by_count.iter().take(MAX_ROWS) {
             writeln!(output, "  {:>width$}  {}", grouped(**count), harmless(name))?;
         }
         more(by_count.len(), output)?;
@@ -187,8 +187,8 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
 }
 
 fn more(rows: usize, output: &mut dyn Write) -> std::io::Result<()> {
-    if rows > MOST_ROWS {
-        writeln!(output, "  … and {} more (--json has all)", rows - MOST_ROWS)?;
+    if rows > MAX_ROWS {
+        writeln!(output, "  … and {} more (--json has all)", rows - MAX_ROWS)?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use tompion_os::DirHandle;
 use tompion_schema::Event;
 
 use super::{ClassId, SourceWriter};
-use crate::stream_writer::{Manner, Mark, StreamWriter};
+use crate::stream_writer::{Mark, StreamWriter, WriteMode};
 
 /// State of a writer whose trace is shared.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl IdentityFields {
 impl SourceWriter {
     /// A trace for many processes, one at a time: see [`SourceWriter::begin_process`].
     pub fn shared(folder: DirHandle, description: encode::Source) -> Self {
-        let mut writer = Self::new(folder, description, 0, Manner::Soon);
+        let mut writer = Self::new(folder, description, 0, WriteMode::Deferred);
         writer.shared = Some(Shared::default());
         writer
     }

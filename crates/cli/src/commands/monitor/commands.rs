@@ -13,10 +13,10 @@ use tompion_os::Inheritance;
 
 use crate::messages::{counted, say};
 
-/// How many run at once.
-const MOST: usize = 8;
-/// How long they are waited for in the end.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum number of commands that run at once.
+const MAX_COMMANDS: usize = 8;
+/// Time that running commands have to end when the monitor ends.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Those that run.
 #[derive(Debug, Default)]
@@ -43,7 +43,9 @@ impl Commands {
         inheritance.hand_on(&mut command);
         match self.begin(&mut command) {
             Ok(true) => {}
-            Ok(false) => say(format!("`{text}` is not run for {}: {MOST} are running", folder.display())),
+            Ok(false) => {
+                say(format!("`{text}` is not run for {}: {MAX_COMMANDS} are running", folder.display()))
+            }
             Err(error) => say(format!("can't run `{text}`: {error}")),
         }
     }
@@ -51,7 +53,7 @@ impl Commands {
     /// False if too many run.
     fn begin(&mut self, command: &mut Command) -> io::Result<bool> {
         self.forget_ended();
-        let has_room = self.running.len() < MOST;
+        let has_room = self.running.len() < MAX_COMMANDS;
         if has_room {
             self.running.push(command.spawn()?);
         }
@@ -64,12 +66,12 @@ impl Commands {
 
     /// Waits a while for those that run.
     pub fn finish(&mut self) {
-        self.wait(PATIENCE);
+        self.wait(END_TIMEOUT);
         if !self.running.is_empty() {
             let left = counted(self.running.len() as u64, "command");
             say(format!(
                 "{left} of --exec did not end within {} and run on",
-                counted(PATIENCE.as_secs(), "second")
+                counted(END_TIMEOUT.as_secs(), "second")
             ));
         }
     }
@@ -91,11 +93,12 @@ mod tests {
     #[test]
     fn given_commands_that_hang_then_no_more_are_begun_and_the_end_does_not_wait_for_them() {
         let mut commands = Commands::default();
-        let begun: Vec<bool> =
-            (0..MOST + 2).map(|_| commands.begin(Command::new("sleep").arg("600")).unwrap()).collect();
-        assert_eq!(begun.iter().filter(|begun| **begun).count(), MOST);
+        let begun: Vec<bool> = (0..MAX_COMMANDS + 2)
+            .map(|_| commands.begin(Command::new("sleep").arg("600")).unwrap())
+            .collect();
+        assert_eq!(begun.iter().filter(|begun| **begun).count(), MAX_COMMANDS);
         commands.wait(Duration::from_millis(20));
-        assert_eq!(commands.running.len(), MOST, "they run on");
+        assert_eq!(commands.running.len(), MAX_COMMANDS, "they run on");
         for command in &mut commands.running {
             command.kill().unwrap();
             command.wait().unwrap();

@@ -129,7 +129,7 @@ fn limit(incident: &Incident) -> String {
     }
 }
 
-/// Who had the CPU before.
+/// Describes the thread that had the CPU before.
 fn until_then(incident: &Incident) -> String {
     let before = &incident.before;
     if before.tid == incident.thread.tid {

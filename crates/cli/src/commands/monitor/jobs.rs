@@ -36,8 +36,8 @@ const SUBBUF_SIZE: u64 = 64 << 10;
 const SUBBUFS: u64 = 4;
 /// Begins of jobs have this field, and no other event has to be recorded.
 const FILTER: &str = "deadline_ns >= 0";
-/// How long the session may take to end.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that the session has to end.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 
@@ -131,7 +131,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.life = None;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + END_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
                 let _ = tompion_os::kill(self.child.id(), SIGKILL);

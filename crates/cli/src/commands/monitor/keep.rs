@@ -13,8 +13,8 @@ use tompion_machine::{Root, description};
 use super::{End, catch::Catcher};
 use crate::messages::say;
 
-/// Whoever looks on ends within this time when the monitor was stopped.
-const LONGEST_REST: Duration = Duration::from_secs(5);
+/// Maximum time between two looks, within which a stopped monitor is noticed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Why a command ends by itself that looks at a monitor.
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl Beside<'_, '_> {
         if self.catcher.as_ref().is_some_and(|catcher| catcher.may_have_more()) {
             return Duration::ZERO;
         }
-        self.keeping.as_ref().map_or(LONGEST_REST, |keeping| keeping.rest().min(LONGEST_REST))
+        self.keeping.as_ref().map_or(LOOK_INTERVAL, |keeping| keeping.rest().min(LOOK_INTERVAL))
     }
 
     /// What the page tells of it.
@@ -209,7 +209,7 @@ impl Beside<'_, '_> {
         // The scheduler's count is compared from the first look on.
         monitor.look();
         while !self.has_enough() {
-            let rest = until.map_or(LONGEST_REST, |until| until.saturating_duration_since(Instant::now()));
+            let rest = until.map_or(LOOK_INTERVAL, |until| until.saturating_duration_since(Instant::now()));
             let rest = rest.min(self.rest());
             let is_over = until.is_some_and(|until| until <= Instant::now());
             if is_over || end.comes_within(rest)? {

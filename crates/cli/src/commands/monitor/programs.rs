@@ -21,8 +21,8 @@ const PROGRAMS: &str = "programs";
 const FOLDER: &str = ".tompion-programs-";
 /// The kernel's name of a process of ours.
 const COMMAND: &str = "tompion";
-/// How long a recorder may take to save what it holds.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time that a recorder has to save what it holds.
+const SAVE_TIMEOUT: Duration = Duration::from_secs(20);
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 
@@ -101,12 +101,12 @@ impl Recorder {
     }
 
     fn wait(&mut self) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + SAVE_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
                 say(format!(
                     "the recorder of program events did not exit within {}; killing it",
-                    counted(PATIENCE.as_secs(), "second")
+                    counted(SAVE_TIMEOUT.as_secs(), "second")
                 ));
                 let _ = tompion_os::kill(self.child.id(), SIGKILL);
                 let _ = self.child.wait();

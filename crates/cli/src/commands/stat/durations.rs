@@ -4,7 +4,7 @@ use std::io::Write;
 
 use tompion_analysis::durations::{Duration, Durations};
 
-use super::{MOST_ROWS, more};
+use super::{MAX_ROWS, more};
 use crate::messages::{grouped, harmless};
 use crate::units;
 
@@ -31,7 +31,7 @@ fn write_table(title: &str, rows: &[Duration], output: &mut dyn Write) -> std::i
         "  {:>10}{late}  {:>10}  {:>10}  {:>10}  {:>10}  name",
         "count", "total", "p50", "p99", "max"
     )?;
-    for row in rows.iter().take(MOST_ROWS) {
+    for row in rows.iter().take(MAX_ROWS) {
         let time = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| units::in_words(ns as f64));
         let late = row.late.map_or("-".to_owned(), grouped);
         let late = if has_deadlines { format!("{late:>10}") } else { String::new() };

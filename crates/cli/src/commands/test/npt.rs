@@ -340,13 +340,13 @@ fn write_causes(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     writeln!(output, "undisturbed excludes the first three kinds, which the machine causes")
 }
 
-/// Most kinds of interrupts that the text names.
-const MOST_KINDS: usize = 6;
+/// Maximum number of kinds of interrupts that the text names.
+const MAX_KINDS: usize = 6;
 
 fn write_counters(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     let counters = &outcome.counters;
     let some = |kinds: Vec<String>| if kinds.is_empty() { "none".into() } else { kinds.join(", ") };
-    let interrupts = counters.interrupts.iter().take(MOST_KINDS);
+    let interrupts = counters.interrupts.iter().take(MAX_KINDS);
     let interrupts = interrupts.map(|kind| format!("{} ({}) {}", kind.name, kind.what, grouped(kind.count)));
     let softirqs = counters.softirqs.iter().map(|(name, count)| format!("{name} {}", grouped(*count)));
     writeln!(

@@ -110,8 +110,8 @@ pub fn pictures(store: &Store, choice: &Choice) -> anyhow::Result<(String, Optio
     Ok((draw(&latencies, "Maximum latencies", &about, Theme::Reader), jobs))
 }
 
-/// No more than one can tell apart.
-const MOST_MARKS: usize = 500;
+/// Maximum number of marks: more can't be told apart.
+const MAX_MARKS: usize = 500;
 
 /// Where the system became another one, and incidents.
 fn marks(about: &HistoryReport) -> Vec<Mark> {
@@ -126,5 +126,5 @@ fn marks(about: &HistoryReport) -> Vec<Mark> {
     });
     let incidents =
         about.incidents.iter().map(|incident| Mark::Incident((incident.time_ns / 1_000_000) as i64));
-    pairs.chain(incidents).take(MOST_MARKS).collect()
+    pairs.chain(incidents).take(MAX_MARKS).collect()
 }
