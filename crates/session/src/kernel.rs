@@ -367,7 +367,7 @@ impl Drain {
     /// Takes what is new in all rings. Returns the largest share of a ring that was filled, in
     /// percent.
     fn collect(&mut self) -> u64 {
-        let mut fullest = 0;
+        let (begin, mut fullest) = (tompion_os::monotonic_ns(), 0);
         for cpu in 0..self.read.len() {
             let mut bytes = std::mem::take(&mut self.bytes);
             bytes.clear();
@@ -385,6 +385,7 @@ impl Drain {
             }
             self.bytes = bytes;
         }
+        self.executions.settle(begin);
         fullest
     }
 

@@ -61,11 +61,22 @@ pub struct Execution {
 }
 
 /// Executions of a process's descendants, as the kernel's events tell them.
+///
+/// A child may be forked on one CPU and execute a program on another, whose ring is read first. So
+/// records wait until all rings have been read, and then count in order of time.
 #[derive(Debug)]
 pub struct ExecutionLog {
     numbers: [Option<u16>; 2],
     family: HashSet<u32>,
+    waiting: Vec<(u64, Change)>,
     executions: BTreeSet<Execution>,
+}
+
+/// Change of the family, or of the program that a process runs.
+#[derive(Debug)]
+enum Change {
+    Forked { parent: u32, child: u32 },
+    Executed(Execution),
 }
 
 impl ExecutionLog {
@@ -78,31 +89,64 @@ impl ExecutionLog {
         Self {
             numbers: ["sched_process_fork", "sched_process_exec"].map(number),
             family: roots.iter().copied().collect(),
+            waiting: Vec::new(),
             executions: BTreeSet::new(),
         }
     }
 
     /// Looks at a record (`struct process_fork` and `process_exec` in `src/bpf/process.h`).
     pub fn note(&mut self, record: &UntrustedRecord<'_>) {
+        if self.waiting.len() < MAX_EXECUTIONS {
+            self.waiting.extend(self.change(record).map(|change| (record.time, change)));
+        }
+    }
+
+    fn change(&self, record: &UntrustedRecord<'_>) -> Option<Change> {
         let word = |at: usize| Some(u32::from_le_bytes(*record.payload.get(at..)?.first_chunk()?));
         let [fork, exec] = self.numbers.map(|number| number == Some(record.number));
-        if fork && self.family.len() < MAX_EXECUTIONS {
-            if let (Some(parent), Some(child)) = (word(4), word(12)) {
-                if self.family.contains(&parent) {
-                    self.family.insert(child);
-                }
-            }
+        if fork {
+            return Some(Change::Forked { parent: word(4)?, child: word(12)? });
         }
-        if exec && self.family.contains(&record.pid) && self.executions.len() < MAX_EXECUTIONS {
+        if exec {
             let name = record.payload.get(12..).unwrap_or_default();
             let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
             let file = PathBuf::from(std::ffi::OsStr::from_bytes(name));
-            self.executions.insert(Execution { pid: record.pid, file });
+            return Some(Change::Executed(Execution { pid: record.pid, file }));
+        }
+        None
+    }
+
+    /// Takes in what happened before a time, in nanoseconds of CLOCK_MONOTONIC. Since then, all
+    /// rings have been read.
+    pub fn settle(&mut self, before: u64) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        // Stable: records of one CPU and time stay as its ring has them.
+        self.waiting.sort_by_key(|(time, _)| *time);
+        let due = self.waiting.partition_point(|(time, _)| *time < before);
+        let due: Vec<(u64, Change)> = self.waiting.drain(..due).collect();
+        due.into_iter().for_each(|(_, change)| self.apply(change));
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Forked { parent, child } => {
+                if self.family.len() < MAX_EXECUTIONS && self.family.contains(&parent) {
+                    self.family.insert(child);
+                }
+            }
+            Change::Executed(execution) => {
+                if self.executions.len() < MAX_EXECUTIONS && self.family.contains(&execution.pid) {
+                    self.executions.insert(execution);
+                }
+            }
         }
     }
 
     /// Returns the executions.
-    pub fn finish(self) -> BTreeSet<Execution> {
+    pub fn finish(mut self) -> BTreeSet<Execution> {
+        self.settle(u64::MAX);
         self.executions
     }
 }
@@ -412,5 +456,31 @@ mod tests {
             log.finish().into_iter().collect::<Vec<_>>(),
             executions(Path::new("/bin"), &[(11, "one")]).into_iter().collect::<Vec<_>>()
         );
+    }
+
+    #[test]
+    fn a_child_belongs_to_the_family_whichever_ring_is_read_first() {
+        let mut log = ExecutionLog::new(&[10]);
+        let [fork, exec] = log.numbers.map(|number| number.expect("a known event"));
+        let forked = |parent: u32, child: u32| [0, parent, 0, child].map(u32::to_le_bytes).concat();
+        let [first, second] = [forked(10, 11), forked(10, 12)];
+        let record = |number, pid, time, payload| UntrustedRecord {
+            number,
+            tid: pid,
+            pid,
+            time,
+            extra: 0,
+            payload,
+            context: &[],
+        };
+        // One CPU's ring has the child's program, and the next one's has the fork.
+        log.note(&record(exec, 11, 200, b"____________/bin/one\0"));
+        log.settle(150);
+        log.note(&record(fork, 10, 100, &first));
+        log.settle(300);
+        // A process that is in no family at its time is in none, whatever its number becomes.
+        log.note(&record(exec, 12, 400, b"____________/bin/two\0"));
+        log.note(&record(fork, 10, 500, &second));
+        assert_eq!(log.finish(), executions(Path::new("/bin"), &[(11, "one")]));
     }
 }
