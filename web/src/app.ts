@@ -1,15 +1,15 @@
 // What the page knows, and whom it tells when that changes.
 
-import { api, reason, Refused, type Stretch } from "./api";
-import { Channel } from "./channel";
-import { type Palette, paletteOf, type Theme } from "./colours";
-import type { Reading } from "./reading";
-import { Tiles } from "./tiles";
-import { type Clock, type ClockBase, grouped } from "./time";
-import { Tracks } from "./tracks";
-import { View } from "./view";
-import { keysOf, mergeNotes } from "./merge";
-import { type Interval, type LaneKind, type Note, Style, type TraceInfo } from "./wire";
+import { api, reason, Refused, type Stretch } from "./data/api";
+import { Channel } from "./data/channel";
+import { type Palette, paletteOf, type Theme } from "./draw/colours";
+import type { Reading } from "./data/reading";
+import { Tiles } from "./data/tiles";
+import { type Clock, type ClockBase, grouped } from "./data/time";
+import { Tracks } from "./data/tracks";
+import { View } from "./data/view";
+import { keysOf, mergeNotes } from "./data/merge";
+import { type Interval, type LaneKind, type Note, Style, type TraceInfo } from "./data/wire";
 
 /** A click counts as on a box that is nearer than the screen's width divided by this. */
 const NEAR = 500;
@@ -128,7 +128,7 @@ export class App {
 
   constructor() {
     this.view = new View(() => this.draw());
-    const worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
+    const worker = new Worker(new URL("./data/worker.ts", import.meta.url), { type: "module" });
     this.tiles = new Tiles(new Channel(worker), () => this.draw());
   }
 

@@ -1,28 +1,28 @@
 // Starts the page: asks what is open, puts the parts together, keeps up with a trace that grows.
 
-import { api, reason } from "./api";
+import { api, reason } from "./data/api";
 import { App } from "./app";
-import type { Channel } from "./channel";
-import type { Theme } from "./colours";
-import { Detail } from "./detail";
+import type { Channel } from "./data/channel";
+import type { Theme } from "./draw/colours";
+import { Detail } from "./panels/detail";
 import { byId, fill } from "./dom";
-import { Events } from "./events";
-import { Finder } from "./finder";
-import { Flame } from "./flame";
-import { Header } from "./header";
-import { listen, type Parts } from "./keys";
-import { legend } from "./legend";
-import * as link from "./link";
-import { Minimap } from "./minimap";
-import { Names } from "./names";
-import { Notes } from "./notes";
-import { Panel } from "./panel";
-import { RulerBar } from "./ruler";
-import { Search } from "./search";
-import { Selection } from "./statistics";
-import { Timeline } from "./timeline";
-import { Tooltip } from "./tooltip";
-import type { TraceInfo, WireTrack } from "./wire";
+import { Events } from "./panels/events";
+import { Finder } from "./input/finder";
+import { Flame } from "./panels/flame";
+import { Header } from "./panels/header";
+import { listen, type Parts } from "./input/keys";
+import { legend } from "./panels/legend";
+import * as link from "./data/link";
+import { Minimap } from "./draw/minimap";
+import { Names } from "./draw/names";
+import { Notes } from "./panels/notes";
+import { Panel } from "./panels/panel";
+import { RulerBar } from "./draw/ruler";
+import { Search } from "./input/search";
+import { Selection } from "./panels/statistics";
+import { Timeline } from "./draw/timeline";
+import { Tooltip } from "./panels/tooltip";
+import type { TraceInfo, WireTrack } from "./data/wire";
 
 const POLL = 1000;
 /** The same while a trace is read for the first time: what is looked at is read first. */

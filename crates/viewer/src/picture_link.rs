@@ -1,6 +1,6 @@
 //! Part of the page's address after `#` for a picture: its time range and its pinned tracks.
 //!
-//! The page reads it in `web/src/link.ts`, which describes how links name tracks.
+//! The page reads it in `web/src/data/link.ts`, which describes how links name tracks.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

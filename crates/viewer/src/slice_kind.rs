@@ -1,4 +1,4 @@
-//! Kinds of slices, by the numbers that the page knows them by (`Style` in `web/src/wire.ts`).
+//! Kinds of slices, by the numbers that the page knows them by (`Style` in `web/src/data/wire.ts`).
 
 /// State that no event tells.
 pub const UNKNOWN: u8 = 0;

@@ -3,7 +3,7 @@
 
 import { afterEach, describe, expect, it } from "vitest";
 import type { Page, Route } from "playwright-core";
-import type { TraceInfo, WireTrack } from "../../src/wire";
+import type { TraceInfo, WireTrack } from "../../src/data/wire";
 import { DEADLINE, onMadeUpData, settled } from "./server";
 
 describe("the page on a trace that is being read", () => {

@@ -2,7 +2,7 @@
 
 import { afterEach, describe, expect, it } from "vitest";
 import type { Page, Route } from "playwright-core";
-import type { Note, TraceInfo, WireNotes } from "../../src/wire";
+import type { Note, TraceInfo, WireNotes } from "../../src/data/wire";
 import { DEADLINE, onMadeUpData, settled } from "./server";
 
 describe("the page on a server that fails", () => {

@@ -1,7 +1,7 @@
 // What is asked for before the worker is begun, and after that.
 
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { Channel } from "../../src/channel";
+import { Channel } from "../../src/data/channel";
 import { pack } from "../mock/pack.mjs";
 
 class Made extends EventTarget {

@@ -2,8 +2,8 @@
 
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { contrast, inkOn, pack, type Palette, paletteOf } from "../../src/colours";
-import { Style } from "../../src/wire";
+import { contrast, inkOn, pack, type Palette, paletteOf } from "../../src/draw/colours";
+import { Style } from "../../src/data/wire";
 
 type Matrix = [number, number, number][];
 

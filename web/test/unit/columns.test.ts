@@ -7,10 +7,10 @@ vi.stubGlobal("ImageData", class {
   }
 });
 
-const { mix, pack } = await import("../../src/colours");
-const { Columns } = await import("../../src/columns");
-const { Picture } = await import("../../src/picture");
-type Tile = import("../../src/tiles").Tile;
+const { mix, pack } = await import("../../src/draw/colours");
+const { Columns } = await import("../../src/draw/columns");
+const { Picture } = await import("../../src/draw/picture");
+type Tile = import("../../src/data/tiles").Tile;
 
 const [WIDTH, HEIGHT] = [64, 30];
 const [ground, ink] = [pack("#ffffff"), pack("#204060")];

@@ -1,7 +1,7 @@
 // Labels' numbers, and that those which nothing shows any more are forgotten.
 
 import { describe, expect, it } from "vitest";
-import { Labels } from "../../src/labels";
+import { Labels } from "../../src/data/labels";
 
 describe("labels", () => {
   it("have one number each", () => {

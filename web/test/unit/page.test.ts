@@ -2,25 +2,25 @@ import { describe, expect, it, vi } from "vitest";
 
 vi.stubGlobal("location", { search: "", href: "http://localhost/", hash: "" });
 
-const { mix, nameColour, oklch, pack } = await import("../../src/colours");
-const { beside: besideFlame, placeFlame } = await import("../../src/flame");
-const { nameOf, stopsOf } = await import("../../src/keys");
-const link = await import("../../src/link");
+const { mix, nameColour, oklch, pack } = await import("../../src/draw/colours");
+const { beside: besideFlame, placeFlame } = await import("../../src/panels/flame");
+const { nameOf, stopsOf } = await import("../../src/input/keys");
+const link = await import("../../src/data/link");
 const { apart, shorten } = await import("../../src/dom");
-const { beside, whyText } = await import("../../src/detail");
-const { brief, incidentText } = await import("../../src/header");
-const { namesOf, offsetOf } = await import("../../src/offsets");
-const { keysOf, mergeNotes } = await import("../../src/merge");
-const { isInSight, tooMany, unreadIn } = await import("../../src/overlay");
-const { unreadOf } = await import("../../src/statistics");
-const { parse } = await import("../../src/worker");
-const { levelFor, Tiles, tileSpan } = await import("../../src/tiles");
-const { Tracks } = await import("../../src/tracks");
-const { Style } = await import("../../src/wire");
+const { beside, whyText } = await import("../../src/panels/detail");
+const { brief, incidentText } = await import("../../src/panels/header");
+const { namesOf, offsetOf } = await import("../../src/panels/offsets");
+const { keysOf, mergeNotes } = await import("../../src/data/merge");
+const { isInSight, tooMany, unreadIn } = await import("../../src/draw/overlay");
+const { unreadOf } = await import("../../src/panels/statistics");
+const { parse } = await import("../../src/data/worker");
+const { levelFor, Tiles, tileSpan } = await import("../../src/data/tiles");
+const { Tracks } = await import("../../src/data/tracks");
+const { Style } = await import("../../src/data/wire");
 const { pack: wire } = await import("../mock/pack.mjs");
-type Tile = import("../../src/tiles").Tile;
-type LanesAnswer = import("../../src/worker").LanesAnswer;
-type Channel = import("../../src/channel").Channel;
+type Tile = import("../../src/data/tiles").Tile;
+type LanesAnswer = import("../../src/data/worker").LanesAnswer;
+type Channel = import("../../src/data/channel").Channel;
 
 describe("colours", () => {
   it("mix without a change of what is opaque", () => {
@@ -100,7 +100,7 @@ describe("a link", () => {
 
 describe("tracks in links", () => {
   const thread = (id: number, tid: number, host?: string) => ({ id, parent: -1, kind: "thread" as const, name: "worker", tid, ...(host === undefined ? {} : { host }), lanes: [{ id: 10 * id, kind: "thread" as const }, { id: 10 * id + 1, kind: "span" as const, depth: 1 }] });
-  const tracksOf = (...all: import("../../src/wire").WireTrack[]) => {
+  const tracksOf = (...all: import("../../src/data/wire").WireTrack[]) => {
     const tracks = new Tracks();
     tracks.add(all);
     return tracks;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { amountsText, readingAt, scaleOf, valueText } from "../../src/reading";
-import type { Tile, Tiles } from "../../src/tiles";
-import { quantity } from "../../src/time";
+import { amountsText, readingAt, scaleOf, valueText } from "../../src/data/reading";
+import type { Tile, Tiles } from "../../src/data/tiles";
+import { quantity } from "../../src/data/time";
 
 /** Tiles that have one tile of four numbers each. */
 function tilesOf(shape: "points" | "bins", from: number, to: number, times: number[]): Tiles {

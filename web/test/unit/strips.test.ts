@@ -2,12 +2,12 @@ import { describe, expect, it, vi } from "vitest";
 
 vi.stubGlobal("devicePixelRatio", 1);
 
-const { mix, pack, paletteOf } = await import("../../src/colours");
-const { Strips } = await import("../../src/strips");
-const { Style } = await import("../../src/wire");
-type Tile = import("../../src/tiles").Tile;
-type Tiles = import("../../src/tiles").Tiles;
-type LaneKind = import("../../src/wire").LaneKind;
+const { mix, pack, paletteOf } = await import("../../src/draw/colours");
+const { Strips } = await import("../../src/draw/strips");
+const { Style } = await import("../../src/data/wire");
+type Tile = import("../../src/data/tiles").Tile;
+type Tiles = import("../../src/data/tiles").Tiles;
+type LaneKind = import("../../src/data/wire").LaneKind;
 
 const palette = paletteOf("light");
 const ground = pack("#fdfcfa");

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { digitsFor, duration, grouped, moment, percent, relative, rulerFor, rulerStep, sizeText, timeOfDay } from "../../src/time";
+import { digitsFor, duration, grouped, moment, percent, relative, rulerFor, rulerStep, sizeText, timeOfDay } from "../../src/data/time";
 
 const plain = (text: string): string => text.replaceAll("\u202f", " ");
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { match, rank } from "../../src/fuzzy";
-import { lanePlaces } from "../../src/overlay";
-import { originOf, Tracks } from "../../src/tracks";
-import type { WireTrack } from "../../src/wire";
+import { match, rank } from "../../src/data/fuzzy";
+import { lanePlaces } from "../../src/draw/overlay";
+import { originOf, Tracks } from "../../src/data/tracks";
+import type { WireTrack } from "../../src/data/wire";
 
 function thread(id: number, parent: number, busy = 0): WireTrack {
   return { id, parent, kind: "thread", name: `worker-${id}`, tid: id, busy, lanes: [{ id: 10 * id, kind: "thread" }, { id: 10 * id + 1, kind: "marks" }] };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { View } from "../../src/view";
+import { View } from "../../src/data/view";
 
 /** A view of a second, with a clock that the test moves. */
 function given(): { view: View; wait: (milliseconds: number) => void } {

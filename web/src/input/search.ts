@@ -1,11 +1,11 @@
 // The search box: the next or the previous event whose name or value has the text, or that a filter
 // matches.
 
-import { api, reason, wasAborted } from "./api";
-import type { App } from "./app";
-import { byId, shorten } from "./dom";
-import { moment } from "./time";
-import type { Hit } from "./wire";
+import { api, reason, wasAborted } from "../data/api";
+import type { App } from "../app";
+import { byId, shorten } from "../dom";
+import { moment } from "../data/time";
+import type { Hit } from "../data/wire";
 
 export class Search {
   private readonly input = byId<HTMLInputElement>("search");

@@ -1,11 +1,11 @@
 // The column of track names: folds, pins, and scrolls. Only the rows in sight are elements.
 
-import type { App } from "./app";
-import { byId, el } from "./dom";
+import type { App } from "../app";
+import { byId, el } from "../dom";
 import type { PlacedRow } from "./paint";
 import type { Timeline } from "./timeline";
-import { grouped } from "./time";
-import { originOf, type Row } from "./tracks";
+import { grouped } from "../data/time";
+import { originOf, type Row } from "../data/tracks";
 
 interface NameRow {
   root: HTMLElement;

@@ -1,9 +1,9 @@
 // What leaves the page: a smaller trace, CSV, a picture.
 
-import { api, reason } from "./api";
-import { type App, type Area, stretchOf } from "./app";
-import { button, byId, el } from "./dom";
-import { grouped, sizeText } from "./time";
+import { api, reason } from "../data/api";
+import { type App, type Area, stretchOf } from "../app";
+import { button, byId, el } from "../dom";
+import { grouped, sizeText } from "../data/time";
 
 /** So often is asked how far an export is, in milliseconds, and no longer than so. */
 const PACE = 300;

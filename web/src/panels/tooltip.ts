@@ -1,12 +1,12 @@
 // What the pointer is over, in two lines beside it.
 
-import type { App, Hover } from "./app";
-import { styleWord } from "./colours";
-import { byId, el, fill, shorten } from "./dom";
+import type { App, Hover } from "../app";
+import { styleWord } from "../draw/colours";
+import { byId, el, fill, shorten } from "../dom";
 import { patch, patchOf } from "./legend";
-import { amountsText, type Reading, valueText } from "./reading";
-import { duration, grouped, moment, quantity } from "./time";
-import { Style } from "./wire";
+import { amountsText, type Reading, valueText } from "../data/reading";
+import { duration, grouped, moment, quantity } from "../data/time";
+import { Style } from "../data/wire";
 
 const AWAY = 14;
 

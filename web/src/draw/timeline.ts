@@ -1,15 +1,15 @@
 // The timeline: decides what stands where, has it drawn, and answers to the pointer.
 
-import { api, wasAborted } from "./api";
-import type { App, Hover } from "./app";
-import { byId, Size } from "./dom";
+import { api, wasAborted } from "../data/api";
+import type { App, Hover } from "../app";
+import { byId, Size } from "../dom";
 import { lanePlaces, Overlay } from "./overlay";
 import { Painter, type PlacedRow } from "./paint";
-import { readingAt } from "./reading";
-import { levelFor, Tiles, type Tile } from "./tiles";
-import { rulerFor } from "./time";
-import { Tracks, type Row } from "./tracks";
-import { Style, type WireArrows } from "./wire";
+import { readingAt } from "../data/reading";
+import { levelFor, Tiles, type Tile } from "../data/tiles";
+import { rulerFor } from "../data/time";
+import { Tracks, type Row } from "../data/tracks";
+import { Style, type WireArrows } from "../data/wire";
 
 /** Pinned tracks never take more than this share of the height. */
 const PINNED_SHARE = 0.45;

@@ -1,10 +1,10 @@
 // How long something took, how often: one bar for each range of durations. A bar leads to its
 // longest.
 
-import type { App } from "./app";
-import { el, link, shorten } from "./dom";
-import { duration, grouped } from "./time";
-import type { Durations } from "./wire";
+import type { App } from "../app";
+import { el, link, shorten } from "../dom";
+import { duration, grouped } from "../data/time";
+import type { Durations } from "../data/wire";
 
 /** A histogram of one name's durations. */
 export function histogram(app: App, one: Durations): HTMLElement {

@@ -1,7 +1,7 @@
 // The panel at the bottom: its tabs, its height, and who fills it.
 
-import { TABS, type App, type Tab } from "./app";
-import { byId } from "./dom";
+import { TABS, type App, type Tab } from "../app";
+import { byId } from "../dom";
 
 const LEAST = 96;
 /** By so many pixels do keys make it higher or lower. */

@@ -5,7 +5,7 @@
 // can be told apart by those who don't see red, green or blue (tests simulate that), and what is
 // too pale for its ground has an edge below it.
 
-import { Style } from "./wire";
+import { Style } from "../data/wire";
 
 export type Theme = "light" | "dark";
 

@@ -1,6 +1,6 @@
 // The tree of tracks: what is folded, pinned and visible, and where each row and lane stands.
 
-import { apart } from "./dom";
+import { apart } from "../dom";
 import type { LaneKind, RecordedProcess, TrackKind, WireLane, WireTrack } from "./wire";
 
 export interface Track {

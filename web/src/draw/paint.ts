@@ -2,14 +2,14 @@
 
 import { inkOn, pack, type Palette } from "./colours";
 import { Columns, type Run } from "./columns";
-import { fitCanvas, context } from "./dom";
+import { fitCanvas, context } from "../dom";
 import { Picture } from "./picture";
-import { scaleOf } from "./reading";
+import { scaleOf } from "../data/reading";
 import { Strips, UPPER_SHARE, type Decor } from "./strips";
-import type { Tile, Tiles } from "./tiles";
-import { quantity } from "./time";
-import type { LaneSlot, Row } from "./tracks";
-import { Style } from "./wire";
+import type { Tile, Tiles } from "../data/tiles";
+import { quantity } from "../data/time";
+import type { LaneSlot, Row } from "../data/tracks";
+import { Style } from "../data/wire";
 
 export const FONT = '11px "Inter", "Segoe UI", system-ui, "Noto Sans", "DejaVu Sans", sans-serif';
 

@@ -1,9 +1,9 @@
 // Finds a track by a few letters of its name.
 
-import type { App } from "./app";
-import { byId, el, fill } from "./dom";
-import { rank, type Ranked } from "./fuzzy";
-import type { Track } from "./tracks";
+import type { App } from "../app";
+import { byId, el, fill } from "../dom";
+import { rank, type Ranked } from "../data/fuzzy";
+import type { Track } from "../data/tracks";
 
 const MOST = 60;
 

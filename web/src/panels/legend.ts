@@ -1,10 +1,10 @@
 // What the colours mean, shown where nothing else is to be told, and by a key.
 
-import type { App } from "./app";
-import { nameColour, STATE_WORDS } from "./colours";
-import { el } from "./dom";
-import { hasNameColour, markColour } from "./strips";
-import { Style } from "./wire";
+import type { App } from "../app";
+import { nameColour, STATE_WORDS } from "../draw/colours";
+import { el } from "../dom";
+import { hasNameColour, markColour } from "../draw/strips";
+import { Style } from "../data/wire";
 
 const GROUPS: readonly [string, readonly number[]][] = [
   ["Threads", [Style.running, Style.runnable, Style.runnablePreempted, Style.sleeping, Style.uninterruptible, Style.stopped, Style.created, Style.unknown]],

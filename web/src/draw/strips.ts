@@ -4,8 +4,8 @@
 
 import { mix, mixParts, type Packed, type Palette, type Shade } from "./colours";
 import type { Picture } from "./picture";
-import { Tiles, type Tile } from "./tiles";
-import { Style, type LaneKind } from "./wire";
+import { Tiles, type Tile } from "../data/tiles";
+import { Style, type LaneKind } from "../data/wire";
 
 /** What of a lane's height the upper row stands for. */
 export const UPPER_SHARE = 0.6;

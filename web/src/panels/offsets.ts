@@ -1,10 +1,10 @@
 // The dialog "Traces": several traces on one axis, and by how much each is shifted, typed or
 // dragged.
 
-import { api, reason } from "./api";
-import type { App } from "./app";
-import { button, byId, el, fill, shorten } from "./dom";
-import type { TracePart } from "./wire";
+import { api, reason } from "../data/api";
+import type { App } from "../app";
+import { button, byId, el, fill, shorten } from "../dom";
+import type { TracePart } from "../data/wire";
 
 /** A trace's bar has at least so many pixels to take it by. */
 const GRIP = 12;

@@ -1,10 +1,10 @@
 // The tab "Notes": bookmarks and remarks, kept beside the trace.
 
-import type { App } from "./app";
-import { button, byId, el, fill, link } from "./dom";
+import type { App } from "../app";
+import { button, byId, el, fill, link } from "../dom";
 import type { Page } from "./panel";
-import { duration, moment } from "./time";
-import type { Note, TraceInfo } from "./wire";
+import { duration, moment } from "../data/time";
+import type { Note, TraceInfo } from "../data/wire";
 
 export class Notes implements Page {
   private readonly root = byId("page-notes");

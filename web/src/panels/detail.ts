@@ -1,13 +1,13 @@
 // The tab "Detail": all that is known of the chosen box, and why it is there.
 
-import { STATE_WORDS, styleWord } from "./colours";
-import type { App, Selected } from "./app";
-import { apart, button, byId, el, fill, link, shorten } from "./dom";
+import { STATE_WORDS, styleWord } from "../draw/colours";
+import type { App, Selected } from "../app";
+import { apart, button, byId, el, fill, link, shorten } from "../dom";
 import { legend, patchOf } from "./legend";
 import type { Page } from "./panel";
-import { amountsText, valueText } from "./reading";
-import { duration, moment, timeOfDay } from "./time";
-import { Style, type Interval, type Neighbour, type ThreadLink } from "./wire";
+import { amountsText, valueText } from "../data/reading";
+import { duration, moment, timeOfDay } from "../data/time";
+import { Style, type Interval, type Neighbour, type ThreadLink } from "../data/wire";
 
 const HINTS: Record<number, string> = {
   [Style.runnable]: "It was ready to run and had to wait for a CPU.",

@@ -4,13 +4,13 @@
 // Rows are fetched in pages of 100. A table of a hundred million rows would be higher than a
 // browser can scroll, so the bar's place is a share of the rows, and the wheel moves row by row.
 
-import { api, type EventQuery, reason, wasAborted } from "./api";
-import { type App, stretchOf, tracksOf } from "./app";
-import { byId, el, fill, shorten } from "./dom";
+import { api, type EventQuery, reason, wasAborted } from "../data/api";
+import { type App, stretchOf, tracksOf } from "../app";
+import { byId, el, fill, shorten } from "../dom";
 import type { Page } from "./panel";
-import { RETRY } from "./tiles";
-import { grouped, moment } from "./time";
-import type { EventRow, EventRows } from "./wire";
+import { RETRY } from "../data/tiles";
+import { grouped, moment } from "../data/time";
+import type { EventRow, EventRows } from "../data/wire";
 
 const ROW = 20;
 const PAGE = 100;

@@ -1,18 +1,18 @@
 // What keys do, in one table: the page answers by it, and `?` shows it.
 
-import { api } from "./api";
-import { TABS, type App } from "./app";
-import { byId, el, fill } from "./dom";
-import { savePicture } from "./export";
+import { api } from "../data/api";
+import { TABS, type App } from "../app";
+import { byId, el, fill } from "../dom";
+import { savePicture } from "../panels/export";
 import type { Finder } from "./finder";
-import type { Notes } from "./notes";
-import type { Panel } from "./panel";
-import type { RulerBar } from "./ruler";
+import type { Notes } from "../panels/notes";
+import type { Panel } from "../panels/panel";
+import type { RulerBar } from "../draw/ruler";
 import type { Search } from "./search";
-import type { Selection } from "./statistics";
-import type { Timeline } from "./timeline";
-import type { Row } from "./tracks";
-import { Style } from "./wire";
+import type { Selection } from "../panels/statistics";
+import type { Timeline } from "../draw/timeline";
+import type { Row } from "../data/tracks";
+import { Style } from "../data/wire";
 
 export interface Parts {
   app: App;

@@ -1,9 +1,9 @@
 // The ruler above the timeline: times, notes, and a stretch chosen by dragging.
 
-import type { App } from "./app";
-import { byId, context, fitCanvas, setText } from "./dom";
+import type { App } from "../app";
+import { byId, context, fitCanvas, setText } from "../dom";
 import { FONT } from "./paint";
-import { CLOCKS, day, digitsFor, duration, moment, rulerFor, type Clock, type Ruler } from "./time";
+import { CLOCKS, day, digitsFor, duration, moment, rulerFor, type Clock, type Ruler } from "../data/time";
 import type { Timeline } from "./timeline";
 
 const HEIGHT = 28;

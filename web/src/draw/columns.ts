@@ -3,8 +3,8 @@
 
 import { mix, type Packed } from "./colours";
 import type { Picture } from "./picture";
-import { collectBins } from "./reading";
-import type { Tile } from "./tiles";
+import { collectBins } from "../data/reading";
+import type { Tile } from "../data/tiles";
 
 /** Visits what is known of a lane, in the order of time. */
 type Cover = (visit: (tile: Tile, from: number, to: number) => void) => void;

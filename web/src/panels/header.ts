@@ -1,11 +1,11 @@
 // The line at the top: what is open, how far it reaches, what is missing from it.
 
-import type { App } from "./app";
-import { button, byId, el, fill, shorten } from "./dom";
-import { ofIncident, restore } from "./link";
+import type { App } from "../app";
+import { button, byId, el, fill, shorten } from "../dom";
+import { ofIncident, restore } from "../data/link";
 import { Offsets } from "./offsets";
-import { duration, grouped } from "./time";
-import type { Incident, Losses } from "./wire";
+import { duration, grouped } from "../data/time";
+import type { Incident, Losses } from "../data/wire";
 
 /** More lines than this say nothing more. */
 const MOST_LINES = 500;

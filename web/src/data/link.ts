@@ -10,7 +10,7 @@
 // is read.
 
 import { api, reason } from "./api";
-import { TABS, type App, type Tab } from "./app";
+import { TABS, type App, type Tab } from "../app";
 import { CLOCKS, type Clock } from "./time";
 import type { Track, Tracks } from "./tracks";
 import type { Incident } from "./wire";

@@ -1,6 +1,6 @@
 // Labels of boxes, each with a number of its own: boxes have the number, not the text.
 
-import { nameColour } from "./colours";
+import { nameColour } from "../draw/colours";
 
 /** So many bytes of labels are kept before those that no box has any more are forgotten. */
 const MOST_BYTES = 8 * 1024 * 1024;

@@ -1,13 +1,13 @@
 // The whole trace in a strip: how dense it is, where something was lost, and which part the screen
 // shows.
 
-import type { App } from "./app";
-import type { Channel } from "./channel";
-import { byId, context, fitCanvas, Size } from "./dom";
-import { collectBins } from "./reading";
-import { RETRY, TILE_PIXELS, tileSpan } from "./tiles";
-import type { LaneData, LanesAnswer } from "./worker";
-import { address, asked } from "./api";
+import type { App } from "../app";
+import type { Channel } from "../data/channel";
+import { byId, context, fitCanvas, Size } from "../dom";
+import { collectBins } from "../data/reading";
+import { RETRY, TILE_PIXELS, tileSpan } from "../data/tiles";
+import type { LaneData, LanesAnswer } from "../data/worker";
+import { address, asked } from "../data/api";
 
 const HEIGHT = 44;
 /** So many lanes are asked for at once; of more, one after the other. */

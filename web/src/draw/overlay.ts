@@ -1,11 +1,11 @@
 // What lies over the timeline: pointer, choice, area, arrows, notes.
 
-import type { App } from "./app";
-import { context } from "./dom";
+import type { App } from "../app";
+import { context } from "../dom";
 import { FONT, type PlacedRow } from "./paint";
-import { grouped } from "./time";
-import type { LaneSlot } from "./tracks";
-import type { TraceInfo } from "./wire";
+import { grouped } from "../data/time";
+import type { LaneSlot } from "../data/tracks";
+import type { TraceInfo } from "../data/wire";
 
 export interface Arrow {
   fromTime: number;

@@ -1,14 +1,14 @@
 // The tab "Flame": spans and functions by stack, as wide as the time they took together.
 
-import { api, reason, type Stretch, wasAborted } from "./api";
-import { type App, stretchOf } from "./app";
-import { inkOn, nameColour, pack } from "./colours";
-import { byId, context, el, fill, fitCanvas, shorten } from "./dom";
-import { FONT } from "./paint";
+import { api, reason, type Stretch, wasAborted } from "../data/api";
+import { type App, stretchOf } from "../app";
+import { inkOn, nameColour, pack } from "../draw/colours";
+import { byId, context, el, fill, fitCanvas, shorten } from "../dom";
+import { FONT } from "../draw/paint";
 import type { Page } from "./panel";
 import { unreadOf } from "./statistics";
-import { duration, grouped, percent } from "./time";
-import type { FlameNode } from "./wire";
+import { duration, grouped, percent } from "../data/time";
+import type { FlameNode } from "../data/wire";
 
 const ROW = 19;
 

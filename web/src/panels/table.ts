@@ -1,7 +1,7 @@
 // A table of any length of which only the rows in sight are there. All rows are equally high;
 // widths of columns are given, so that nothing moves while it is scrolled.
 
-import { el } from "./dom";
+import { el } from "../dom";
 
 /** Height of a row in pixels, as the stylesheet has it. */
 const ROW = 22;

@@ -1,15 +1,15 @@
 // The tab "Selection": what happened inside the chosen area, in numbers.
 
-import { api, reason, wasAborted } from "./api";
-import { type App, type Area, stretchOf, tracksOf } from "./app";
-import { byId, button, el, fill, link, shorten } from "./dom";
+import { api, reason, wasAborted } from "../data/api";
+import { type App, type Area, stretchOf, tracksOf } from "../app";
+import { byId, button, el, fill, link, shorten } from "../dom";
 import { exportButtons } from "./export";
 import { histogram } from "./histogram";
 import { patch } from "./legend";
 import type { Page } from "./panel";
 import { type Column, Table } from "./table";
-import { duration, grouped, moment, percent } from "./time";
-import { Style, type Durations, type Statistics, type ThreadTimes } from "./wire";
+import { duration, grouped, moment, percent } from "../data/time";
+import { Style, type Durations, type Statistics, type ThreadTimes } from "../data/wire";
 
 /** Widths of columns in pixels. */
 const TIME = 76;
