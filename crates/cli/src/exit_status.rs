@@ -22,8 +22,8 @@ pub fn of_command(status: ExitStatus) -> ExitCode {
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(OWN_FAILURE))
 }
 
-/// Ends this process as the command ended: by the same signal, or returns its exit status. So shells
-/// and systemd see no difference.
+/// Ends this process as the command ended: by the same signal, or returns its exit status. So
+/// shells and systemd see no difference.
 pub fn pass_on(status: ExitStatus) -> ExitCode {
     if let Some(signal) = status.signal() {
         tompion_os::end_by_signal(signal);

@@ -6,7 +6,7 @@ use tompion_reader::{
     filter::{self, Filter},
 };
 
-use crate::messages::{nearest, say};
+use crate::messages::{nearest, print_status};
 
 /// What a recording knows besides fields.
 const CONTEXTS: &str =
@@ -58,8 +58,8 @@ pub fn compile(expression: Option<&Expression>) -> Result<Option<Filter>, Filter
     expression.map(Filter::new).transpose()
 }
 
-/// Whether a filter fits the selected events; says what doesn't. Of a context that none of them has is only
-/// warned: it may be recorded another time.
+/// Whether a filter fits the selected events; says what doesn't. Of a context that none of them has
+/// is only warned: it may be recorded another time.
 pub fn fits(expression: Option<&Expression>, traces: &TraceSet) -> bool {
     let Some(expression) = expression else { return true };
     let (contexts, fields): (Vec<_>, Vec<_>) = filter::missing(expression, traces)
@@ -73,11 +73,11 @@ pub fn fits(expression: Option<&Expression>, traces: &TraceSet) -> bool {
         None => filter::check(expression, traces).err(),
     };
     if let Some(error) = error {
-        say(format!("the filter doesn't match the events' fields\n{}", error.render()));
+        print_status(format!("the filter doesn't match the events' fields\n{}", error.render()));
         return false;
     }
     for (name, _) in contexts {
-        say(format!("warning: no event has a field `{name}`"));
+        print_status(format!("warning: no event has a field `{name}`"));
     }
     true
 }

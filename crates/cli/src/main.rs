@@ -1,5 +1,5 @@
-//! The `tompion` command: thin. Arguments become the libraries' configurations, their results become
-//! text; nothing is decided here that another program could want to decide, too.
+//! The `tompion` command: thin. Arguments become the libraries' configurations, their results
+//! become text; nothing is decided here that another program could want to decide, too.
 #![forbid(unsafe_code)]
 
 mod commands;
@@ -71,15 +71,16 @@ enum Command {
     Completions(commands::manual::CompletionArguments),
 }
 
-/// Signals that some commands handle ([`tompion_os::Signals`]) and all others ignore: a signal sent to every
-/// `tompion` process must end none.
+/// Signals that some commands handle ([`tompion_os::Signals`]) and all others ignore: a signal sent
+/// to every `tompion` process must end none.
 const MEANINGLESS_SIGNALS: [i32; 2] = [10, 12];
 
 fn main() -> ExitCode {
     tompion_os::ignore_until_exec(&MEANINGLESS_SIGNALS);
-    // Before any argument is looked at: whatever path comes, the user who named it could have gone there alone.
+    // Before any argument is looked at: whatever path comes, the user who named it could have gone
+    // there alone.
     if let Err(error) = tompion_os::act_as_invoking_user() {
-        messages::say(format!("can't act as the user who called sudo: {error}"));
+        messages::print_status(format!("can't act as the user who called sudo: {error}"));
         return ExitCode::from(messages::FAILED);
     }
     let words = commands::record::separate_command(std::env::args_os().collect(), Cli::command);

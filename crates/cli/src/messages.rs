@@ -12,17 +12,18 @@ use std::{
 pub const FAILED: u8 = 1;
 /// Exit code: the command line was wrong.
 pub const WRONG_USAGE: u8 = 2;
-/// Exit code: somebody has ended, on purpose, what was looked at. Units name it, so that nobody begins anew what was stopped.
+/// Exit code: somebody has ended, on purpose, what was looked at. Units name it, so that nobody
+/// begins anew what was stopped.
 pub const ENDED: u8 = 3;
 
 /// What the system says where this process has as many files open as it may.
 const TOO_MANY_FILES: &str = "Too many open files (os error 24)";
 
 /// Says something.
-pub fn say(text: impl Display) {
+pub fn print_status(text: impl Display) {
     static ADVICE: Once = Once::new();
     let text = text.to_string();
-    let lines: Vec<_> = text.split('\n').map(harmless).collect();
+    let lines: Vec<_> = text.split('\n').map(escape_control).collect();
     anstream::eprintln!("tompion: {}", lines.join("\n"));
     if text.contains(TOO_MANY_FILES) {
         ADVICE.call_once(|| anstream::eprintln!("tompion: {}", file_limit_advice()));
@@ -44,9 +45,9 @@ fn file_limit_advice() -> String {
     }
 }
 
-/// A text with question marks for its control characters: programs and traces can put anything into their names,
-/// and a terminal would do what they say.
-pub fn harmless(text: &str) -> Cow<'_, str> {
+/// A text with question marks for its control characters: programs and traces can put anything into
+/// their names, and a terminal would do what they say.
+pub fn escape_control(text: &str) -> Cow<'_, str> {
     if text.contains(char::is_control) {
         Cow::Owned(text.replace(char::is_control, "?"))
     } else {
@@ -60,27 +61,27 @@ const MAX_COMMAND_LINE: usize = 160;
 /// A command line as a shell would take it, without control characters and cut to a bounded length.
 pub fn command_line(words: &[String]) -> String {
     let line = tompion_reader::manifest::shell_line(words);
-    let line = harmless(&line);
+    let line = escape_control(&line);
     match line.char_indices().nth(MAX_COMMAND_LINE) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
         None => line.into_owned(),
     }
 }
 
-/// Standard output, on which traces are printed as they are; a terminal gets question marks for control characters,
-/// but for these sequences.
+/// Standard output, on which traces are printed as they are; a terminal gets question marks for
+/// control characters, but for these sequences.
 pub fn output(known: &'static [&'static str]) -> Box<dyn Write> {
     let output = io::stdout().lock();
     if output.is_terminal() {
-        Box::new(Harmless { output, after_c2: false, known })
+        Box::new(ControlEscaper { output, after_c2: false, known })
     } else {
         Box::new(output)
     }
 }
 
-/// Writes bytes without the control characters of ASCII, but for line breaks and tabs, and without those of UTF-8
-/// from U+0080 to U+009F.
-struct Harmless<W> {
+/// Writes bytes without the control characters of ASCII, but for line breaks and tabs, and without
+/// those of UTF-8 from U+0080 to U+009F.
+struct ControlEscaper<W> {
     output: W,
     /// Whether the byte before was the first of such a character, or of one of the next 32.
     after_c2: bool,
@@ -88,10 +89,10 @@ struct Harmless<W> {
     known: &'static [&'static str],
 }
 
-impl<W: Write> Write for Harmless<W> {
+impl<W: Write> Write for ControlEscaper<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut harmless = bytes.to_vec();
-        for (place, byte) in harmless.iter_mut().enumerate() {
+        let mut escape_control = bytes.to_vec();
+        for (place, byte) in escape_control.iter_mut().enumerate() {
             let after_c2 = std::mem::replace(&mut self.after_c2, *byte == 0xc2);
             // Half of a character is none to a terminal.
             let is_control = byte.is_ascii_control() && !matches!(*byte, b'\n' | b'\t');
@@ -103,7 +104,7 @@ impl<W: Write> Write for Harmless<W> {
                 *byte = b'?';
             }
         }
-        self.output.write_all(&harmless)?;
+        self.output.write_all(&escape_control)?;
         Ok(bytes.len())
     }
 
@@ -119,10 +120,11 @@ pub fn failure(error: &anyhow::Error, verbose: bool) -> ExitCode {
     }
     let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
     if verbose {
-        say(chain.join(": "));
+        print_status(chain.join(": "));
     } else {
-        // The cause of an operating system's refusal belongs to the line; longer chains wait for -v.
-        say(chain.iter().take(2).cloned().collect::<Vec<_>>().join(": "));
+        // The cause of an operating system's refusal belongs to the line; longer chains wait for
+        // -v.
+        print_status(chain.iter().take(2).cloned().collect::<Vec<_>>().join(": "));
     }
     ExitCode::from(FAILED)
 }
@@ -141,7 +143,7 @@ pub fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// A number with its thousands set apart: `1,234,567`.
-pub fn grouped(number: u64) -> String {
+pub fn with_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -156,13 +158,14 @@ pub fn grouped(number: u64) -> String {
 /// What was counted and not kept, by the manifest's names; none if there was nothing.
 pub fn beyond_limits<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Option<String> {
     let some = counts.filter(|(_, count)| *count != 0);
-    let texts = some.map(|(what, count)| format!("{} {}", harmless(what).replace('_', " "), grouped(count)));
+    let texts = some
+        .map(|(what, count)| format!("{} {}", escape_control(what).replace('_', " "), with_thousands(count)));
     let texts: Vec<String> = texts.collect();
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
 /// `1 event`, `2 events`.
-pub fn counted(number: u64, noun: &str) -> String {
+pub fn pluralize(number: u64, noun: &str) -> String {
     let (plural, noun) = match noun.strip_suffix("ss") {
         Some(stem) => ("sses", stem),
         None => ("s", noun),
@@ -172,7 +175,7 @@ pub fn counted(number: u64, noun: &str) -> String {
         (1, _) => "",
         (_, plural) => plural,
     };
-    format!("{} {noun}{ending}", grouped(number))
+    format!("{} {noun}{ending}", with_thousands(number))
 }
 
 /// Returns the end of a message about an unknown word: the nearest known ones, if any come near.
@@ -195,19 +198,19 @@ mod tests {
 
     #[test]
     fn numbers_and_plurals() {
-        assert_eq!(counted(1, "event"), "1 event");
-        assert_eq!(counted(1_234_567, "event"), "1,234,567 events");
-        assert_eq!(counted(0, "process"), "0 processes");
-        assert_eq!(counted(1, "process"), "1 process");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1000), "1,000");
+        assert_eq!(pluralize(1, "event"), "1 event");
+        assert_eq!(pluralize(1_234_567, "event"), "1,234,567 events");
+        assert_eq!(pluralize(0, "process"), "0 processes");
+        assert_eq!(pluralize(1, "process"), "1 process");
+        assert_eq!(with_thousands(999), "999");
+        assert_eq!(with_thousands(1000), "1,000");
     }
 
     #[test]
     fn what_a_terminal_would_obey_is_not_said() {
-        assert_eq!(harmless("\u{1b}]0;title\u{7}\u{9b}31mé\n"), "?]0;title??31mé?");
-        assert!(matches!(harmless("plain"), Cow::Borrowed(_)));
-        let mut writer = Harmless { output: Vec::new(), after_c2: false, known: &["\u{1b}[0m"] };
+        assert_eq!(escape_control("\u{1b}]0;title\u{7}\u{9b}31mé\n"), "?]0;title??31mé?");
+        assert!(matches!(escape_control("plain"), Cow::Borrowed(_)));
+        let mut writer = ControlEscaper { output: Vec::new(), after_c2: false, known: &["\u{1b}[0m"] };
         for bytes in ["\u{1b}[2J\ta\u{9b}2J\u{a0}é\n".as_bytes(), b"\xc2", b"\x9b\x9b\x7f"] {
             writer.write_all(bytes).unwrap();
         }

@@ -10,7 +10,7 @@ use tompion_reader::{Selection, TraceSet};
 
 use crate::{
     filter,
-    messages::{nearest_hint, say},
+    messages::{nearest_hint, print_status},
     units,
 };
 
@@ -101,7 +101,7 @@ pub fn find_names(globs: &[String], traces: &TraceSet) -> bool {
     let mut all = true;
     for glob in globs.iter().filter(|glob| !is_known(glob)) {
         let hint = nearest_hint(glob, names.iter().copied());
-        say(format!("no event of the trace matches `{glob}`{hint}"));
+        print_status(format!("no event of the trace matches `{glob}`{hint}"));
         all = false;
     }
     all

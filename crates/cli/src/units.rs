@@ -51,7 +51,7 @@ pub fn count(text: &str) -> Result<u64, String> {
 }
 
 /// A time in its nearest unit: `12.3 ns`, `4.56 µs`.
-pub fn in_words(ns: f64) -> String {
+pub fn format_duration(ns: f64) -> String {
     let (value, unit) = match ns {
         ..1e3 => (ns, "ns"),
         ..1e6 => (ns / 1e3, "µs"),
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn times_in_words() {
-        let words: Vec<_> = [0.0, 9.87, 45.62, 999.0, 4560.0, 51_234_567.0, 2e9].map(in_words).into();
+        let words: Vec<_> = [0.0, 9.87, 45.62, 999.0, 4560.0, 51_234_567.0, 2e9].map(format_duration).into();
         assert_eq!(words, ["0.00 ns", "9.87 ns", "45.6 ns", "999 ns", "4.56 µs", "51.2 ms", "2.00 s"]);
     }
 }

@@ -16,7 +16,8 @@ use crate::{
     support::{TOMPION, TestDir, finish, installed, repository, run, start},
 };
 
-/// Compares traces. Returns what the script printed: a line for each with the numbers of comparisons.
+/// Compares traces. Returns what the script printed: a line for each with the numbers of
+/// comparisons.
 fn compare(traces: &[PathBuf]) -> Option<String> {
     if !installed("python3") {
         eprintln!("SKIPPED, python3 is not installed");

@@ -268,7 +268,8 @@ fn events_are_chosen_by_name() {
     }
 }
 
-/// The default leaves out what comes many times a packet. A lone `-k` beside patterns adds the default to them.
+/// The default leaves out what comes many times a packet. A lone `-k` beside patterns adds the
+/// default to them.
 #[test]
 fn a_lone_k_beside_patterns_adds_the_default_events() {
     if !permitted() {

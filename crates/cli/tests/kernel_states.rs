@@ -129,8 +129,8 @@ impl Printed {
     }
 }
 
-/// Compares the states of a kernel trace with what follows from its printed events alone. Returns the number of
-/// gaps.
+/// Compares the states of a kernel trace with what follows from its printed events alone. Returns
+/// the number of gaps.
 fn assert_states_hold(trace: &Trace) -> usize {
     let mut traces = tompion_reader::open(std::slice::from_ref(&trace.folder)).expect("traces");
     let mut kept = Collected::default();

@@ -149,8 +149,8 @@ fn given_a_killed_recorder_then_processes_that_share_a_trace_are_named_by_their_
     assert!(!sharing.is_empty() && sharing.is_subset(&listed), "{sharing:?} of {listed:?}");
 }
 
-/// A snapshot writes down the processes that have ended by then. Recovery counts what is in the files: each
-/// process and each event once.
+/// A snapshot writes down the processes that have ended by then. Recovery counts what is in the
+/// files: each process and each event once.
 #[test]
 fn given_a_recorder_killed_after_a_snapshot_then_recovery_counts_each_event_once() {
     let dir = TestDir::new();

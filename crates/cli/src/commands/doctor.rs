@@ -1,4 +1,5 @@
-//! `tompion doctor`: a registry of checks, each with what it found, why it matters, and what mends it.
+//! `tompion doctor`: a registry of checks, each with what it found, why it matters, and what mends
+//! it.
 
 use std::{io::Write, process::ExitCode};
 
@@ -274,7 +275,7 @@ fn write_text(output: &mut impl Write, rows: &[Row]) -> std::io::Result<()> {
             State::Bad => "\x1b[31m bad\x1b[0m",
             State::Unknown => "\x1b[35m  ? \x1b[0m",
         };
-        writeln!(output, "{sign}  {:<16} {}", row.name, messages::harmless(&row.found))?;
+        writeln!(output, "{sign}  {:<16} {}", row.name, messages::escape_control(&row.found))?;
         let Some(mend) = &row.mend else { continue };
         writeln!(output, "      {:<16} why: {}", "", row.why)?;
         for (step, word) in mend.lines().zip(std::iter::once("do: ").chain(std::iter::repeat("    "))) {

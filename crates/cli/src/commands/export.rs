@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use tompion_export::{Plan, Rewritten};
 use tompion_reader::{TraceSet, Version};
 
-use crate::messages::{self, counted, say};
+use crate::messages::{self, pluralize, print_status};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -34,7 +34,7 @@ enum Format {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let paths = super::traces(&arguments.traces)?;
-    super::tell_incomplete(&paths);
+    super::warn_if_incomplete(&paths);
     let mut traces = tompion_reader::open(&paths)?;
     let version = match arguments.to {
         Format::Ctf1 => Version::One,
@@ -48,15 +48,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// What was written, what had to be said otherwise, and what could not be read.
 pub fn report(traces: &TraceSet, rewritten: &Rewritten, output: &std::path::Path) -> ExitCode {
     for note in &rewritten.notes {
-        say(format!("note: CTF 1.8 can't express everything: {note}"));
+        print_status(format!("note: CTF 1.8 can't express everything: {note}"));
     }
-    super::tell_problems(traces);
+    super::report_problems(traces);
     let Rewritten { events, packets, traces: count, .. } = rewritten;
-    say(format!(
+    print_status(format!(
         "{} in {}, {} in {}; next: tompion print {}",
-        counted(*events, "event"),
-        counted(*packets, "packet"),
-        counted(*count as u64, "trace"),
+        pluralize(*events, "event"),
+        pluralize(*packets, "packet"),
+        pluralize(*count as u64, "trace"),
         output.display(),
         output.display()
     ));

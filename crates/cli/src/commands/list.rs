@@ -21,7 +21,7 @@ use tompion_kernel::{
 use tompion_os::BoundedFile;
 use tompion_schema::{EVENT_MAGIC, Event, decode_outline, description_size};
 
-use crate::messages::harmless;
+use crate::messages::escape_control;
 
 /// Program or library that is read by parts.
 type File<'data> = object::File<'data, &'data ReadCache<BoundedFile>>;
@@ -30,8 +30,8 @@ type File<'data> = object::File<'data, &'data ReadCache<BoundedFile>>;
 const MAX_READ: u64 = 1 << 30;
 /// Section in which programs carry descriptions.
 const SECTION: &str = "tompion_events";
-/// Word in that section for a description that stands elsewhere: behind it comes the distance from there
-/// to the description, an `i32`.
+/// Word in that section for a description that stands elsewhere: behind it comes the distance from
+/// there to the description, an `i32`.
 const ELSEWHERE: u32 = u32::from_le_bytes(*b"TER1");
 
 #[derive(Args)]
@@ -88,7 +88,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         for row in &rows {
             let level = if row.level.is_empty() { row.kind } else { row.level };
             let line = format!("{}  [{level}]  {}", row.name, row.fields.join(", "));
-            writeln!(output, "{}", harmless(&line))?;
+            writeln!(output, "{}", escape_control(&line))?;
         }
     }
     Ok(ExitCode::SUCCESS)

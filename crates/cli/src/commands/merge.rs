@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
-use crate::messages::{self, counted, say};
+use crate::messages::{self, pluralize, print_status};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -22,23 +22,23 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    super::tell_incomplete(&arguments.traces);
+    super::warn_if_incomplete(&arguments.traces);
     let traces = tompion_reader::open(&arguments.traces)?;
     let merged = tompion_export::merge(&traces, &arguments.output)?;
     if merged.hosts.len() > 1 {
         let hosts: Vec<String> = merged.hosts.into_iter().collect();
-        say(format!(
+        print_status(format!(
             "note: the traces are of {} ({}); each keeps its clock's offset, so their order is only as exact as their clocks",
-            counted(hosts.len() as u64, "machine"),
-            crate::messages::harmless(&hosts.join(", "))
+            pluralize(hosts.len() as u64, "machine"),
+            crate::messages::escape_control(&hosts.join(", "))
         ));
     }
-    say(format!(
+    print_status(format!(
         "{} in {}; next: tompion print {}",
-        counted(merged.traces as u64, "trace"),
+        pluralize(merged.traces as u64, "trace"),
         arguments.output.display(),
         arguments.output.display()
     ));
-    super::tell_problems(&traces);
+    super::report_problems(&traces);
     Ok(if traces.corruptions().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
 }

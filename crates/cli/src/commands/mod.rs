@@ -35,7 +35,7 @@ fn traces(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     match newest {
         Some((_, folder)) => {
             let folder = folder.strip_prefix(".").map(Path::to_owned).unwrap_or(folder);
-            crate::messages::say(format!("newest trace in this folder: {}", folder.display()));
+            crate::messages::print_status(format!("newest trace in this folder: {}", folder.display()));
             Ok(vec![folder])
         }
         None => {
@@ -44,25 +44,28 @@ fn traces(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     }
 }
 
-/// The file rights of the user who called sudo, for what that user named; a command may have root's own at the moment.
+/// The file rights of the user who called sudo, for what that user named; a command may have root's
+/// own at the moment.
 fn invoking_users_rights() -> anyhow::Result<Option<FileRights>> {
     let user = User::behind_sudo();
     user.map(|user| user.own_files()).transpose().context("can't act as the user who called sudo")
 }
 
-/// Writes a file that the user named, in the place of an older one, with no more than the user's rights.
+/// Writes a file that the user named, in the place of an older one, with no more than the user's
+/// rights.
 fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let _rights = invoking_users_rights()?;
     tompion_os::write_file(path, bytes).with_context(|| format!("can't write {}", path.display()))
 }
 
-/// Says of each trace whose session was killed that it is incomplete, and what helps. Returns whether there is one.
-fn tell_incomplete(traces: &[PathBuf]) -> bool {
+/// Says of each trace whose session was killed that it is incomplete, and what helps. Returns
+/// whether there is one.
+fn warn_if_incomplete(traces: &[PathBuf]) -> bool {
     let mut found = false;
     for folder in traces.iter().filter_map(|trace| tompion_session::incomplete(trace)) {
         found = true;
         let folder = folder.display();
-        crate::messages::say(format!(
+        crate::messages::print_status(format!(
             "warning: {folder} is incomplete: its session was killed; tompion recover {folder} completes it"
         ));
     }
@@ -70,19 +73,22 @@ fn tell_incomplete(traces: &[PathBuf]) -> bool {
 }
 
 /// Says of each stream that its times are odd, and of each damage where it is.
-fn tell_problems(traces: &tompion_reader::TraceSet) {
+fn report_problems(traces: &tompion_reader::TraceSet) {
     for disorder in traces.timestamp_regressions() {
-        crate::messages::say(format!("warning: {disorder}; events are shown in the order of the file"));
+        crate::messages::print_status(format!(
+            "warning: {disorder}; events are shown in the order of the file"
+        ));
     }
     for problem in traces.index_problems() {
-        crate::messages::say(format!("warning: {problem}; the index is not used"));
+        crate::messages::print_status(format!("warning: {problem}; the index is not used"));
     }
     for damage in traces.corruptions() {
-        crate::messages::say(damage);
+        crate::messages::print_status(damage);
     }
 }
 
-/// Where the libraries are that belong to this program: beside it, or in the `lib` folder beside its own.
+/// Where the libraries are that belong to this program: beside it, or in the `lib` folder beside
+/// its own.
 fn library(name: &str) -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().context("can't tell where this program is")?;
     let folder = program.parent().unwrap_or(Path::new("/"));

@@ -18,7 +18,7 @@ use tompion_reader::{
 };
 
 use crate::{
-    messages::{self, say},
+    messages::{self, print_status},
     selection,
 };
 
@@ -220,19 +220,19 @@ impl When {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.explain && matches!(arguments.format, Format::Csv) {
-        say("--explain: expected --format text or json, found csv, which has no column for it");
+        print_status("--explain: expected --format text or json, found csv, which has no column for it");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     if let Some(option) = text_only(arguments).filter(|_| !matches!(arguments.format, Format::Text)) {
-        say(format!("{option}: expected --format text, found another format"));
+        print_status(format!("{option}: expected --format text, found another format"));
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     if let Some(option) = not_of_calls(arguments).filter(|_| arguments.calls) {
-        say(format!("{option}: expected without --calls, found both"));
+        print_status(format!("{option}: expected without --calls, found both"));
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     let paths = super::traces(&arguments.traces)?;
-    super::tell_incomplete(&paths);
+    super::warn_if_incomplete(&paths);
     let zone = selection::zone(arguments.clock_gmt);
     let shift = shift(arguments)?;
     let selection = arguments.selection.selection_of_shifted(&paths, &zone, shift)?;
@@ -348,8 +348,8 @@ fn follow(
         // Asked before, so that the last round sees all.
         let is_last = paths.iter().all(|path| has_ended(path));
         let round = follow.round(is_last, format, output)?;
-        round.losses.iter().for_each(|loss| say(format!("warning: {loss}")));
-        round.corruptions.iter().for_each(say);
+        round.losses.iter().for_each(|loss| print_status(format!("warning: {loss}")));
+        round.corruptions.iter().for_each(print_status);
         if !round.corruptions.is_empty() {
             code = ExitCode::from(messages::FAILED);
         }
@@ -372,8 +372,8 @@ fn has_ended(trace: &Path) -> bool {
 /// Losses and damages, on standard error.
 fn report(traces: &TraceSet, options: &PrintOptions) -> ExitCode {
     for loss in traces.losses() {
-        say(format!("warning: {}", text::loss_warning(traces, loss, options)));
+        print_status(format!("warning: {}", text::loss_warning(traces, loss, options)));
     }
-    super::tell_problems(traces);
+    super::report_problems(traces);
     if traces.corruptions().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) }
 }

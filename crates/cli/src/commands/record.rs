@@ -33,7 +33,7 @@ pub use command_start::separate as separate_command;
 
 use crate::{
     exit_status, filter,
-    messages::{self, counted, grouped, nearest, nearest_hint, say},
+    messages::{self, nearest, nearest_hint, pluralize, print_status, with_thousands},
     units,
 };
 
@@ -75,15 +75,16 @@ pub struct Arguments {
     /// Record only events for which this is true, such as 'rows > 100 && table == "orders*"'
     #[arg(long, value_name = "EXPR", value_parser = filter::for_recording)]
     filter: Option<String>,
-    /// Record context fields with each event: pid, comm, prio, ns, cgroup (as last seen by the session), app (defined
-    /// by the program). For kernel events: comm, prio, cgroup (at the event), kstack, ustack (kernel and user stack).
-    /// The CPU is always recorded
+    /// Record context fields with each event: pid, comm, prio, ns, cgroup (as last seen by the
+    /// session), app (defined by the program). For kernel events: comm, prio, cgroup (at the
+    /// event), kstack, ustack (kernel and user stack). The CPU is always recorded
     #[arg(short, long = "context", value_name = "LIST", value_delimiter = ',', value_parser = context)]
     contexts: Vec<ContextArgument>,
-    /// Record kernel events too: scheduling, interrupts, process lifecycle, block I/O, and system calls of the recorded
-    /// processes. Or those whose names match, such as 'sched_*,syscall_entry_openat' (see `tompion list --kernel`), and
-    /// probes: uprobe:BINARY:FUNCTION(NAME: TYPE, …), uretprobe:…, usdt:BINARY:PROVIDER:NAME (see `tompion list
-    /// BINARY`), kprobe:FUNCTION(…), kretprobe:…
+    /// Record kernel events too: scheduling, interrupts, process lifecycle, block I/O, and system
+    /// calls of the recorded processes. Or those whose names match, such as
+    /// 'sched_*,syscall_entry_openat' (see `tompion list --kernel`), and probes:
+    /// uprobe:BINARY:FUNCTION(NAME: TYPE, …), uretprobe:…, usdt:BINARY:PROVIDER:NAME (see `tompion
+    /// list BINARY`), kprobe:FUNCTION(…), kretprobe:…
     #[arg(short, long, value_name = "GLOBS", num_args = 0..=1, default_missing_value = "", value_delimiter = ',')]
     kernel: Option<Vec<String>>,
     /// When a ring is full, discard new events, or overwrite the oldest (flight recorder)
@@ -104,16 +105,17 @@ pub struct Arguments {
     /// Record calls of library functions in any program, without recompiling it (repeatable)
     #[arg(long, value_enum, value_name = "WHAT")]
     preload: Vec<Preload>,
-    /// Keep the rings in files in this folder, which must not exist. `tompion recover` completes the trace after
-    /// tompion is killed (nothing is lost) or the machine stops (on a disk, pages not yet written back are lost; on
-    /// persistent memory, nothing). Page faults may make events wait for the disk
+    /// Keep the rings in files in this folder, which must not exist. `tompion recover` completes
+    /// the trace after tompion is killed (nothing is lost) or the machine stops (on a disk, pages
+    /// not yet written back are lost; on persistent memory, nothing). Page faults may make events
+    /// wait for the disk
     #[arg(long, value_name = "DIR")]
     backing: Option<PathBuf>,
     /// Stop recording, and end the command, after this time, such as 10s
     #[arg(long, alias = "for", value_name = "TIME", value_parser = units::time)]
     duration: Option<Duration>,
-    /// Record running processes by id or name, with their present and future children, such as 4711,nginx
-    /// (repeatable)
+    /// Record running processes by id or name, with their present and future children, such as
+    /// 4711,nginx (repeatable)
     #[arg(short, long = "pid", value_name = "LIST", value_delimiter = ',', conflicts_with = "command")]
     pids: Vec<String>,
     /// With -p, exclude children that already run
@@ -125,10 +127,12 @@ pub struct Arguments {
     /// Name under which they look for the session
     #[arg(long, hide = true, value_name = "NAME")]
     gather_as: Option<String>,
-    /// Two buffers, of which the first word of this mappable BPF array selects one: a descriptor's number
+    /// Two buffers, of which the first word of this mappable BPF array selects one: a descriptor's
+    /// number
     #[arg(long, hide = true, value_name = "NUMBER", conflicts_with_all = ["command", "backing", "gather_as"])]
     selector: Option<i32>,
-    /// Command to run and record, with its arguments [default: record every instrumented program of this user]
+    /// Command to run and record, with its arguments [default: record every instrumented program of
+    /// this user]
     #[arg(trailing_var_arg = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -194,19 +198,19 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let target = match target(&arguments) {
         Ok(target) => target,
         Err(problem) => {
-            say(problem);
+            print_status(problem);
             return Ok(ExitCode::from(exit_status::OWN_FAILURE));
         }
     };
     let kernel = match kernel(&arguments, &target) {
         Ok(kernel) => kernel,
         Err(problem) => {
-            say(problem);
+            print_status(problem);
             return Ok(ExitCode::from(exit_status::OWN_FAILURE));
         }
     };
     if let Some(parent) = &arguments.gather_in {
-        gather_quietly(parent)?;
+        log_to_file(parent)?;
     }
     let mut config = Config {
         folder: folder(&arguments, &target),
@@ -242,16 +246,17 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         invocation: std::env::args().collect(),
     };
     loop {
-        match tompion_session::record(&config, |text| say(text)) {
+        match tompion_session::record(&config, |text| print_status(text)) {
             Err(Error::Geometry(error)) => {
-                say(error);
+                print_status(error);
                 return Ok(ExitCode::from(exit_status::OWN_FAILURE));
             }
             // Another recording has taken the name since it was chosen.
             Err(Error::FolderExists(_)) if arguments.output.is_none() => {
                 config.folder = folder(&arguments, &config.target);
             }
-            // Programs that start together start a session each, and all use the one that was first.
+            // Programs that start together start a session each, and all use the one that was
+            // first.
             Err(Error::Session(error))
                 if arguments.gather_as.is_some() && error.kind() == ErrorKind::AddrInUse =>
             {
@@ -259,7 +264,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             }
             outcome => {
                 let outcome = outcome?;
-                let is_complete = conclude(&config, &arguments, &outcome);
+                let is_complete = report_outcome(&config, &arguments, &outcome);
                 return Ok(status_of(&outcome, is_complete));
             }
         }
@@ -297,8 +302,8 @@ fn selector(number: Option<i32>) -> anyhow::Result<Option<Arc<OwnedFd>>> {
     Ok(number.map(take).transpose()?.map(Arc::new))
 }
 
-/// What to record of the kernel, or what is wrong with it. Without patterns, system calls are those of whom the
-/// recording follows.
+/// What to record of the kernel, or what is wrong with it. Without patterns, system calls are those
+/// of whom the recording follows.
 fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>, String> {
     let contexts = kernel_contexts(&arguments.contexts);
     let Some(words) = &arguments.kernel else {
@@ -311,7 +316,11 @@ fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>
         whole_words(words).into_iter().partition(|word| ProbeSpec::is_one(word));
     let mut probes = Vec::new();
     for wish in &wishes {
-        probes.extend(ProbeSpec::parse(wish).and_then(|wish| wish.find()).map_err(|error| in_words(&error))?);
+        probes.extend(
+            ProbeSpec::parse(wish)
+                .and_then(|wish| wish.find())
+                .map_err(|error| describe_probe_error(&error))?,
+        );
     }
     // A lone -k beside probes or patterns asks for the default events, too.
     let wants_default = patterns.iter().any(String::is_empty) || wishes.is_empty() && patterns.is_empty();
@@ -329,7 +338,7 @@ fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>
         };
         selection.merge(Selection::matching(&available, &patterns).map_err(unknown)?);
     }
-    selection.unreadable.iter().for_each(|problem| say(format!("not recorded: {problem}")));
+    selection.unreadable.iter().for_each(|problem| print_status(format!("not recorded: {problem}")));
     let mut selection = Selection { probes, ..selection };
     if contexts.has(KernelContext::UserStack) {
         tompion_kernel::stacks::add_lives(&mut selection);
@@ -344,10 +353,10 @@ fn kernel_filter(text: &str, selection: &mut Selection, calls: &Calls) -> Result
     let filter = Filter::new(text, selection, calls).map_err(|problem| problem.to_string())?;
     if !filter.unknown.is_empty() {
         let names = filter.unknown.join(", ");
-        say(format!("kernel events have no {names}: the filter treats it as unknown"));
+        print_status(format!("kernel events have no {names}: the filter treats it as unknown"));
     }
     if selection.is_empty() {
-        say("no selected kernel event has the fields of the filter");
+        print_status("no selected kernel event has the fields of the filter");
     }
     Ok(filter)
 }
@@ -368,7 +377,7 @@ fn whole_words(words: &[String]) -> Vec<String> {
 }
 
 /// What is wrong with a probe, and what could have been meant.
-fn in_words(error: &ProbeSpecError) -> String {
+fn describe_probe_error(error: &ProbeSpecError) -> String {
     let hint = |(name, names): &(String, Vec<String>)| nearest_hint(name, names.iter().map(String::as_str));
     format!("{error}{}", error.suggestions.as_ref().map(hint).unwrap_or_default())
 }
@@ -448,7 +457,7 @@ fn processes_of_name(name: &str) -> Result<Vec<u32>, String> {
 }
 
 /// A session that a program has started has no terminal: what it has to say goes into a file.
-fn gather_quietly(parent: &Path) -> anyhow::Result<()> {
+fn log_to_file(parent: &Path) -> anyhow::Result<()> {
     const LOG: &str = "tompion.log";
     let parent = DirHandle::open_or_create(parent)?;
     let log = match parent.append(LOG) {
@@ -471,7 +480,7 @@ pub fn prepare_for_usage_error() {
         && words.next().as_deref() == Some(OsStr::new("--gather-in"))
     {
         // If the folder can't be made, nobody can be told.
-        let _ = words.next().map(|folder| gather_quietly(Path::new(&folder)));
+        let _ = words.next().map(|folder| log_to_file(Path::new(&folder)));
     }
 }
 
@@ -511,43 +520,43 @@ fn preloads(wanted: &[Preload]) -> anyhow::Result<Vec<PathBuf>> {
     libraries.collect::<anyhow::Result<_>>().context("--preload")
 }
 
-/// Says what came of it. The trace of a recording without events is taken away again. Returns whether
-/// there is a trace with all that was to be written.
-fn conclude(config: &Config, arguments: &Arguments, outcome: &Outcome) -> bool {
+/// Says what came of it. The trace of a recording without events is taken away again. Returns
+/// whether there is a trace with all that was to be written.
+fn report_outcome(config: &Config, arguments: &Arguments, outcome: &Outcome) -> bool {
     let RecordingSummary { manifest, known, stopped } = &outcome.report;
     for problem in &outcome.problems {
-        say(problem);
+        print_status(problem);
     }
     let beyond = &manifest.beyond_limits;
     let events = total(manifest.sources.iter().map(|source| source.events).chain([beyond.events]));
     let lost = manifest.sources.iter().flat_map(|source| source.lost.values().copied());
     let lost = total(lost.chain([beyond.lost]));
     if let Some(text) = messages::beyond_limits(beyond.counts().into_iter()) {
-        say(format!("counted but not stored, beyond the limits of one recording: {text}"));
+        print_status(format!("counted but not stored, beyond the limits of one recording: {text}"));
     }
     if let Some(status) = outcome.status.filter(|status| !status.success()) {
-        say(format!("{} ended with {status}", config.target.describe()));
+        print_status(format!("{} ended with {status}", config.target.describe()));
     }
     if events == 0 {
         let _ = outcome.folder.remove_all();
         if lost != 0 {
-            say(format!("nothing recorded, {}", losses(manifest, lost)));
+            print_status(format!("nothing recorded, {}", losses(manifest, lost)));
             return false;
         }
-        say(format!("nothing recorded: {}", why_nothing(config, arguments, outcome)));
+        print_status(format!("nothing recorded: {}", explain_empty_recording(config, arguments, outcome)));
         return false;
     }
     // Where not all names are known, nobody can say that one is missing.
     for glob in arguments.events.iter().filter(|_| beyond.event_names == 0) {
         if !known.iter().any(|(provider, name)| matches_name(glob, provider, name)) {
-            say(format!("no event matches `{glob}`{}", suggestion(glob, known)));
+            print_status(format!("no event matches `{glob}`{}", suggestion(glob, known)));
         }
     }
     let folder = config.folder.display();
-    say(format!(
+    print_status(format!(
         "{} of {} in {folder}, {}; next: tompion print {folder}",
-        counted(events, "event"),
-        whose(manifest),
+        pluralize(events, "event"),
+        describe_sources(manifest),
         losses(manifest, lost)
     ));
     // Also where only one process's events could not be written: the line above says how many those
@@ -563,7 +572,7 @@ const NOT_WRITTEN: &str = "not_written";
 const KERNEL: &str = "kernel";
 
 /// Whose events were recorded.
-pub fn whose(manifest: &Manifest) -> String {
+pub fn describe_sources(manifest: &Manifest) -> String {
     let with_events = || manifest.sources.iter().filter(|source| source.events != 0);
     let of_processes = || with_events().filter(|source| source.kind != KERNEL);
     let processes = of_processes().filter(|source| source.pid != 0).count() as u64;
@@ -575,7 +584,7 @@ pub fn whose(manifest: &Manifest) -> String {
         parts.push("the kernel".to_owned());
     }
     if processes != 0 || !kernel && !is_shared {
-        parts.push(counted(processes, "process"));
+        parts.push(pluralize(processes, "process"));
     }
     if is_shared {
         parts.push("an unknown number of short-lived ones".to_owned());
@@ -600,30 +609,30 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
     let untraced = causes.remove(tompion_reader::manifest::VFORK_CHILD).unwrap_or(0);
     let lost = lost.saturating_sub(untraced);
     let causes: Vec<String> =
-        causes.iter().map(|(cause, count)| format!("{cause}: {}", grouped(*count))).collect();
+        causes.iter().map(|(cause, count)| format!("{cause}: {}", with_thousands(*count))).collect();
     // While it says that it is being recorded, something is still to be recovered.
     let is_known = !manifest.losses_unknown && !manifest.is_recording();
     let mut text = match (is_known, lost) {
         (true, 0) => nothing_lost(manifest),
         (false, 0) => "losses not known".to_owned(),
-        (true, lost) => format!("{} LOST ({})", grouped(lost), causes.join(", ")),
-        (false, lost) => format!("{} or more LOST ({})", grouped(lost), causes.join(", ")),
+        (true, lost) => format!("{} LOST ({})", with_thousands(lost), causes.join(", ")),
+        (false, lost) => format!("{} or more LOST ({})", with_thousands(lost), causes.join(", ")),
     };
     let unknown = manifest.sources.iter().filter(|source| source.losses_unknown).count() as u64;
     if unknown != 0 {
-        let processes = counted(unknown, "process");
+        let processes = pluralize(unknown, "process");
         text = format!("losses of {processes} UNKNOWN (their counts are impossible), {text}");
     }
     // First what weighs most: nobody should read "none lost" of processes that are not there at
     // all.
     if manifest.rejected_processes != 0 {
-        text = format!("{} NOT RECORDED, {text}", counted(manifest.rejected_processes, "process"));
+        text = format!("{} NOT RECORDED, {text}", pluralize(manifest.rejected_processes, "process"));
     }
     if overwritten != 0 {
-        text += &format!(", {} overwritten by design", grouped(overwritten));
+        text += &format!(", {} overwritten by design", with_thousands(overwritten));
     }
     if untraced != 0 {
-        text += &format!(", {} of vfork children not traced", counted(untraced, "event"));
+        text += &format!(", {} of vfork children not traced", pluralize(untraced, "event"));
     }
     // Rings fill up, too, when nothing can be written.
     if causes.iter().any(|cause| cause.starts_with(NOT_WRITTEN)) {
@@ -642,7 +651,7 @@ fn nothing_lost(manifest: &Manifest) -> String {
 }
 
 /// The reason, and what to do.
-fn why_nothing(config: &Config, arguments: &Arguments, outcome: &Outcome) -> String {
+fn explain_empty_recording(config: &Config, arguments: &Arguments, outcome: &Outcome) -> String {
     let RecordingSummary { known, .. } = &outcome.report;
     let command = config.target.describe();
     if outcome.processes == 0 && config.kernel.is_some() && arguments.filter.is_some() {
@@ -711,7 +720,7 @@ fn none_fired(known: &[(String, String)]) -> String {
     let names: Vec<String> =
         known.iter().take(3).map(|(provider, name)| format!("{provider}:{name}")).collect();
     let more = if known.len() > names.len() { ", …" } else { "" };
-    let count = counted(known.len() as u64, "known event");
+    let count = pluralize(known.len() as u64, "known event");
     format!("none of the {count} fired ({}{more})", names.join(", "))
 }
 

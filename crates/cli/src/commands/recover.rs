@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Args;
 use tompion_session::Recovered;
 
-use super::record::{losses, total, whose};
-use crate::messages::{self, counted, say};
+use super::record::{describe_sources, losses, total};
+use crate::messages::{self, pluralize, print_status};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -24,7 +24,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let recovered = tompion_session::recover(&arguments.folder).map_err(anyhow::Error::msg)?;
     let Recovered { folder, manifest, problems, was_complete, is_complete } = recovered;
     for problem in problems {
-        say(problem);
+        print_status(problem);
     }
     // As the user named it, where that is the trace.
     let is_named = std::fs::canonicalize(&arguments.folder).is_ok_and(|named| named == folder);
@@ -36,10 +36,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         (false, true) => String::new(),
         (false, false) => "recovered in part, try again: ".into(),
     };
-    say(format!(
+    print_status(format!(
         "{begin}{} of {} in {folder}, {}; next: tompion print {folder}",
-        counted(events, "event"),
-        whose(&manifest),
+        pluralize(events, "event"),
+        describe_sources(&manifest),
         losses(&manifest, lost)
     ));
     Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })

@@ -16,7 +16,7 @@ use tompion_os::{FileRights, Inheritance, Poller, Signals, User};
 
 use crate::{
     exit_status,
-    messages::{self, counted, say},
+    messages::{self, pluralize, print_status},
 };
 
 #[derive(Args)]
@@ -73,10 +73,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn restore(root: &Root) -> anyhow::Result<ExitCode> {
     match shield::restore(root)? {
-        Restored::Nothing => say("nothing to restore"),
-        Restored::AllBut(problems) if problems.is_empty() => say("everything was restored"),
+        Restored::Nothing => print_status("nothing to restore"),
+        Restored::AllBut(problems) if problems.is_empty() => print_status("everything was restored"),
         Restored::AllBut(problems) => {
-            problems.iter().for_each(say);
+            problems.iter().for_each(print_status);
             return Ok(ExitCode::from(messages::FAILED));
         }
     }
@@ -88,30 +88,30 @@ fn keep_free(arguments: &Arguments, root: Root, cpus: &CpuSet) -> anyhow::Result
     let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGCHLD])
         .context("can't take signals")?;
     let shield = Shield::raise(&config(&root, cpus)?)?;
-    shield.moved.problems.iter().for_each(say);
-    say(format!(
+    shield.moved.problems.iter().for_each(print_status);
+    print_status(format!(
         "CPUs {cpus} are free: {} and {} moved away",
-        counted(shield.moved.interrupts, "interrupt"),
-        counted(shield.moved.kernel_threads, "kernel thread")
+        pluralize(shield.moved.interrupts, "interrupt"),
+        pluralize(shield.moved.kernel_threads, "kernel thread")
     ));
     // One that came while things were moved was meant for all of this.
     let early =
         std::iter::from_fn(|| signals.next()).map(|(signal, _)| signal).find(|signal| *signal != SIGCHLD);
     if let Some(signal) = early {
-        shield.lower().iter().for_each(say);
+        shield.lower().iter().for_each(print_status);
         return Ok(exit_status::of_signal(signal));
     }
     let ended = spawn(arguments, &shield, inheritance).map(|child| wait(child, &signals));
     let problems = shield.lower();
-    problems.iter().for_each(say);
+    problems.iter().for_each(print_status);
     if !problems.is_empty() {
-        say("tompion shield --restore tries again");
+        print_status("tompion shield --restore tries again");
     }
     match ended {
         Ok(status) => Ok(exit_status::of_command(status?)),
         Err(error) => {
             let name = arguments.command.first().map_or("", String::as_str);
-            say(format!("can't run {name}: {error}"));
+            print_status(format!("can't run {name}: {error}"));
             Ok(exit_status::of_spawn_error(&error))
         }
     }

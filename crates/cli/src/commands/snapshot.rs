@@ -6,7 +6,7 @@ use clap::Args;
 use tompion_os::User;
 use tompion_session::{Running, Saved};
 
-use crate::messages::{self, counted, say};
+use crate::messages::{self, pluralize, print_status};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -41,9 +41,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let folder = running.folder.display();
     match running.save()? {
         Saved::Events(events) => {
-            say(format!("saved {} in {folder}; next: tompion print {folder}", counted(events, "event")));
+            print_status(format!(
+                "saved {} in {folder}; next: tompion print {folder}",
+                pluralize(events, "event")
+            ));
         }
-        Saved::Ended => say(format!("the recording has ended; {folder} has all of it")),
+        Saved::Ended => print_status(format!("the recording has ended; {folder} has all of it")),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -71,14 +74,14 @@ fn hint() -> &'static str {
 
 /// Says what to type for each of several recordings.
 fn choose(all: &[Running]) -> ExitCode {
-    say(format!("{} are running; choose one:", counted(all.len() as u64, "recording")));
+    print_status(format!("{} are running; choose one:", pluralize(all.len() as u64, "recording")));
     for running in all {
         let folder = running.folder.display();
         let what = match &running.manifest.command[..] {
             [] => String::new(),
             words => format!(" ({})", words.join(" ")),
         };
-        say(format!("tompion snapshot {}    # {folder}{what}", running.pid));
+        print_status(format!("tompion snapshot {}    # {folder}{what}", running.pid));
     }
     ExitCode::from(messages::WRONG_USAGE)
 }

@@ -12,7 +12,7 @@ use tompion_reader::stat::Summary;
 
 use crate::{
     filter,
-    messages::{self, counted, grouped, harmless, say},
+    messages::{self, escape_control, pluralize, print_status, with_thousands},
     selection,
 };
 
@@ -43,7 +43,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let paths = super::traces(&arguments.traces)?;
-    let incomplete = super::tell_incomplete(&paths);
+    let incomplete = super::warn_if_incomplete(&paths);
     let mut traces = tompion_reader::open(&paths)?;
     let filter = filter::compile(arguments.filter.as_ref())?;
     let events = arguments.events.clone();
@@ -70,10 +70,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     }
     for disorder in &summary.timestamp_regressions {
-        say(format!("warning: {disorder}"));
+        print_status(format!("warning: {disorder}"));
     }
     for damage in &summary.corruptions {
-        say(damage);
+        print_status(damage);
     }
     let finds_names = selection::find_names(&arguments.events, &traces);
     let is_sound = summary.corruptions.is_empty() && finds_names;
@@ -97,29 +97,29 @@ struct Stat<'a> {
 }
 
 fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> std::io::Result<()> {
-    writeln!(output, "events       {}", grouped(summary.events))?;
+    writeln!(output, "events       {}", with_thousands(summary.events))?;
     let causes: Vec<String> = summary
         .lost
         .causes
         .iter()
-        .map(|(cause, count)| format!("{} {}", harmless(cause), grouped(*count)))
+        .map(|(cause, count)| format!("{} {}", escape_control(cause), with_thousands(*count)))
         .collect();
     let causes = if causes.is_empty() { String::new() } else { format!("  ({})", causes.join(", ")) };
     let lost = match (incomplete || summary.losses_unknown, summary.lost.total) {
         (true, 0) => "not known".to_owned(),
-        (true, lost) => format!("{} or more", grouped(lost)),
-        (false, lost) => grouped(lost),
+        (true, lost) => format!("{} or more", with_thousands(lost)),
+        (false, lost) => with_thousands(lost),
     };
     writeln!(output, "lost         {lost}{causes}")?;
     if summary.not_traced != 0 {
-        writeln!(output, "not traced   {} of vfork children", counted(summary.not_traced, "event"))?;
+        writeln!(output, "not traced   {} of vfork children", pluralize(summary.not_traced, "event"))?;
     }
     if summary.losses_unknown_of != 0 {
-        let processes = counted(summary.losses_unknown_of, "process");
+        let processes = pluralize(summary.losses_unknown_of, "process");
         writeln!(output, "             unknown of {processes}, whose counters are impossible")?;
     }
     if summary.rejected_processes != 0 {
-        let processes = counted(summary.rejected_processes, "process");
+        let processes = pluralize(summary.rejected_processes, "process");
         writeln!(output, "not recorded {processes}, which could not join")?;
     }
     let beyond = summary.beyond_limits.iter().map(|(what, count)| (what.as_str(), *count));
@@ -127,14 +127,14 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         writeln!(output, "not kept     {beyond}  (beyond the limits of one recording)")?;
     }
     if summary.lost_packets != 0 {
-        writeln!(output, "lost packets {}", grouped(summary.lost_packets))?;
+        writeln!(output, "lost packets {}", with_thousands(summary.lost_packets))?;
     }
     if summary.overwritten != 0 {
         let gaps = match summary.overwritten_gaps {
             0 => String::new(),
-            gaps => format!("; {} between snapshots", counted(gaps, "gap")),
+            gaps => format!("; {} between snapshots", pluralize(gaps, "gap")),
         };
-        writeln!(output, "overwritten  {}  (by design{gaps})", grouped(summary.overwritten))?;
+        writeln!(output, "overwritten  {}  (by design{gaps})", with_thousands(summary.overwritten))?;
     }
     if let (Some(begin), Some(end)) = (summary.begin_ns, summary.end_ns) {
         let span = (end - begin) as f64 / 1e9;
@@ -147,14 +147,14 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         let pid = command.pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
         let end = command.end.as_deref().unwrap_or("its end is not known");
         writeln!(output, "command      {}{pid}", messages::command_line(&command.command_line))?;
-        writeln!(output, "             {}", harmless(end))?;
+        writeln!(output, "             {}", escape_control(end))?;
     }
     if !summary.processes.is_empty() {
         writeln!(output, "\nprocesses")?;
         for process in summary.processes.iter().take(MAX_ROWS) {
-            let end = harmless(process.end.as_deref().unwrap_or(""));
+            let end = escape_control(process.end.as_deref().unwrap_or(""));
             let how = if process.is_without_rseq() { "  (without rseq)" } else { "" };
-            writeln!(output, "  {:>8}  {:<16} {end}{how}", process.pid, harmless(&process.name))?;
+            writeln!(output, "  {:>8}  {:<16} {end}{how}", process.pid, escape_control(&process.name))?;
             if !process.command_line.is_empty() {
                 let parent =
                     process.parent.map(|parent| format!("  (child of {parent})")).unwrap_or_default();
@@ -169,7 +169,7 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
     if !others.is_empty() {
         writeln!(output, "\nother programs executed")?;
         for program in others.iter().take(MAX_ROWS) {
-            writeln!(output, "  {:>8}  {}", program.pid, harmless(&program.file))?;
+            writeln!(output, "  {:>8}  {}", program.pid, escape_control(&program.file))?;
         }
         more(others.len(), output)?;
     }
@@ -177,9 +177,9 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         writeln!(output, "\nevents by name")?;
         let mut by_count: Vec<_> = summary.by_event.iter().collect();
         by_count.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-        let width = by_count.first().map_or(0, |(_, count)| grouped(**count).len()).max(8);
+        let width = by_count.first().map_or(0, |(_, count)| with_thousands(**count).len()).max(8);
         for (name, count) in by_count.iter().take(MAX_ROWS) {
-            writeln!(output, "  {:>width$}  {}", grouped(**count), harmless(name))?;
+            writeln!(output, "  {:>width$}  {}", with_thousands(**count), escape_control(name))?;
         }
         more(by_count.len(), output)?;
     }

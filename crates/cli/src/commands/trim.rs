@@ -29,7 +29,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let paths = super::traces(&arguments.traces)?;
-    super::tell_incomplete(&paths);
+    super::warn_if_incomplete(&paths);
     let mut traces = tompion_reader::open(&paths)?;
     let zone = selection::zone(arguments.clock_gmt);
     let selection = arguments.selection.selection(&paths, &zone)?;

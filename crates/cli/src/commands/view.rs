@@ -15,7 +15,7 @@ use clap::Args;
 use tompion_os::{DirHandle, User};
 use tompion_viewer::{Config, PictureRange, Server};
 
-use crate::{messages::say, selection};
+use crate::{messages::print_status, selection};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -27,7 +27,8 @@ use crate::{messages::say, selection};
 Requests need the token in the printed address. The index of a trace is kept beside it in .tompion-view, or in the \
 user's cache if that can't be written. Ctrl-C ends the command.")]
 pub struct Arguments {
-    /// Folders with CTF traces of any producer, shown on one timeline [default: the newest in this folder]
+    /// Folders with CTF traces of any producer, shown on one timeline [default: the newest in this
+    /// folder]
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Listen on this address and port, or port [default: 127.0.0.1, any port]
@@ -76,23 +77,23 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let paths = super::traces(&arguments.traces)?;
-    super::tell_incomplete(&paths);
+    super::warn_if_incomplete(&paths);
     let listen = arguments.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     if !listen.ip().is_loopback() {
-        say(format!(
+        print_status(format!(
             "warning: anyone on the network path to {} can read the token, and then the trace",
             listen.ip()
         ));
         if listen.ip().is_unspecified() {
-            say(
+            print_status(
                 "from another machine, put this one's number (hostname -I) in the place of 127.0.0.1; names are not answered",
             );
         }
     }
     let range = picture_range(arguments, &paths)?;
-    let server = Server::bind(&Config { paths, listen, cache: None, say: |line| say(line) })?;
+    let server = Server::bind(&Config { paths, listen, cache: None, say: |line| print_status(line) })?;
     if let Some(remark) = server.remark() {
-        say(format!("warning: {remark}"));
+        print_status(format!("warning: {remark}"));
     }
     let url = server.url();
     if let Some(png) = &arguments.png {
@@ -102,7 +103,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             match save(&server, png, &range) {
                 Ok(()) => std::process::exit(0),
                 Err(error) => {
-                    say(format!("{error:#}"));
+                    print_status(format!("{error:#}"));
                     std::process::exit(1)
                 }
             }
@@ -115,7 +116,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         open(&server.url_for_once()?);
     }
     if std::io::stderr().is_terminal() {
-        say("Ctrl-C ends it");
+        print_status("Ctrl-C ends it");
     }
     server.run()
 }
@@ -139,21 +140,23 @@ fn has_display() -> bool {
     ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
 }
 
-/// Opens the browser that the desktop prefers, for the user behind sudo, who has the desktop. Never as root: a browser runs
-/// what strangers send.
+/// Opens the browser that the desktop prefers, for the user behind sudo, who has the desktop. Never
+/// as root: a browser runs what strangers send.
 fn open(url: &str) {
     let mut command = Command::new("xdg-open");
     command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     match User::behind_sudo() {
         Some(user) => user.run(&mut command),
         None if tompion_os::effective_user() == 0 => {
-            return say("browsers are not started as root; open the address above");
+            return print_status("browsers are not started as root; open the address above");
         }
         None => {}
     }
     match command.spawn() {
         Ok(mut child) => drop(thread::spawn(move || child.wait())),
-        Err(error) => say(format!("can't open a browser by xdg-open ({error}); open the address above")),
+        Err(error) => {
+            print_status(format!("can't open a browser by xdg-open ({error}); open the address above"))
+        }
     }
 }
 
@@ -203,13 +206,13 @@ fn save(server: &Server, png: &Path, range: &PictureRange) -> anyhow::Result<()>
     let _ = std::fs::remove_file(picture.png);
     let _ = profile.remove_all();
     result?;
-    say(format!("picture in {}", png.display()));
+    print_status(format!("picture in {}", png.display()));
     Ok(())
 }
 
-/// Returns the file that Chromium draws to. Root's is in the private profile: Chromium follows links, which
-/// another user may lay beside the picture. Others' is beside it, because a confined Chromium can't share
-/// the folder for temporary files.
+/// Returns the file that Chromium draws to. Root's is in the private profile: Chromium follows
+/// links, which another user may lay beside the picture. Others' is beside it, because a confined
+/// Chromium can't share the folder for temporary files.
 fn drawn_file(png: &Path, profile: &Path) -> PathBuf {
     match tompion_os::file_user() {
         0 => profile.join("picture.png"),
@@ -234,13 +237,13 @@ struct Picture<'a> {
 }
 
 impl Picture<'_> {
-    /// Draws it, with Chromium's sandbox. It goes without only for a root whom nobody is behind, as whom it refuses to run
-    /// with one, and where the system has none.
+    /// Draws it, with Chromium's sandbox. It goes without only for a root whom nobody is behind, as
+    /// whom it refuses to run with one, and where the system has none.
     fn draw(&self) -> anyhow::Result<()> {
         let is_root = self.user.is_none() && tompion_os::effective_user() == 0;
         self.run(!is_root)?;
         if !self.png.is_file() && !is_root && self.log().contains(NO_SANDBOX) {
-            say("this system has no sandbox for Chromium; drawing the picture without it");
+            print_status("this system has no sandbox for Chromium; drawing the picture without it");
             self.run(false)?;
         }
         if !self.png.is_file() {

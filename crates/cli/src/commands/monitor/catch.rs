@@ -1,4 +1,5 @@
-//! `--threshold` and `--deadline-misses`: saves an incident for each wakeup or job that is too late.
+//! `--threshold` and `--deadline-misses`: saves an incident for each wakeup or job that is too
+//! late.
 
 use std::{
     io::{self, Write as _},
@@ -24,7 +25,7 @@ use super::{
     programs::{self, Recorder},
 };
 use crate::{
-    messages::{counted, harmless, say},
+    messages::{escape_control, pluralize, print_status},
     units,
 };
 
@@ -37,8 +38,8 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 #[group(skip)]
 #[command(group(ArgGroup::new("captures").args(["rules", "deadline_misses"]).multiple(true)))]
 pub struct Wish {
-    /// Save an incident for each wakeup latency above this: 100us; for some threads: 'ctl*=50us'; for one kind:
-    /// 'wakeup:ctl*=20us'. The first one that matches a thread decides (repeatable)
+    /// Save an incident for each wakeup latency above this: 100us; for some threads: 'ctl*=50us';
+    /// for one kind: 'wakeup:ctl*=20us'. The first one that matches a thread decides (repeatable)
     #[arg(long = "threshold", value_name = "[KIND:][THREADS=]TIME", value_parser = rule, conflicts_with_all = ["once", "json"])]
     rules: Vec<ThresholdRule>,
     /// With --job, save an incident for each missed deadline
@@ -53,16 +54,17 @@ pub struct Wish {
     /// With --threshold or --deadline-misses, exit after saving N incidents
     #[arg(long, alias = "most", value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "captures")]
     max_incidents: Option<u64>,
-    /// With --threshold or --deadline-misses, run this shell command for each incident, at most eight at a time.
-    /// $TOMPION_INCIDENT is its folder, $TOMPION_LATENCY_NS its latency, $TOMPION_THREAD the thread's name
+    /// With --threshold or --deadline-misses, run this shell command for each incident, at most
+    /// eight at a time. $TOMPION_INCIDENT is its folder, $TOMPION_LATENCY_NS its latency,
+    /// $TOMPION_THREAD the thread's name
     #[arg(long, value_name = "COMMAND", requires = "captures")]
     exec: Option<String>,
-    /// With --threshold or --deadline-misses, save these events of programs too, as far back as their rings reach:
-    /// 'app:*' (repeatable)
+    /// With --threshold or --deadline-misses, save these events of programs too, as far back as
+    /// their rings reach: 'app:*' (repeatable)
     #[arg(long, alias = "with", value_name = "EVENTS", requires = "captures")]
     capture: Vec<String>,
-    /// With --threshold or --deadline-misses, keep at most N incidents: remove the oldest in the folder when one is
-    /// added [default: keep all]
+    /// With --threshold or --deadline-misses, keep at most N incidents: remove the oldest in the
+    /// folder when one is added [default: keep all]
     #[arg(long, alias = "keep", value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "captures")]
     retain: Option<u64>,
 }
@@ -103,7 +105,8 @@ pub struct Catcher<'a> {
 }
 
 impl<'a> Catcher<'a> {
-    /// Watches from now on. `inheritance` is what commands get of this process as it was before it took signals.
+    /// Watches from now on. `inheritance` is what commands get of this process as it was before it
+    /// took signals.
     pub fn begin(
         (name, monitor): (&str, &Monitor),
         wish: &'a Wish,
@@ -125,7 +128,7 @@ impl<'a> Catcher<'a> {
         end.poller.add(watch.descriptor(), LATE).context("can't wait for late wakeups")?;
         let mut awaited = Vec::new();
         if !wish.rules.is_empty() {
-            let limits: Vec<String> = wish.rules.iter().map(in_words).collect();
+            let limits: Vec<String> = wish.rules.iter().map(describe_rule).collect();
             awaited.push(format!("wakeup latency above {}", limits.join(", ")));
         }
         if let Some(jobs) = monitor.jobs().filter(|_| wish.deadline_misses) {
@@ -133,7 +136,7 @@ impl<'a> Catcher<'a> {
             jobs.keep_missed(watch.trigger()?);
             awaited.push("missed deadlines".into());
         }
-        say(format!("waiting for {}; Ctrl-C ends it", awaited.join(" and ")));
+        print_status(format!("waiting for {}; Ctrl-C ends it", awaited.join(" and ")));
         Ok(Self {
             wish,
             incidents,
@@ -159,8 +162,9 @@ impl<'a> Catcher<'a> {
         self.may_have_more && !self.has_enough()
     }
 
-    /// Keeps one of those that were caught, if there are any; what was kept, and where. One at a time: where threads are late
-    /// faster than folders are written, the user's wish to end and those who ask for pages have their turn in between.
+    /// Keeps one of those that were caught, if there are any; what was kept, and where. One at a
+    /// time: where threads are late faster than folders are written, the user's wish to end and
+    /// those who ask for pages have their turn in between.
     pub fn look(&mut self, monitor: &mut Monitor) -> anyhow::Result<Option<(Incident, PathBuf)>> {
         let caught = if self.has_enough() { None } else { self.next_caught(monitor) };
         self.may_have_more = caught.is_some();
@@ -195,14 +199,14 @@ impl<'a> Catcher<'a> {
         if let Some(recorder) = &mut self.recorder {
             // The folder says enough without it; the next one may have room.
             if let Err(error) = recorder.keep(saved.is_ok().then_some(&folder)) {
-                say(format!("can't save program events: {error:#}"));
+                print_status(format!("can't save program events: {error:#}"));
             }
         }
         self.watch.go_on(caught.crossing.side, self.wish.cooldown);
         if let Err(error) = saved {
             // The next one may have room.
             self.failed += 1;
-            say(format!("can't save the incident: {:#}", anyhow::Error::from(error)));
+            print_status(format!("can't save the incident: {:#}", anyhow::Error::from(error)));
             // The folder may have been removed, and made again since.
             if let Ok(incidents) = DirHandle::open_or_create(&self.wish.incidents) {
                 self.incidents = incidents;
@@ -219,12 +223,14 @@ impl<'a> Catcher<'a> {
     fn tell(&mut self, incident: &Incident, folder: &Path) -> anyhow::Result<()> {
         let sentence = explain::sentence(incident);
         let mut output = std::io::stdout().lock();
-        let told = writeln!(output, "{}: {sentence}", harmless(&folder.display().to_string()))
+        let told = writeln!(output, "{}: {sentence}", escape_control(&folder.display().to_string()))
             .and_then(|()| output.flush());
         match told {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(error.into()),
             // It may be a file on a full disk.
-            Err(error) => say(format!("{}: {sentence} (standard output: {error})", folder.display())),
+            Err(error) => {
+                print_status(format!("{}: {sentence} (standard output: {error})", folder.display()))
+            }
             Ok(()) => {}
         }
         let path = folder.display().to_string();
@@ -243,7 +249,7 @@ impl<'a> Catcher<'a> {
         for (_, folder) in folders.iter().take(surplus) {
             let Some(name) = folder.file_name() else { continue };
             if let Err(error) = self.incidents.join(name).remove_all() {
-                say(format!("can't remove {}: {error}", folder.display()));
+                print_status(format!("can't remove {}: {error}", folder.display()));
             }
         }
     }
@@ -265,8 +271,11 @@ impl<'a> Catcher<'a> {
     fn tell_not_kept(&mut self) {
         let not_saved = self.watch.late().1;
         if not_saved > self.told {
-            let more = counted(not_saved - self.told, self.what());
-            say(format!("{more} not saved: within {:?} of another one (--cooldown)", self.wish.cooldown));
+            let more = pluralize(not_saved - self.told, self.what());
+            print_status(format!(
+                "{more} not saved: within {:?} of another one (--cooldown)",
+                self.wish.cooldown
+            ));
         }
         self.told = not_saved;
         self.told_at = Instant::now();
@@ -275,14 +284,14 @@ impl<'a> Catcher<'a> {
     /// Says how many there were, and waits a while for what was begun.
     pub fn finish(mut self) {
         let (late, not_saved) = self.watch.late();
-        let kept = counted(self.kept, "incident");
+        let kept = pluralize(self.kept, "incident");
         let failed = match self.failed {
             0 => String::new(),
             failed => format!("; {failed} could not be written"),
         };
-        say(format!(
+        print_status(format!(
             "{kept} saved of {}; {not_saved} not saved (--cooldown){failed}",
-            counted(late, self.what())
+            pluralize(late, self.what())
         ));
         self.commands.finish();
     }
@@ -306,8 +315,8 @@ impl<'a> Catcher<'a> {
 }
 
 /// `100 µs`, `50 µs (ctl*)`.
-fn in_words(rule: &ThresholdRule) -> String {
-    let limit = units::in_words(rule.limit as f64);
+fn describe_rule(rule: &ThresholdRule) -> String {
+    let limit = units::format_duration(rule.limit as f64);
     let kind = rule.kind.map(|kind| format!("{kind}")).unwrap_or_default();
     match (rule.threads.as_str(), kind.is_empty()) {
         ("*", true) => limit,

@@ -1,4 +1,5 @@
-//! `--exec`: a command for each late wake-up that was kept. They may hang, and must neither pile up nor keep the monitor from its end.
+//! `--exec`: a command for each late wake-up that was kept. They may hang, and must neither pile up
+//! nor keep the monitor from its end.
 
 use std::{
     io,
@@ -11,7 +12,7 @@ use std::{
 use tompion_latency::incident::Incident;
 use tompion_os::Inheritance;
 
-use crate::messages::{counted, say};
+use crate::messages::{pluralize, print_status};
 
 /// Maximum number of commands that run at once.
 const MAX_COMMANDS: usize = 8;
@@ -43,10 +44,11 @@ impl Commands {
         inheritance.hand_on(&mut command);
         match self.begin(&mut command) {
             Ok(true) => {}
-            Ok(false) => {
-                say(format!("`{text}` is not run for {}: {MAX_COMMANDS} are running", folder.display()))
-            }
-            Err(error) => say(format!("can't run `{text}`: {error}")),
+            Ok(false) => print_status(format!(
+                "`{text}` is not run for {}: {MAX_COMMANDS} are running",
+                folder.display()
+            )),
+            Err(error) => print_status(format!("can't run `{text}`: {error}")),
         }
     }
 
@@ -68,10 +70,10 @@ impl Commands {
     pub fn finish(&mut self) {
         self.wait(END_TIMEOUT);
         if !self.running.is_empty() {
-            let left = counted(self.running.len() as u64, "command");
-            say(format!(
+            let left = pluralize(self.running.len() as u64, "command");
+            print_status(format!(
                 "{left} of --exec did not end within {} and run on",
-                counted(END_TIMEOUT.as_secs(), "second")
+                pluralize(END_TIMEOUT.as_secs(), "second")
             ));
         }
     }

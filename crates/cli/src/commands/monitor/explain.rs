@@ -18,7 +18,7 @@ use tompion_latency::{
 use rows::Row;
 
 use crate::{
-    messages::{counted, harmless},
+    messages::{escape_control, pluralize},
     units,
 };
 
@@ -70,11 +70,12 @@ fn newest(parent: &Path) -> Option<PathBuf> {
 /// Who, how late, and mostly why.
 pub fn sentence(incident: &Incident) -> String {
     let Party { tid, name, priority } = &incident.thread;
-    let (name, cpu) = (harmless(name), incident.question.cpu);
-    let time = units::in_words(incident.latency_ns as f64);
+    let (name, cpu) = (escape_control(name), incident.question.cpu);
+    let time = units::format_duration(incident.latency_ns as f64);
     let mut text = match &incident.job {
         Some(job) => {
-            let (job, deadline) = (harmless(&job.name), units::in_words(incident.limit_ns as f64));
+            let (job, deadline) =
+                (escape_control(&job.name), units::format_duration(incident.limit_ns as f64));
             let thread = if name.is_empty() { String::new() } else { format!("{name}, ") };
             format!(
                 "{job} ({thread}thread {tid}, {priority}) took {time} on CPU {cpu}, of {deadline} at most"
@@ -84,7 +85,7 @@ pub fn sentence(incident: &Incident) -> String {
         None => format!("{name} (thread {tid}, {priority}) ran {time} late on CPU {cpu}"),
     };
     if let Some(Verdict { percent, words }) = incident.verdict() {
-        let _ = write!(text, ": {percent:.0} % of it while {}", harmless(&words));
+        let _ = write!(text, ": {percent:.0} % of it while {}", escape_control(&words));
     }
     text
 }
@@ -108,22 +109,22 @@ fn whole(incident: &Incident, folder: &Path, with_all: bool) -> String {
     table(&mut text, incident, &rows);
     if let Some(smis) = incident.smis.filter(|smis| *smis > 0) {
         let _ =
-            writeln!(text, "{DIM}{} during the latency{END}", counted(smis, "system management interrupt"));
+            writeln!(text, "{DIM}{} during the latency{END}", pluralize(smis, "system management interrupt"));
     }
     for problem in &incident.problems {
-        let _ = writeln!(text, "{DIM}{}{END}", harmless(problem));
+        let _ = writeln!(text, "{DIM}{}{END}", escape_control(problem));
     }
     let folder = folder.display().to_string();
-    let _ = writeln!(text, "{DIM}the trace: tompion view {}{END}", harmless(&folder));
+    let _ = writeln!(text, "{DIM}the trace: tompion view {}{END}", escape_control(&folder));
     text
 }
 
 /// The limit, and what it is of.
 fn limit(incident: &Incident) -> String {
-    let limit = units::in_words(incident.limit_ns as f64);
+    let limit = units::format_duration(incident.limit_ns as f64);
     match incident.from_waking_ns {
         Some(ns) => {
-            format!("{} from the wakeup on, limit {limit}", units::in_words(ns as f64))
+            format!("{} from the wakeup on, limit {limit}", units::format_duration(ns as f64))
         }
         None => format!("limit {limit}"),
     }
@@ -135,14 +136,14 @@ fn until_then(incident: &Incident) -> String {
     if before.tid == incident.thread.tid {
         return "the thread was on its way to sleep, and went on".into();
     }
-    let name = harmless(&before.name);
+    let name = escape_control(&before.name);
     format!("until then {name} (thread {}, {}) had the CPU", before.tid, before.priority)
 }
 
 /// When the thread ran, and when the job's code began, counted from the release.
 fn in_parts(incident: &Incident, job: &MissedJob) -> String {
     let release = incident.question.begin();
-    let after = |time: u64| units::in_words(time.saturating_sub(release) as f64);
+    let after = |time: u64| units::format_duration(time.saturating_sub(release) as f64);
     let running = job.wake.map(|wake| format!("running after {}, ", after(wake.running))).unwrap_or_default();
     let begun = after(job.begin_ns);
     format!("released by: {}; {running}begun after {begun}", job.released_by.words())
@@ -175,7 +176,8 @@ fn line(text: &mut String, incident: &Incident, rows: &[Row<'_>]) {
     for column in 0..LINE {
         let (from, to) = (at(column), at(column + 1));
         let share = |row: &&Row<'_>| row.time.1.min(to).saturating_sub(row.time.0.max(from));
-        // What is short and begins here is shown, else nobody would see it; what has most of the column otherwise.
+        // What is short and begins here is shown, else nobody would see it; what has most of the
+        // column otherwise.
         let begins = |row: &&Row<'_>| row.time.0 >= from && row.time.0 < to && row.time.1 <= to;
         let is_of_others = |row: &&Row<'_>| row.main().is_some_and(|main| main.cause != Cause::OwnPath);
         let told = rows.iter().filter(begins).filter(is_of_others).max_by_key(share);
@@ -197,7 +199,7 @@ fn shares(text: &mut String, incident: &Incident) {
     for share in &incident.causes {
         let (colour, letter) = style(share.cause);
         let bar = "█".repeat((share.percent / 100.0 * BAR as f64).round() as usize);
-        let time = units::in_words(share.ns as f64);
+        let time = units::format_duration(share.ns as f64);
         let _ = writeln!(
             text,
             "  {colour}{letter}{END} {:>5.1} % {time:>10}  {:<24}{colour}{bar}{END}",
@@ -216,16 +218,16 @@ fn table(text: &mut String, incident: &Incident, rows: &[Row<'_>]) {
         let (colour, letter) = style(segment.cause);
         let from = match row.time.0 - begin {
             0 => "0".into(),
-            ns => units::in_words(ns as f64),
+            ns => units::format_duration(ns as f64),
         };
-        let time = units::in_words(row.length() as f64);
-        let what = segment.in_words() + &row.others_in_words();
+        let time = units::format_duration(row.length() as f64);
+        let what = segment.in_words() + &row.describe_others();
         let _ = writeln!(
             text,
             "  {:>11} {time:>10}  {:>3}  {colour}{letter}{END} {}",
             format!("+{from}"),
             segment.cpu,
-            harmless(&what)
+            escape_control(&what)
         );
     }
     if let Some(note) = rows::note(incident.segments.len(), rows.len()) {

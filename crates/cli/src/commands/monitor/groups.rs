@@ -6,15 +6,16 @@ use clap::Args;
 use tompion_latency::{Cgroups, Group, GroupReport, Monitor, Report};
 
 use super::text::{BOLD, DIM, END, Width, YELLOW, kind_row, longest, parts, time};
-use crate::messages::{counted, harmless, say};
+use crate::messages::{escape_control, pluralize, print_status};
 
 /// What ends it all.
 const NOTHING: &str = "none";
 
 #[derive(Args)]
 pub struct Wish {
-    /// Count the threads of this cgroup and of those below it separately, too: robot.slice, '/system.slice/robot@*'
-    /// (repeatable). Replaces earlier groups; `none` removes all [default: unchanged]
+    /// Count the threads of this cgroup and of those below it separately, too: robot.slice,
+    /// '/system.slice/robot@*' (repeatable). Replaces earlier groups; `none` removes all [default:
+    /// unchanged]
     #[arg(long = "cgroup", value_name = "PATH", value_parser = cgroup)]
     cgroups: Vec<Asked>,
     /// Count threads of this name separately, too: ctl, 'ctl*' (repeatable, as --cgroup)
@@ -55,8 +56,8 @@ impl Wish {
         let asked = self.cgroups.iter().chain(&self.threads);
         let groups: Vec<Group> = asked.filter_map(|asked| asked.0.clone()).collect();
         for group in monitor.set_groups(&groups)?.absent {
-            let path = harmless(group.pattern()).into_owned();
-            say(format!("no cgroup {path} yet: its threads are counted once it exists"));
+            let path = escape_control(group.pattern()).into_owned();
+            print_status(format!("no cgroup {path} yet: its threads are counted once it exists"));
         }
         Ok(())
     }
@@ -69,7 +70,7 @@ pub fn tables(text: &mut String, report: &Report, width: Width) {
             true => format!("{DIM}, since {}{END}", time(group.from_ns, "%-d %b %H:%M:%S")),
             false => String::new(),
         };
-        let (noun, name) = (group.group.noun(), harmless(group.group.pattern()));
+        let (noun, name) = (group.group.noun(), escape_control(group.group.pattern()));
         let _ = writeln!(text, "\n{BOLD}{noun} {name}{END}{since}");
         for (kind, found) in &group.kinds {
             kind_row(text, (kind.words(), &found.places), (found.max_us, found.max_is), width);
@@ -79,7 +80,7 @@ pub fn tables(text: &mut String, report: &Report, width: Width) {
         }
     }
     if report.cgroups_without_room > 0 {
-        let without = counted(u64::from(report.cgroups_without_room), "cgroup");
+        let without = pluralize(u64::from(report.cgroups_without_room), "cgroup");
         let _ = writeln!(text, "{YELLOW}{without} count in no group{END}: too many threads");
     }
 }
@@ -92,7 +93,7 @@ pub fn shortened(tables: &str, most: usize) -> String {
     }
     let kept = most.saturating_sub(1);
     let mut text: String = lines.iter().take(kept).flat_map(|line| [line, "\n"]).collect();
-    let left_out = counted((lines.len() - kept) as u64, "line");
+    let left_out = pluralize((lines.len() - kept) as u64, "line");
     let _ = writeln!(text, "{DIM}and {left_out} more group rows: tompion monitor --once{END}");
     text
 }
@@ -105,11 +106,11 @@ pub fn worst(text: &mut String, groups: &[GroupReport]) {
         else {
             continue;
         };
-        let (noun, name) = (found.group.noun(), harmless(found.group.pattern()));
-        let whose = format!("{} {} ({})", harmless(&late.name), late.tid, late.priority);
+        let (noun, name) = (found.group.noun(), escape_control(found.group.pattern()));
+        let describe_sources = format!("{} {} ({})", escape_control(&late.name), late.tid, late.priority);
         let (us, when) = (longest(of_kind.max_us, of_kind.max_is), time(late.time_ns, "%H:%M:%S%.6f"));
         let _ = writeln!(text, "{BOLD}of {noun} {name}{END}");
-        let _ = writeln!(text, "{:<24} {BOLD}{us:>11}{END}  {whose} at {when}", kind.words());
+        let _ = writeln!(text, "{:<24} {BOLD}{us:>11}{END}  {describe_sources} at {when}", kind.words());
         let _ = writeln!(text, "{:<38}{DIM}{}{END}", "", parts(late));
     }
 }

@@ -9,7 +9,7 @@ use tompion_latency::{
 };
 
 use super::text::{BOLD, CYAN, DIM, END, RED, Width, YELLOW, microseconds, span, time};
-use crate::messages::{counted, grouped, harmless};
+use crate::messages::{escape_control, pluralize, with_thousands};
 
 /// The line above jobs; `first` is the name of the first length.
 fn head(text: &mut String, first: &str, width: Width) {
@@ -45,10 +45,10 @@ impl Line<'_> {
         let _ = writeln!(
             text,
             "{:<20}{}{below:>10}{BOLD}{longest:>10}{END}{:>10}{style}{:>8}{END}  {CYAN}{}{END}",
-            harmless(self.name),
-            width.unless_narrow(format!("{:>12}{first:>10}", grouped(self.activations))),
+            escape_control(self.name),
+            width.unless_narrow(format!("{:>12}{first:>10}", with_thousands(self.activations))),
             self.deadline,
-            grouped(self.misses),
+            with_thousands(self.misses),
             width.bars(self.places)
         );
     }
@@ -65,19 +65,19 @@ pub fn jobs(text: &mut String, report: &JobsReport, width: Width) {
     }
     let lost = report.lost_events.saturating_add(report.lost_messages);
     if lost > 0 {
-        let lost = counted(lost, "begin, end or wakeup");
+        let lost = pluralize(lost, "begin, end or wakeup");
         let _ = writeln!(text, "{YELLOW}{lost} lost{END}: rings were full");
     }
     if report.losses_unknown > 0 {
-        let processes = counted(report.losses_unknown, "process");
+        let processes = pluralize(report.losses_unknown, "process");
         let _ = writeln!(text, "{YELLOW}losses of {processes} unknown{END}: their counts are impossible");
     }
     if report.not_started > 0 {
-        let times = counted(report.not_started, "wakeup");
+        let times = pluralize(report.not_started, "wakeup");
         let _ = writeln!(text, "{YELLOW}{times} not seen{END}: their jobs are measured from their begin");
     }
     if let Some(failure) = &report.failure {
-        let _ = writeln!(text, "{RED}{}{END}", harmless(failure));
+        let _ = writeln!(text, "{RED}{}{END}", escape_control(failure));
     }
 }
 
@@ -92,7 +92,7 @@ fn row(text: &mut String, job: &JobReport, width: Width) {
     };
     line.write(text, width);
     if job.odd.across_losses > 0 {
-        let across = counted(job.odd.across_losses, "activation");
+        let across = pluralize(job.odd.across_losses, "activation");
         let _ = writeln!(text, "{YELLOW}  {across} across losses{END}: responses unknown");
     }
     if width != Width::Wide || job.activations == 0 {
@@ -106,7 +106,7 @@ fn row(text: &mut String, job: &JobReport, width: Width) {
     }
     let odd = job.odd.without_begin + job.odd.without_end;
     if odd > 0 {
-        let _ = writeln!(text, "{DIM}  {} without its counterpart{END}", counted(odd, "begin or end"));
+        let _ = writeln!(text, "{DIM}  {} without its counterpart{END}", pluralize(odd, "begin or end"));
     }
 }
 
@@ -122,13 +122,13 @@ pub fn parts_of(longest: &Longest) -> String {
 
 /// The same with whose it was, and when in this format.
 fn in_parts(longest: &Longest, format: &str) -> String {
-    let (thread, when) = (harmless(&longest.thread), time(longest.time_ns, format));
+    let (thread, when) = (escape_control(&longest.thread), time(longest.time_ns, format));
     format!("{}; {thread} {} at {when}", parts_of(longest), longest.tid)
 }
 
 /// What released how many.
 pub fn released(by: &BTreeMap<Release, u64>) -> String {
-    let words = by.iter().map(|(by, count)| format!("{} {}", by.words(), grouped(*count)));
+    let words = by.iter().map(|(by, count)| format!("{} {}", by.words(), with_thousands(*count)));
     words.collect::<Vec<_>>().join(", ")
 }
 
@@ -165,7 +165,7 @@ pub fn of_history(text: &mut String, found: &HistoryJobs) {
     let watched = span(found.watched_ms.saturating_mul(1_000_000));
     let _ = writeln!(text, "{DIM}jobs were monitored for {watched}{END}");
     if found.lost > 0 {
-        let lost = counted(found.lost, "begin, end or wakeup");
+        let lost = pluralize(found.lost, "begin, end or wakeup");
         let _ = writeln!(text, "{YELLOW}{lost} lost{END}: rings were full");
     }
 }

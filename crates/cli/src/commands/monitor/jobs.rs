@@ -27,7 +27,7 @@ use tompion_schema::Level;
 use tompion_session::{Config, JobMessage, JobSink, Mode, Target};
 
 use crate::{
-    messages::{counted, say},
+    messages::{pluralize, print_status},
     units,
 };
 
@@ -45,9 +45,9 @@ const SIGKILL: i32 = 9;
 // Another part of the command has a group of this name.
 #[group(skip)]
 pub struct Wish {
-    /// Monitor jobs: those of TOMPION_JOB by name ('motor:*', 'motor:control,deadline=5ms'); or, without changing the
-    /// program, a function ('control=/usr/bin/app:on_cycle,deadline=500us') or the time between two probes
-    /// ('control=usdt:app:loop:begin,usdt:app:loop:end') (repeatable)
+    /// Monitor jobs: those of TOMPION_JOB by name ('motor:*', 'motor:control,deadline=5ms'); or,
+    /// without changing the program, a function ('control=/usr/bin/app:on_cycle,deadline=500us') or
+    /// the time between two probes ('control=usdt:app:loop:begin,usdt:app:loop:end') (repeatable)
     #[arg(long = "job", value_name = "JOB[,deadline=TIME][,period=TIME]", value_parser = wish, conflicts_with = "once")]
     jobs: Vec<JobWish>,
 }
@@ -62,8 +62,8 @@ impl Wish {
         !self.jobs.is_empty()
     }
 
-    /// Has a monitor watch the jobs; what is returned is to be kept meanwhile. `inheritance` is what the session gets of this
-    /// process as it was before it took signals.
+    /// Has a monitor watch the jobs; what is returned is to be kept meanwhile. `inheritance` is
+    /// what the session gets of this process as it was before it took signals.
     pub fn begin(
         &self,
         name: &str,
@@ -85,7 +85,8 @@ impl Wish {
     }
 }
 
-/// A session that hears the programs: a process of its own, which reads what anybody wrote into rings.
+/// A session that hears the programs: a process of its own, which reads what anybody wrote into
+/// rings.
 pub struct Session {
     child: Child,
     /// It ends when this is closed, also by the end of this process.
@@ -150,7 +151,8 @@ pub struct Telling {
     globs: Vec<String>,
 }
 
-/// `tompion monitor tell-jobs`: such a session. It tells on standard output, and ends when standard input does.
+/// `tompion monitor tell-jobs`: such a session. It tells on standard output, and ends when standard
+/// input does.
 pub fn tell(telling: &Telling) -> anyhow::Result<()> {
     let output = io::stdout().as_fd().try_clone_to_owned().context("can't tell jobs")?;
     let config = Config {
@@ -185,16 +187,17 @@ pub fn tell(telling: &Telling) -> anyhow::Result<()> {
         let _ = io::stdin().lock().read(&mut [0]);
         let _ = tompion_os::kill(std::process::id(), SIGTERM);
     })?;
-    let outcome = tompion_session::record(&config, |text| say(text))?;
+    let outcome = tompion_session::record(&config, |text| print_status(text))?;
     // Programs come and go all the time; those that ended while they were let in had hardly a job.
     if let Some(first) = outcome.problems.first() {
-        let count = counted(outcome.problems.len() as u64, "program");
-        say(format!("{count} not joined; the first: {first}"));
+        let count = pluralize(outcome.problems.len() as u64, "program");
+        print_status(format!("{count} not joined; the first: {first}"));
     }
     Ok(())
 }
 
-/// Where a trace would be; nothing comes into it. Everybody may make folders there, so its name can't be foreseen.
+/// Where a trace would be; nothing comes into it. Everybody may make folders there, so its name
+/// can't be foreseen.
 fn folder() -> PathBuf {
     let unforeseen = RandomState::new().build_hasher().finish();
     env::temp_dir().join(format!("tompion-jobs-{}-{unforeseen:016x}", std::process::id()))

@@ -11,7 +11,7 @@ use tompion_latency::{Fate, Kind, Monitor, OfProcess, incident, jobs::Jobs};
 use tompion_machine::{Root, description};
 
 use super::{End, catch::Catcher};
-use crate::messages::say;
+use crate::messages::print_status;
 
 /// Maximum time between two looks, within which a stopped monitor is noticed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
@@ -87,23 +87,29 @@ impl Keeping {
         self.history.written_ns()
     }
 
-    /// Writes if it is time. What can't be written now is in the next row; each reason is said once, until it is over.
+    /// Writes if it is time. What can't be written now is in the next row; each reason is said
+    /// once, until it is over.
     fn look(&mut self, monitor: &mut Monitor) {
         if let Some(failure) = monitor.jobs().and_then(Jobs::failure).filter(|_| !self.is_deafness_said) {
             self.is_deafness_said = true;
-            say(format!("jobs of programs are no longer counted: {failure}"));
+            print_status(format!("jobs of programs are no longer counted: {failure}"));
         }
         let _rights = super::history::rights(self.named.as_deref());
         match self.history.write_if_due(monitor) {
             Ok(true) if !self.failure.is_empty() => {
                 self.failure.clear();
-                say(format!("{} is written again, with all counts since", self.store().path().display()));
+                print_status(format!(
+                    "{} is written again, with all counts since",
+                    self.store().path().display()
+                ));
             }
             Ok(_) => {}
             Err(error) if error.to_string() == self.failure => {}
             Err(error) => {
                 self.failure = error.to_string();
-                say(format!("{error}; counting continues, and writing is retried every five minutes"));
+                print_status(format!(
+                    "{error}; counting continues, and writing is retried every five minutes"
+                ));
             }
         }
     }
@@ -114,7 +120,7 @@ impl Keeping {
         match self.history.write(monitor) {
             Ok(()) => Some(self.store().path().to_owned()),
             Err(error) => {
-                say(error);
+                print_status(error);
                 None
             }
         }
@@ -139,7 +145,7 @@ impl Keeping {
         };
         let _rights = super::history::rights(self.named.as_deref());
         if let Err(error) = self.history.record_incident(&incident) {
-            say(format!("{error}; the incident's folder exists nevertheless"));
+            print_status(format!("{error}; the incident's folder exists nevertheless"));
         }
     }
 
@@ -148,7 +154,7 @@ impl Keeping {
         let _rights = super::history::rights(self.named.as_deref());
         self.history.write(monitor)?;
         let path = self.history.store().path().display().to_string();
-        say(format!("{path} has all counts until now: tompion monitor report"));
+        print_status(format!("{path} has all counts until now: tompion monitor report"));
         Ok(())
     }
 }
@@ -178,7 +184,8 @@ impl Beside<'_, '_> {
         }
     }
 
-    /// Does what is to be done now. An error if the monitor was stopped: then all is written ([`Stopped`]).
+    /// Does what is to be done now. An error if the monitor was stopped: then all is written
+    /// ([`Stopped`]).
     pub fn look(&mut self, monitor: &mut Monitor) -> anyhow::Result<()> {
         let caught = self.catcher.as_mut().map(|catcher| catcher.look(monitor)).transpose()?.flatten();
         if let Some(keeping) = &mut self.keeping {

@@ -14,7 +14,8 @@ const REFRESH: Duration = Duration::from_secs(1);
 /// Where a terminal doesn't say.
 const USUAL_SIZE: (u16, u16) = (80, 24);
 
-/// Another screen, so that what stood there before stays; no cursor; no line goes on in the next one, whatever letters it has. And back.
+/// Another screen, so that what stood there before stays; no cursor; no line goes on in the next
+/// one, whatever letters it has. And back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
@@ -37,8 +38,8 @@ fn refresh(
     loop {
         let size = tompion_os::terminal_size(output.as_fd()).unwrap_or(USUAL_SIZE);
         let frame = text::frame(&monitor.report(None), size);
-        // From the upper left corner; what is left of earlier lines is cleared before each, because behind a full one that would take
-        // its last letter, too.
+        // From the upper left corner; what is left of earlier lines is cleared before each, because
+        // behind a full one that would take its last letter, too.
         let frame = frame.replace('\n', "\r\n\x1b[K");
         write!(output, "\x1b[H\x1b[K{}\x1b[J", styled(&frame))?;
         output.flush()?;

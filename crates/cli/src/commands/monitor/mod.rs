@@ -29,7 +29,7 @@ use tompion_latency::{Begun, Fate, Kind, Kinds, Monitor, Report};
 use tompion_os::{Inheritance, Interest, Poller, Signals};
 
 use crate::{
-    messages::{self, counted, say},
+    messages::{self, pluralize, print_status},
     units,
 };
 use catch::Catcher;
@@ -108,7 +108,8 @@ struct Watch {
     duration: Option<Duration>,
     #[command(flatten)]
     serve: serve::Wish,
-    /// Append to a history every five minutes, until Ctrl-C [default: /var/lib/tompion/history.sqlite]
+    /// Append to a history every five minutes, until Ctrl-C [default:
+    /// /var/lib/tompion/history.sqlite]
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["once", "duration", "json"])]
     history: Option<Option<PathBuf>>,
     /// Count only these kinds, separated by commas, or `all` [default: unchanged, initially all]
@@ -154,11 +155,11 @@ impl Watch {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.action.is_some() && arguments.watch.is_asked_for() {
-        say("display options such as --once can't be combined with a subcommand");
+        print_status("display options such as --once can't be combined with a subcommand");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     if let Err(error) = arguments.watch.catch.check() {
-        say(error.to_string());
+        print_status(error.to_string());
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     match &arguments.action {
@@ -170,21 +171,22 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Some(Action::TellJobs(telling)) => jobs::tell(telling)?,
         Some(Action::Reset) => {
             Monitor::resume(&arguments.name)?.reset()?;
-            say("reports restart at zero; counting continues");
+            print_status("reports restart at zero; counting continues");
         }
         Some(Action::Stop) => match Monitor::stop(&arguments.name)? {
-            true => say("counting stopped; counts discarded"),
-            false => say("nothing is being counted"),
+            true => print_status("counting stopped; counts discarded"),
+            false => print_status("nothing is being counted"),
         },
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Somebody has stopped the monitor: that is no failure, unless another one counts that could be looked at.
+/// Somebody has stopped the monitor: that is no failure, unless another one counts that could be
+/// looked at.
 fn stopped(error: anyhow::Error) -> anyhow::Result<ExitCode> {
     match error.downcast_ref::<Stopped>() {
         Some(stopped) if !stopped.is_replaced => {
-            say(stopped);
+            print_status(stopped);
             Ok(ExitCode::from(messages::ENDED))
         }
         _ => Err(error),
@@ -239,17 +241,20 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<ExitCode> {
         drop(monitor);
         Monitor::stop(name)?;
     } else if begun == Begun::Now && !watch.catch.is_asked_for() && counts_on {
-        say("counting continues in the kernel: tompion monitor shows it, tompion monitor stop ends it");
+        print_status(
+            "counting continues in the kernel: tompion monitor shows it, tompion monitor stop ends it",
+        );
     }
     looked.and_then(|()| session.map_or(Ok(()), jobs::Session::finish)).map(|()| ExitCode::SUCCESS)
 }
 
-/// Begins, or goes on with what counts already. Where a history is kept, nobody may be there to mend what an earlier version has left.
+/// Begins, or goes on with what counts already. Where a history is kept, nobody may be there to
+/// mend what an earlier version has left.
 fn begin(name: &str, watch: &Watch) -> anyhow::Result<(Monitor, Begun)> {
     let kinds = watch.kinds.unwrap_or(Kinds::ALL);
     let (monitor, begun) = match Monitor::begin(name, kinds) {
         Err(error) if watch.history.is_some() && error.calls_for_a_new_beginning() => {
-            say(
+            print_status(
                 "the running monitor is of an earlier version, or incomplete; counting restarts, and the history notes the gap",
             );
             Monitor::stop(name)?;
@@ -259,7 +264,7 @@ fn begin(name: &str, watch: &Watch) -> anyhow::Result<(Monitor, Begun)> {
     };
     if begun == Begun::Before {
         if !monitor.is_of_this_build() {
-            say(
+            print_status(
                 "the running BPF programs are of another build of Tompion; to replace them, run tompion monitor stop and start again",
             );
         }
@@ -303,9 +308,9 @@ fn plot(name: &str, wish: &Plot) -> anyhow::Result<()> {
     wish.output.write(&histograms(&curves, &text::title(&report), wish.output.theme()))?;
     if wish.output.output != Path::new("-") {
         let path = wish.output.output.display();
-        say(format!("{path}: histograms of {}", counted(report.wakeups.woken, "wakeup")));
+        print_status(format!("{path}: histograms of {}", pluralize(report.wakeups.woken, "wakeup")));
     }
-    text::unseen(&report).into_iter().for_each(say);
+    text::unseen(&report).into_iter().for_each(print_status);
     Ok(())
 }
 

@@ -14,7 +14,8 @@ use resvg::{
 };
 use tompion_history::plot::Theme;
 
-/// Latin letters, digits and arrows of Inter (`fonts/README.md`): machines that run for years may have no font at all.
+/// Latin letters, digits and arrows of Inter (`fonts/README.md`): machines that run for years may
+/// have no font at all.
 const FONTS: [&[u8]; 2] =
     [include_bytes!("../../../fonts/Inter-Regular.otf"), include_bytes!("../../../fonts/Inter-SemiBold.otf")];
 

@@ -1,6 +1,6 @@
-//! `--capture`: a flight recorder of programs' events beside the watch. Its rings are there twice, and the switch in which a
-//! wake-up is late has programs write the others from then on. What both hold goes into the incident's folder, and another
-//! recorder begins.
+//! `--capture`: a flight recorder of programs' events beside the watch. Its rings are there twice,
+//! and the switch in which a wake-up is late has programs write the others from then on. What both
+//! hold goes into the incident's folder, and another recorder begins.
 
 use std::{
     env, fs,
@@ -13,11 +13,12 @@ use std::{
 use anyhow::Context as _;
 use tompion_os::{DirHandle, Inheritance, Lock};
 
-use crate::messages::{counted, say};
+use crate::messages::{pluralize, print_status};
 
 /// Of an incident's folder: what programs recorded.
 const PROGRAMS: &str = "programs";
-/// With what the names of folders begin in which recordings stand, before the number of the process.
+/// With what the names of folders begin in which recordings stand, before the number of the
+/// process.
 const FOLDER: &str = ".tompion-programs-";
 /// The kernel's name of a process of ours.
 const COMMAND: &str = "tompion";
@@ -68,8 +69,8 @@ impl Recorder {
         }
     }
 
-    /// Moves what it held into an incident's folder, if there is one, and begins another one. Whatever goes wrong with what it held, it
-    /// goes on.
+    /// Moves what it held into an incident's folder, if there is one, and begins another one.
+    /// Whatever goes wrong with what it held, it goes on.
     pub fn keep(&mut self, incident: Option<&DirHandle>) -> anyhow::Result<()> {
         self.ask();
         self.wait();
@@ -91,7 +92,10 @@ impl Recorder {
             let mut said = String::new();
             // What it said may be no text, or nothing.
             let _ = self.folder.read(log(self.number)).and_then(|mut log| log.read_to_string(&mut said));
-            say(format!("no program events: {}", said.lines().last().unwrap_or("the recorder ended")));
+            print_status(format!(
+                "no program events: {}",
+                said.lines().last().unwrap_or("the recorder ended")
+            ));
         }
         Ok(())
     }
@@ -104,9 +108,9 @@ impl Recorder {
         let until = Instant::now() + SAVE_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
-                say(format!(
+                print_status(format!(
                     "the recorder of program events did not exit within {}; killing it",
-                    counted(SAVE_TIMEOUT.as_secs(), "second")
+                    pluralize(SAVE_TIMEOUT.as_secs(), "second")
                 ));
                 let _ = tompion_os::kill(self.child.id(), SIGKILL);
                 let _ = self.child.wait();
@@ -126,7 +130,8 @@ impl Drop for Recorder {
     }
 }
 
-/// Removes what commands have left that were killed: what programs wrote is of no use without the incident that it belongs to.
+/// Removes what commands have left that were killed: what programs wrote is of no use without the
+/// incident that it belongs to.
 pub fn remove_left(parent: &DirHandle) {
     for name in parent.names().unwrap_or_default() {
         let number = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.parse::<u32>().ok());
@@ -139,7 +144,8 @@ pub fn remove_left(parent: &DirHandle) {
     }
 }
 
-/// Whether another process of this number is one of ours, as far as can be told. Numbers are given again.
+/// Whether another process of this number is one of ours, as far as can be told. Numbers are given
+/// again.
 fn lives(number: u32) -> bool {
     let command = fs::read_to_string(format!("/proc/{number}/comm"));
     number != std::process::id() && command.is_ok_and(|command| command.trim_end() == COMMAND)

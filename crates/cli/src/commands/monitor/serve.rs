@@ -33,17 +33,19 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Args)]
 #[group(skip)]
 pub struct Wish {
-    /// Serve metrics to Prometheus at this address, until Ctrl-C. Everyone with access to it can read thread names
+    /// Serve metrics to Prometheus at this address, until Ctrl-C. Everyone with access to it can
+    /// read thread names
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["once", "duration", "json"])]
     pub listen: Option<SocketAddr>,
-    /// With --listen, also accept requests for this host name. IP addresses, localhost and the machine's own name are
-    /// always accepted (repeatable)
+    /// With --listen, also accept requests for this host name. IP addresses, localhost and the
+    /// machine's own name are always accepted (repeatable)
     #[arg(long = "host", value_name = "NAME", requires = "listen")]
     hosts: Vec<String>,
 }
 
-/// Serves pages by threads of their own, and does here what is done beside it. This thread catches late wake-ups, so no
-/// client is ever waited for in it: it makes those pages alone that need the monitor, after what was late is kept.
+/// Serves pages by threads of their own, and does here what is done beside it. This thread catches
+/// late wake-ups, so no client is ever waited for in it: it makes those pages alone that need the
+/// monitor, after what was late is kept.
 pub fn run(
     monitor: &mut Monitor,
     mut beside: Beside<'_, '_>,

@@ -10,7 +10,7 @@ use tompion_latency::{
 
 use super::{groups, job_table};
 use crate::{
-    messages::{counted, grouped, harmless},
+    messages::{escape_control, pluralize, with_thousands},
     units,
 };
 
@@ -67,7 +67,8 @@ impl Width {
     }
 }
 
-/// As much as a terminal has room for: columns and rows. Threads that have ended are a line, however long their latencies were.
+/// As much as a terminal has room for: columns and rows. Threads that have ended are a line,
+/// however long their latencies were.
 pub fn frame(report: &Report, (columns, rows): (u16, u16)) -> String {
     let width = Width::of(columns);
     let mut text = String::new();
@@ -82,7 +83,8 @@ pub fn frame(report: &Report, (columns, rows): (u16, u16)) -> String {
     text.push_str(&groups::shortened(&tables, left / 2));
     report.jobs.iter().for_each(|found| job_table::jobs(&mut text, found, width));
     let (ended, living): (Vec<_>, Vec<_>) = report.threads.iter().partition(|thread| thread.has_ended);
-    // Two lines above the threads, those that say how many are left out and have ended, and one that stays empty.
+    // Two lines above the threads, those that say how many are left out and have ended, and one
+    // that stays empty.
     let used = text.lines().count() + foot.lines().count() + 4 + usize::from(!ended.is_empty());
     threads(&mut text, &living, width, usize::from(rows).saturating_sub(used));
     threads_that_ended(&mut text, &ended);
@@ -142,7 +144,7 @@ pub fn span(ns: u64) -> String {
 }
 
 pub fn microseconds(us: f64) -> String {
-    units::in_words(us * 1000.0)
+    units::format_duration(us * 1000.0)
 }
 
 /// With a sign where it is not known exactly.
@@ -156,7 +158,7 @@ pub fn longest(us: f64, known: Maximum) -> String {
 
 /// How many wake-ups, and since when.
 pub fn title(report: &Report) -> String {
-    let woken = counted(report.wakeups.woken, "wakeup");
+    let woken = pluralize(report.wakeups.woken, "wakeup");
     let lasted = span(report.to_ns.saturating_sub(report.from_ns));
     format!("{woken} in {lasted}, since {}", time(report.from_ns, "%-d %b %H:%M:%S"))
 }
@@ -228,7 +230,7 @@ pub fn kind_row(
     let _ = writeln!(
         text,
         "{name:<21}{:>13}{}{:>11}{BOLD}{:>11}{END}  {CYAN}{}{END}",
-        grouped(histogram.count()),
+        with_thousands(histogram.count()),
         width.unless_narrow(format!("{:>11}{:>11}", below(500), below(990))),
         below(999),
         longest(max_us, max_is),
@@ -247,11 +249,11 @@ pub fn worst(text: &mut String, cpus: &[CpuReport], format: &str) {
     lines.sort_by_key(|line| (line.0, line.1));
     let _ = writeln!(text, "\n{BOLD}{:<21}{:>3} {:>11}  thread, time and phases{END}", "maxima", "CPU", "");
     for (kind, cpu, found, late) in lines {
-        let whose = format!("{} {} ({})", harmless(&late.name), late.tid, late.priority);
+        let describe_sources = format!("{} {} ({})", escape_control(&late.name), late.tid, late.priority);
         let when = time(late.time_ns, format);
         let _ = writeln!(
             text,
-            "{:<21}{cpu:>3} {BOLD}{:>11}{END}  {whose} at {when}",
+            "{:<21}{cpu:>3} {BOLD}{:>11}{END}  {describe_sources} at {when}",
             kind.words(),
             longest(found.max_us, found.max_is)
         );
@@ -269,7 +271,7 @@ pub fn parts(late: &Late) -> String {
         tid if tid == late.tid => "it was running itself".into(),
         tid => format!(
             "{} {tid} ({}) had the CPU{}",
-            harmless(&late.other_name),
+            escape_control(&late.other_name),
             late.other_priority,
             code(late)
         ),
@@ -281,7 +283,7 @@ pub fn parts(late: &Late) -> String {
 fn code(late: &Late) -> String {
     let names: Vec<&str> =
         late.code.iter().take(FUNCTIONS).filter_map(|function| function.split('+').next()).collect();
-    if names.is_empty() { String::new() } else { format!(" in {}", harmless(&names.join(" ← "))) }
+    if names.is_empty() { String::new() } else { format!(" in {}", escape_control(&names.join(" ← "))) }
 }
 
 /// Threads, the one with the longest latency first; no more than these.
@@ -306,7 +308,7 @@ fn threads(text: &mut String, threads: &[&ThreadReport], width: Width, most: usi
     }
     let left_out = threads.len().saturating_sub(most);
     if left_out > 0 {
-        let _ = writeln!(text, "{DIM}and {} with lower max{END}", counted(left_out as u64, "thread"));
+        let _ = writeln!(text, "{DIM}and {} with lower max{END}", pluralize(left_out as u64, "thread"));
     }
 }
 
@@ -316,13 +318,13 @@ fn row(text: &mut String, thread: &ThreadReport, width: Width) {
     let _ = writeln!(
         text,
         "{:<15}{:>7}  {:<8}{:>4}{}{BOLD}{:>9}{END}{style}{:>7}{END}  {CYAN}{}{END}",
-        harmless(&thread.name),
+        escape_control(&thread.name),
         thread.tid,
         thread.priority,
         thread.cpu,
-        width.unless_narrow(format!("{:>10}{last:>9}{below:>9}", grouped(thread.count))),
+        width.unless_narrow(format!("{:>10}{last:>9}{below:>9}", with_thousands(thread.count))),
         longest(thread.max_us, thread.max_is),
-        grouped(thread.misses),
+        with_thousands(thread.misses),
         width.bars(&thread.places)
     );
 }
@@ -334,9 +336,9 @@ fn threads_that_ended(text: &mut String, ended: &[&ThreadReport]) {
     let _ = writeln!(
         text,
         "{DIM}{} exited (--once has them), max {} in {} {}{END}",
-        counted(ended.len() as u64, "thread"),
+        pluralize(ended.len() as u64, "thread"),
         longest(latest.max_us, latest.max_is),
-        harmless(&latest.name),
+        escape_control(&latest.name),
         latest.tid
     );
 }
@@ -344,7 +346,7 @@ fn threads_that_ended(text: &mut String, ended: &[&ThreadReport]) {
 /// What the monitor did not see, if there is anything.
 pub fn unseen(report: &Report) -> Option<String> {
     let unseen = report.unseen.filter(|unseen| unseen.unseen > 0)?;
-    let (unseen, slept) = (grouped(unseen.unseen), grouped(unseen.slept));
+    let (unseen, slept) = (with_thousands(unseen.unseen), with_thousands(unseen.slept));
     Some(format!("{unseen} of {slept} wakeups were not seen, according to the scheduler"))
 }
 
@@ -352,9 +354,9 @@ pub fn unseen(report: &Report) -> Option<String> {
 fn sums(text: &mut String, report: &Report) {
     let sums = &report.wakeups;
     let mut ways = vec![
-        format!("{} highest priority", grouped(sums.wakeup)),
-        format!("{} same priority", grouped(sums.shared)),
-        format!("{} preempted", grouped(sums.preempted)),
+        format!("{} highest priority", with_thousands(sums.wakeup)),
+        format!("{} same priority", with_thousands(sums.shared)),
+        format!("{} preempted", with_thousands(sums.preempted)),
     ];
     let rare = [
         (sums.not_slept, "never slept"),
@@ -365,25 +367,25 @@ fn sums(text: &mut String, report: &Report) {
     ways.extend(
         rare.iter()
             .filter(|(count, _)| *count > 0)
-            .map(|(count, name)| format!("{} {name}", grouped(*count))),
+            .map(|(count, name)| format!("{} {name}", with_thousands(*count))),
     );
     let verdict = match sums.difference {
         0 => format!("{GREEN}accounting is exact{END}"),
         difference => format!("{RED}accounting is wrong by {difference}{END}"),
     };
-    let _ = writeln!(text, "\n{verdict}; {} woken: {}", grouped(sums.woken), ways.join(", "));
+    let _ = writeln!(text, "\n{verdict}; {} woken: {}", with_thousands(sums.woken), ways.join(", "));
     if let Some(unseen) = unseen(report) {
         let _ = writeln!(text, "{YELLOW}{unseen}{END}");
     }
     if sums.without_row > 0 {
-        let without = counted(sums.without_row, "wakeup");
+        let without = pluralize(sums.without_row, "wakeup");
         let _ = writeln!(
             text,
             "{YELLOW}{without} in no thread's line{END}: more than {MAX_THREADS} real-time threads; all are in the numbers by CPU"
         );
     }
     if report.not_started > 0 {
-        let times = counted(report.not_started, "time");
+        let times = pluralize(report.not_started, "time");
         let _ = writeln!(
             text,
             "{YELLOW}the kernel did not start a program {times}{END}: it ran on that CPU already"

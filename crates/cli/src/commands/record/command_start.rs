@@ -1,7 +1,7 @@
 //! Place where the recorded command begins, in a command line without `--`.
 //!
-//! `-k` takes a value if one follows, so that `record -k ls /usr` reads as a pattern `ls`. Where the
-//! word after `-k` is a program and no event of the kernel's, a `--` is put before it.
+//! `-k` takes a value if one follows, so that `record -k ls /usr` reads as a pattern `ls`. Where
+//! the word after `-k` is a program and no event of the kernel's, a `--` is put before it.
 
 use std::{
     ffi::{OsStr, OsString},

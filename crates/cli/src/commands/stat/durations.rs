@@ -5,7 +5,7 @@ use std::io::Write;
 use tompion_analysis::durations::{Duration, Durations};
 
 use super::{MAX_ROWS, more};
-use crate::messages::{grouped, harmless};
+use crate::messages::{escape_control, with_thousands};
 use crate::units;
 
 /// Writes a table for each kind that the trace has.
@@ -32,22 +32,22 @@ fn write_table(title: &str, rows: &[Duration], output: &mut dyn Write) -> std::i
         "count", "total", "p50", "p99", "max"
     )?;
     for row in rows.iter().take(MAX_ROWS) {
-        let time = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| units::in_words(ns as f64));
-        let late = row.late.map_or("-".to_owned(), grouped);
+        let time = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| units::format_duration(ns as f64));
+        let late = row.late.map_or("-".to_owned(), with_thousands);
         let late = if has_deadlines { format!("{late:>10}") } else { String::new() };
         let unfinished = match row.unfinished {
             0 => String::new(),
-            unfinished => format!("  (+ {} unfinished)", grouped(unfinished)),
+            unfinished => format!("  (+ {} unfinished)", with_thousands(unfinished)),
         };
         writeln!(
             output,
             "  {:>10}{late}  {:>10}  {:>10}  {:>10}  {:>10}  {}{unfinished}",
-            grouped(row.count),
+            with_thousands(row.count),
             time(row.max_ns.map(|_| row.total_ns)),
             time(row.p50_ns),
             time(row.p99_ns),
             time(row.max_ns),
-            harmless(&row.name)
+            escape_control(&row.name)
         )?;
     }
     more(rows.len(), output)

@@ -14,7 +14,7 @@ use tompion_protocol::names::SESSION_VARIABLE;
 use tompion_rttest::cyclic::{self, Break, Config, Measured, Outcome, Policy, Progress, Running, Wakeup};
 
 use crate::{
-    messages::{self, counted, grouped, say},
+    messages::{self, pluralize, print_status, with_thousands},
     units,
 };
 
@@ -151,7 +151,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         recorder: arguments.recorder.or_else(own_recorder).filter(|_| arguments.break_trace.is_some()),
     };
     if arguments.break_trace.is_some() && config.recorder.is_none() {
-        say(
+        print_status(
             "no recording: a late wakeup ends the test and saves nothing; tompion record -k --mode overwrite -- …",
         );
     }
@@ -162,7 +162,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if outcome.broken.is_some() { ExitCode::from(messages::FAILED) } else { ExitCode::SUCCESS })
 }
 
-/// The recording in which this runs: `tompion record` has started it, and its session is in the environment.
+/// The recording in which this runs: `tompion record` has started it, and its session is in the
+/// environment.
 fn own_recorder() -> Option<u32> {
     std::env::var_os(SESSION_VARIABLE).filter(|names| !names.is_empty())?;
     let parent = std::os::unix::process::parent_id();
@@ -210,7 +211,7 @@ fn write_live(output: &mut dyn Write, progress: &[Progress]) -> io::Result<usize
     }
     writeln!(output, "  (µs)")?;
     for thread in progress {
-        write!(output, "{:>4}{:>14}", thread.cpu, grouped(thread.count))?;
+        write!(output, "{:>4}{:>14}", thread.cpu, with_thousands(thread.count))?;
         for ns in [thread.min_ns as f64, thread.last_ns as f64, thread.mean_ns, thread.max_ns as f64] {
             write!(output, "{:>WIDTH$}", us(ns))?;
         }
@@ -237,7 +238,7 @@ fn tell(arguments: &Arguments, outcome: &Outcome, shown: usize) -> anyhow::Resul
     }
     output.flush()?;
     if let Some(broken) = &outcome.broken {
-        say(words_of(broken));
+        print_status(words_of(broken));
     }
     Ok(())
 }
@@ -248,7 +249,7 @@ fn words_of(broken: &Break) -> String {
         Some(pid) => format!("process {pid} saves a snapshot"),
         None => "no recording".into(),
     };
-    let (late, second) = (units::in_words(*late_ns as f64), *expected_ns as f64 / 1e9);
+    let (late, second) = (units::format_duration(*late_ns as f64), *expected_ns as f64 / 1e9);
     format!("CPU {cpu} woke {late} late, expected at {second:.6} s of CLOCK_MONOTONIC; {asked}")
 }
 
@@ -265,8 +266,8 @@ fn write_text(arguments: &Arguments, outcome: &Outcome, output: &mut dyn Write) 
         Policy::Deadline => "SCHED_DEADLINE".into(),
         Policy::Other => "ordinary threads".into(),
     };
-    let cpus = counted(outcome.cpus.len() as u64, "CPU");
-    let every = units::in_words(arguments.interval.as_nanos() as f64);
+    let cpus = pluralize(outcome.cpus.len() as u64, "CPU");
+    let every = units::format_duration(arguments.interval.as_nanos() as f64);
     writeln!(output, "{cpus}, woken every {every} by {how}, {policy}")?;
     let lacks = outcome.cpus.iter().flat_map(|measured| &measured.prepared.could_not);
     super::write_lacks(lacks.chain(&outcome.could_not), output)?;
@@ -277,17 +278,18 @@ fn write_text(arguments: &Arguments, outcome: &Outcome, output: &mut dyn Write) 
     }
     writeln!(output, "{:>WIDTH$}  (µs)\x1b[0m", "missed")?;
     for Measured { prepared, late, missed } in &outcome.cpus {
-        write!(output, "{:>4}{:>14}", prepared.cpu, grouped(late.count))?;
+        write!(output, "{:>4}{:>14}", prepared.cpu, with_thousands(late.count))?;
         let share = |name: &str| late.percentiles.get(name).copied().unwrap_or(0.0);
         for ns in [late.min_ns, late.mean_ns, share("50"), share("99"), share("99.99"), late.max_ns] {
             write!(output, "{:>WIDTH$}", us(ns))?;
         }
-        writeln!(output, "{:>WIDTH$}", grouped(*missed))?;
+        writeln!(output, "{:>WIDTH$}", with_thousands(*missed))?;
     }
     if arguments.histogram { write_histogram(outcome, output) } else { Ok(()) }
 }
 
-/// Whole microseconds have a row each below this; from here on there is one for each decade's tenth.
+/// Whole microseconds have a row each below this; from here on there is one for each decade's
+/// tenth.
 const FINE: u64 = 100;
 
 /// The first microsecond of the row in which one is.
@@ -318,7 +320,7 @@ fn write_histogram(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> 
     for (from, counts) in rows {
         write!(output, "{from:>12}")?;
         for count in &counts {
-            write!(output, "{:>14}", grouped(*count))?;
+            write!(output, "{:>14}", with_thousands(*count))?;
         }
         // Logarithmic: the rare ones are what matters.
         let sum = counts.iter().sum::<u64>();

@@ -23,7 +23,7 @@ use tompion_rttest::{
 };
 
 use crate::{
-    messages::{counted, grouped},
+    messages::{pluralize, with_thousands},
     units,
 };
 
@@ -162,9 +162,9 @@ fn write_text(
     writeln!(
         output,
         "{}, measured for {} each; gaps above {}",
-        counted(outcome.cpus.len() as u64, "CPU"),
-        units::in_words(looked as f64),
-        units::in_words(arguments.threshold.as_nanos() as f64)
+        pluralize(outcome.cpus.len() as u64, "CPU"),
+        units::format_duration(looked as f64),
+        units::format_duration(arguments.threshold.as_nanos() as f64)
     )?;
     let lacks = outcome.cpus.iter().flat_map(|measured| &measured.prepared.could_not);
     super::write_lacks(lacks.chain(&outcome.could_not), output)?;
@@ -178,7 +178,7 @@ fn write_text(
 fn write_told(told: &Reported, output: &mut dyn Write) -> io::Result<()> {
     let hardware: u64 = told.samples.iter().map(|sample| sample.hardware).sum();
     let longest = told.samples.iter().map(|sample| sample.longest_us).max().unwrap_or(0);
-    let (looked, gaps) = (units::in_words(told.looked_ns as f64), counted(hardware, "gap"));
+    let (looked, gaps) = (units::format_duration(told.looked_ns as f64), pluralize(hardware, "gap"));
     match told.tracer {
         Kind::Hwlat if hardware == 0 => {
             writeln!(output, "\nthe kernel's hwlat, with interrupts off, {looked}: no gap")
@@ -215,8 +215,9 @@ fn write_table(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
             let name = super::words_of(*cause);
             let is_hardware = matches!(cause, Cause::Steal | Cause::Unknown);
             let (on, off) = if is_hardware { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
-            let (longest, together) = (units::in_words(*longest_ns), units::in_words(*together_ns));
-            let gaps = grouped(*gaps);
+            let (longest, together) =
+                (units::format_duration(*longest_ns), units::format_duration(*together_ns));
+            let gaps = with_thousands(*gaps);
             writeln!(
                 output,
                 "{:>4}  {on}{name:<CAUSES$}{off}{gaps:>WIDTH$}{longest:>WIDTH$}{together:>WIDTH$}",
@@ -229,7 +230,7 @@ fn write_table(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
                 "{:>4}  {:<CAUSES$}{:>WIDTH$}",
                 prepared.cpu,
                 "system management (SMI)",
-                grouped(*smi)
+                with_thousands(*smi)
             )?;
         }
     }
@@ -243,12 +244,12 @@ fn write_at_once(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     if outcome.cpus.len() < 2 {
         return Ok(());
     }
-    let times = counted(outcome.at_once.len() as u64, "time");
+    let times = pluralize(outcome.at_once.len() as u64, "time");
     match outcome.at_once.iter().map(|time| time.ns).max() {
         Some(longest) => writeln!(
             output,
             "\nall CPUs at once: {times}, for {} at most; so a hypervisor or firmware stops them",
-            units::in_words(longest as f64)
+            units::format_duration(longest as f64)
         ),
         None => writeln!(output, "\nall CPUs at once: never"),
     }
@@ -262,7 +263,7 @@ fn write_longest(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(output, "\nlongest gaps that no software explains")?;
     for gap in gaps.iter().take(MOST) {
-        let (long, second) = (units::in_words(gap.ns as f64), gap.begin_ns as f64 / 1e9);
+        let (long, second) = (units::format_duration(gap.ns as f64), gap.begin_ns as f64 / 1e9);
         writeln!(output, "  {long:>10}  on CPU {}, at {second:.6} s of CLOCK_MONOTONIC", gap.cpu)?;
     }
     Ok(())

@@ -13,7 +13,7 @@ use tompion_rttest::maxrate::{self, Found, Load, Plan, Trial};
 
 use super::{BufferArguments, Peer};
 use crate::{
-    messages::{self, grouped, say},
+    messages::{self, print_status, with_thousands},
     units,
 };
 
@@ -92,14 +92,14 @@ struct Report<'a> {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let cpus = tompion_os::allowed_cpus().len();
     if arguments.producers as usize > cpus {
-        say(format!(
+        print_status(format!(
             "expected --producers of at most {cpus}, one for each CPU, found {}",
             arguments.producers
         ));
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     if arguments.peer.is_some() && arguments.trace != LoadArgument::User {
-        say("--peer lttng measures events of the program: it goes with --trace user");
+        print_status("--peer lttng measures events of the program: it goes with --trace user");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     let (tompion, library) = super::program_and_library()?;
@@ -133,7 +133,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn progress(trial: &Trial) {
     if io::stderr().is_terminal() {
         let how = if trial.borne { "passed" } else { "failed" };
-        anstream::eprint!("\r\x1b[Ktompion: {} events a second: {how}", grouped(trial.rate as u64));
+        anstream::eprint!("\r\x1b[Ktompion: {} events a second: {how}", with_thousands(trial.rate as u64));
     }
 }
 
@@ -157,9 +157,9 @@ fn write_text(answer: &Answer, output: &mut dyn Write) -> io::Result<()> {
         output,
         "\x1b[1m{}: {} events a second without loss\x1b[0m",
         answer.recorder,
-        grouped(*events_per_second as u64)
+        with_thousands(*events_per_second as u64)
     )?;
-    let threads = messages::counted(u64::from(*producers), "thread");
+    let threads = messages::pluralize(u64::from(*producers), "thread");
     writeln!(output, "{what}; {threads}, {} × {} a CPU\n", buffers.count, size(buffers.size))?;
     writeln!(output, "{:>15}{:>15}{:>12}{:>12}", "requested", "reached", "lost", "share")?;
     let most = trials.iter().map(|trial| trial.rate).fold(1.0, f64::max);
@@ -175,9 +175,9 @@ fn write_text(answer: &Answer, output: &mut dyn Write) -> io::Result<()> {
         writeln!(
             output,
             "{:>15}{:>15}{:>12}{:>11.3}%  \x1b[{colour}m{bar}\x1b[0m{why}",
-            grouped(trial.rate as u64),
-            grouped(trial.reached as u64),
-            grouped(lost),
+            with_thousands(trial.rate as u64),
+            with_thousands(trial.reached as u64),
+            with_thousands(lost),
             lost as f64 * 100.0 / all.max(1) as f64
         )?;
     }

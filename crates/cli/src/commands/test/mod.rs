@@ -20,7 +20,7 @@ use tompion_os::FileRights;
 use tompion_rttest::{Buffers, peer::Lttng, prepare, witness::Cause};
 
 use crate::{
-    messages::{self, say},
+    messages::{self, print_status},
     units,
 };
 
@@ -73,8 +73,8 @@ struct Subject {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    // Measurements need the machine's own files, and a folder into which nobody else can put anything. What the user names is
-    // read and written with the user's rights.
+    // Measurements need the machine's own files, and a folder into which nobody else can put
+    // anything. What the user names is read and written with the user's rights.
     let _rights = FileRights::of_the_process().ok();
     match &arguments.test {
         Test::Npt(arguments) => npt::run(arguments),
@@ -137,7 +137,7 @@ fn program_and_library() -> anyhow::Result<(PathBuf, PathBuf)> {
 fn prepare_peer(peer: Option<Peer>) -> Option<Lttng> {
     match peer {
         None => None,
-        Some(Peer::Lttng) => Lttng::prepare().inspect_err(|error| say(error)).ok(),
+        Some(Peer::Lttng) => Lttng::prepare().inspect_err(|error| print_status(error)).ok(),
     }
 }
 

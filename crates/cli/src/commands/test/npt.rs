@@ -17,7 +17,7 @@ use tompion_rttest::{
 
 use super::{BufferArguments, Peer};
 use crate::{
-    messages::{self, counted, grouped, say},
+    messages::{self, pluralize, print_status, with_thousands},
     units,
 };
 
@@ -129,7 +129,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let with_peer = arguments.peer.is_some();
     let trace = arguments.trace.unwrap_or(if with_peer { TraceArgument::User } else { TraceArgument::None });
     if with_peer && trace != TraceArgument::User {
-        say("--peer lttng measures the event in the loop: it goes with --trace user");
+        print_status("--peer lttng measures the event in the loop: it goes with --trace user");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     super::is_free(arguments.output.as_deref())?;
@@ -184,7 +184,7 @@ const fn name(trace: Trace) -> &'static str {
 fn announce(plan: &Plan, runs: u64) {
     let seconds = plan.rate.map_or(0.0, |rate| plan.loops as f64 / rate) * runs as f64;
     if seconds > 2.0 && io::IsTerminal::is_terminal(&io::stderr()) {
-        say(format!("measuring for some {seconds:.0} s ..."));
+        print_status(format!("measuring for some {seconds:.0} s ..."));
     }
 }
 
@@ -210,16 +210,16 @@ fn write_head(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     let mut got = vec![if setup.pinned { format!("on CPU {}", setup.cpu) } else { "on any CPU".into() }];
     got.push(setup.fifo.map_or("an ordinary thread".into(), |priority| format!("SCHED_FIFO {priority}")));
     got.push(if setup.locked { "memory locked".into() } else { "memory not locked".into() });
-    writeln!(output, "{}, {}", counted(outcome.loops, "loop"), got.join(", "))?;
+    writeln!(output, "{}, {}", pluralize(outcome.loops, "loop"), got.join(", "))?;
     for line in &setup.could_not {
         writeln!(output, "\x1b[33mcould not\x1b[0m {line}")?;
     }
     writeln!(
         output,
         "reading the counter takes {}, between fences {}; it advances by {}\n",
-        units::in_words(clock.read_ns),
-        units::in_words(clock.read_in_place_ns),
-        units::in_words(clock.step_ns)
+        units::format_duration(clock.read_ns),
+        units::format_duration(clock.read_in_place_ns),
+        units::format_duration(clock.step_ns)
     )
 }
 
@@ -244,7 +244,7 @@ fn write_statistics(columns: &[Column], output: &mut dyn Write) -> io::Result<()
     let mut row = |name: &str, value: &dyn Fn(&Summary) -> f64| {
         write!(output, "{name:NAMES$}")?;
         for summary in columns.iter().flat_map(|column| [&column.outcome.gaps, &column.outcome.undisturbed]) {
-            write!(output, "{:>WIDTH$}", units::in_words(value(summary)))?;
+            write!(output, "{:>WIDTH$}", units::format_duration(value(summary)))?;
         }
         writeln!(output)
     };
@@ -288,7 +288,7 @@ fn write_histogram(columns: &[Column], output: &mut dyn Write) -> io::Result<()>
             write!(
                 output,
                 "{:>width$}",
-                grouped(*count),
+                with_thousands(*count),
                 width = if counts.len() > 1 { 2 * WIDTH } else { WIDTH }
             )?;
         }
@@ -322,7 +322,7 @@ fn write_causes(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
         return writeln!(
             output,
             "\nnothing came between, and no gap was longer than {}",
-            units::in_words(LONG_NS)
+            units::format_duration(LONG_NS)
         );
     }
     writeln!(
@@ -333,8 +333,8 @@ fn write_causes(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     for disturbance in &outcome.causes {
         let name = super::words_of(disturbance.cause);
         let (longest, together) =
-            (units::in_words(disturbance.longest_ns), units::in_words(disturbance.together_ns));
-        let gaps = grouped(disturbance.gaps);
+            (units::format_duration(disturbance.longest_ns), units::format_duration(disturbance.together_ns));
+        let gaps = with_thousands(disturbance.gaps);
         writeln!(output, "  {name:<28}{gaps:>WIDTH$}{longest:>WIDTH$}{together:>WIDTH$}")?;
     }
     writeln!(output, "undisturbed excludes the first three kinds, which the machine causes")
@@ -347,17 +347,18 @@ fn write_counters(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     let counters = &outcome.counters;
     let some = |kinds: Vec<String>| if kinds.is_empty() { "none".into() } else { kinds.join(", ") };
     let interrupts = counters.interrupts.iter().take(MAX_KINDS);
-    let interrupts = interrupts.map(|kind| format!("{} ({}) {}", kind.name, kind.what, grouped(kind.count)));
-    let softirqs = counters.softirqs.iter().map(|(name, count)| format!("{name} {}", grouped(*count)));
+    let interrupts =
+        interrupts.map(|kind| format!("{} ({}) {}", kind.name, kind.what, with_thousands(kind.count)));
+    let softirqs = counters.softirqs.iter().map(|(name, count)| format!("{name} {}", with_thousands(*count)));
     writeln!(
         output,
         "\non CPU {} in the {} meanwhile",
         outcome.setup.cpu,
-        units::in_words(outcome.took_ns as f64)
+        units::format_duration(outcome.took_ns as f64)
     )?;
     writeln!(output, "  interrupts       {}", some(interrupts.collect()))?;
     writeln!(output, "  soft interrupts  {}", some(softirqs.collect()))?;
-    writeln!(output, "  stolen time      {}", units::in_words(counters.steal_ns as f64))
+    writeln!(output, "  stolen time      {}", units::format_duration(counters.steal_ns as f64))
 }
 
 fn write_trace(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
@@ -367,20 +368,23 @@ fn write_trace(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
         let lost = match outcome.lost {
             0 => "\x1b[32mnone lost\x1b[0m".to_owned(),
             lost => {
-                format!("\x1b[31m{} LOST\x1b[0m (a lower --rate or a larger --subbuf-size)", grouped(lost))
+                format!(
+                    "\x1b[31m{} LOST\x1b[0m (a lower --rate or a larger --subbuf-size)",
+                    with_thousands(lost)
+                )
             }
         };
-        let (events, loops) = (counted(outcome.events, "event"), counted(outcome.loops, "loop"));
+        let (events, loops) = (pluralize(outcome.events, "event"), pluralize(outcome.loops, "loop"));
         write!(output, "{events} of {loops}, {lost}")?;
     }
     let between = if outcome.events != 0 { "; " } else { "" };
     if trace.others != 0 {
-        write!(output, "{between}{} of the kernel", counted(trace.others, "event"))?;
+        write!(output, "{between}{} of the kernel", pluralize(trace.others, "event"))?;
     }
     writeln!(output)?;
     if !trace.lost.is_empty() {
         let causes: Vec<_> =
-            trace.lost.iter().map(|(cause, count)| format!("{cause} {}", grouped(*count))).collect();
+            trace.lost.iter().map(|(cause, count)| format!("{cause} {}", with_thousands(*count))).collect();
         writeln!(output, "losses by cause: {}", causes.join(", "))?;
     }
     Ok(())

@@ -13,7 +13,7 @@ use tompion_rttest::{
 };
 
 use crate::{
-    messages::{self, grouped},
+    messages::{self, with_thousands},
     units,
 };
 
@@ -87,8 +87,8 @@ fn write_way(name: &str, way: &Way, output: &mut dyn Write) -> io::Result<()> {
     write!(
         output,
         "{name:<18}{:>9}\x1b[{colour}m{:>11}\x1b[0m",
-        grouped(way.rounds),
-        grouped(way.preempted)
+        with_thousands(way.rounds),
+        with_thousands(way.preempted)
     )?;
     let late = &way.until_running;
     let share = |name: &str| late.percentiles.get(name).copied().unwrap_or(0.0);

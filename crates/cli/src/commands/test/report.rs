@@ -25,7 +25,7 @@ use tompion_rttest::{
 };
 
 use super::{BufferArguments, Peer};
-use crate::{messages::say, units};
+use crate::{messages::print_status, units};
 use document::Document;
 
 #[derive(Args)]
@@ -98,7 +98,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let [first, second] = &arguments.compare[..] {
         let (first, second) = (Document::read(first)?, Document::read(second)?);
         write(&arguments.output, &page::of_two(&first, &second))?;
-        say(format!("written: {}", arguments.output.display()));
+        print_status(format!("written: {}", arguments.output.display()));
         return Ok(ExitCode::SUCCESS);
     }
     let json = arguments.output.with_extension("json");
@@ -121,8 +121,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     write(&json, &(serde_json::to_string(&document)? + "\n"))?;
     write(&arguments.output, &page::of(&document))?;
     let verdict = verdict::judge(&document);
-    say(format!("{}: {}", verdict.words(), verdict.headline));
-    say(format!("written: {} and {}", arguments.output.display(), json.display()));
+    print_status(format!("{}: {}", verdict.words(), verdict.headline));
+    print_status(format!("written: {} and {}", arguments.output.display(), json.display()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -176,7 +176,10 @@ fn loads(wanted: &[LoadArgument]) -> Vec<Load> {
     };
     let wanted: Vec<Load> =
         if wanted.is_empty() { Load::ALL.into() } else { wanted.iter().filter_map(load).collect() };
-    wanted.into_iter().filter(|load| load.is_there().inspect_err(|reason| say(reason)).is_ok()).collect()
+    wanted
+        .into_iter()
+        .filter(|load| load.is_there().inspect_err(|reason| print_status(reason)).is_ok())
+        .collect()
 }
 
 /// A line that the next one replaces, on a terminal.

@@ -1,8 +1,9 @@
-//! The segments of a latency as rows that people read: the pieces of an interrupt are one, and short ones stand with their neighbours.
+//! The segments of a latency as rows that people read: the pieces of an interrupt are one, and
+//! short ones stand with their neighbours.
 
 use tompion_latency::attribution::{Cause, Segment};
 
-use crate::{messages::counted, units};
+use crate::{messages::pluralize, units};
 
 /// So many rows need no shortening.
 const FEW: usize = 12;
@@ -45,7 +46,7 @@ impl<'a> Row<'a> {
     }
 
     /// What else is in it: "+38 interrupts, 700 µs"; empty if there is nothing.
-    pub fn others_in_words(&self) -> String {
+    pub fn describe_others(&self) -> String {
         let Some(main) = self.main() else { return String::new() };
         let mut words = String::new();
         for (one, several, is_so) in [
@@ -61,7 +62,7 @@ impl<'a> Row<'a> {
             let (pieces, ns) = others.fold((0, 0), |sum, party| (sum.0 + party.pieces, sum.1 + party.ns));
             if pieces > 0 {
                 let what = if pieces == 1 { one } else { several };
-                words += &format!("; +{pieces} {what}, {}", units::in_words(ns as f64));
+                words += &format!("; +{pieces} {what}, {}", units::format_duration(ns as f64));
             }
         }
         words
@@ -122,7 +123,8 @@ pub fn folded(segments: &[Segment]) -> Vec<Row<'_>> {
     rows
 }
 
-/// Has a neighbour take a row in: one on the same CPU, if there is, and the longer one. Neighbours that are alike then become one.
+/// Has a neighbour take a row in: one on the same CPU, if there is, and the longer one. Neighbours
+/// that are alike then become one.
 fn fold(rows: &mut Vec<Row<'_>>, place: usize) {
     let cpu = |row: &Row<'_>| row.main().map(|main| main.cpu);
     let (Some(row), before, after) =
@@ -155,8 +157,8 @@ fn join(rows: &mut Vec<Row<'_>>, first: usize) {
 /// That not each segment has a row; nothing if it has.
 pub fn note(segments: usize, rows: usize) -> Option<String> {
     (rows < segments).then(|| {
-        let pieces = counted(segments as u64, "piece");
-        format!("{pieces} in {}; --all has each by itself", counted(rows as u64, "line"))
+        let pieces = pluralize(segments as u64, "piece");
+        format!("{pieces} in {}; --all has each by itself", pluralize(rows as u64, "line"))
     })
 }
 
@@ -177,7 +179,7 @@ mod tests {
 
     fn shown(rows: &[Row<'_>]) -> Vec<String> {
         let row = |row: &Row<'_>| {
-            format!("{} {}{}", row.length(), row.main().expect("a segment").who, row.others_in_words())
+            format!("{} {}{}", row.length(), row.main().expect("a segment").who, row.describe_others())
         };
         rows.iter().map(row).collect()
     }

@@ -11,14 +11,14 @@ use tompion_history::{
 
 use super::{
     beyond,
-    times::{in_words, moment},
+    times::{format_time, moment},
 };
 use crate::{
     commands::monitor::{
         picture::Output,
         text::{BOLD, DIM, END, GREEN, RED, microseconds},
     },
-    messages::{self, counted, grouped, harmless, say},
+    messages::{self, escape_control, pluralize, print_status, with_thousands},
 };
 
 #[derive(Args)]
@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let curves = [0, 1].map(|side| Curve::of_all(&found.names[side], &found.reports[side].cpus));
         let title = format!("{} and {}", found.names[0], found.names[1]);
         output.write(&plot::histograms(&curves, &title, output.theme()))?;
-        say(format!("{}: histograms of both", output.output.display()));
+        print_status(format!("{}: histograms of both", output.output.display()));
     }
     let mut standard = anstream::stdout().lock();
     if arguments.json {
@@ -110,10 +110,10 @@ fn whole(found: &Comparison, asked: [Span; 2]) -> String {
         let _ = writeln!(
             text,
             "{BOLD}{}{END}  {}, {DIM}{} to {}{END}",
-            harmless(name),
-            counted(report.wakeups.woken, "wakeup"),
-            in_words(report.from_ms),
-            in_words(report.to_ms)
+            escape_control(name),
+            pluralize(report.wakeups.woken, "wakeup"),
+            format_time(report.from_ms),
+            format_time(report.to_ms)
         );
         if let Some(beyond) = beyond(asked, report) {
             let _ = writeln!(text, "{DIM}{beyond}{END}");
@@ -124,9 +124,16 @@ fn whole(found: &Comparison, asked: [Span; 2]) -> String {
         table(&mut text, "job", found.jobs.iter().map(|it| (it.name.as_str(), &it.sides, it.verdict)));
     }
     for job in found.jobs.iter().filter(|job| job.misses != [0, 0]) {
-        let of = |side: usize| format!("{} of {}", grouped(job.misses[side]), grouped(job.sides[side].count));
-        let _ =
-            writeln!(text, "{DIM}{} missed its deadline: {} → {}{END}", harmless(&job.name), of(0), of(1));
+        let of = |side: usize| {
+            format!("{} of {}", with_thousands(job.misses[side]), with_thousands(job.sides[side].count))
+        };
+        let _ = writeln!(
+            text,
+            "{DIM}{} missed its deadline: {} → {}{END}",
+            escape_control(&job.name),
+            of(0),
+            of(1)
+        );
     }
     let _ = writeln!(text, "\n{}", verdict(found));
     text
@@ -145,12 +152,12 @@ fn table<'a>(text: &mut String, head: &str, rows: impl Iterator<Item = (&'a str,
         let columns = [below("50"), below("99.9"), below("99.999"), sides.each_ref().map(|side| side.max_us)];
         let pair = |[one, other]: [f64; 2]| format!("{} → {}", microseconds(one), microseconds(other));
         let columns: String = columns.into_iter().map(|column| format!("{:>21}", pair(column))).collect();
-        let (style, word) = in_a_word(verdict);
-        let _ = writeln!(text, "{:<21}{columns}  {style}{word}{END}", harmless(name));
+        let (style, word) = verdict_label(verdict);
+        let _ = writeln!(text, "{:<21}{columns}  {style}{word}{END}", escape_control(name));
     }
 }
 
-const fn in_a_word(verdict: Verdict) -> (&'static str, &'static str) {
+const fn verdict_label(verdict: Verdict) -> (&'static str, &'static str) {
     match verdict {
         Verdict::Better => (GREEN, "better"),
         Verdict::Same => (DIM, "no significant difference"),
@@ -161,7 +168,7 @@ const fn in_a_word(verdict: Verdict) -> (&'static str, &'static str) {
 /// What it comes to, in words.
 fn verdict(found: &Comparison) -> String {
     let Some(kind) = found.judged_by() else { return "They have no kind of latency in common.".into() };
-    let [before, after] = found.names.each_ref().map(|name| harmless(name));
+    let [before, after] = found.names.each_ref().map(|name| escape_control(name));
     let longest = kind.sides.each_ref().map(|side| side.max_us);
     let both = format!(
         "{}: {} against {}",
@@ -197,10 +204,10 @@ fn times(one: f64, other: f64) -> String {
 }
 
 fn reason(kind: &KindComparison, late: usize, (of_late, of_other): (&str, &str)) -> String {
-    let [beyond, rows] = [kind.sides[late].rows_beyond, kind.sides[late].rows].map(grouped);
+    let [beyond, rows] = [kind.sides[late].rows_beyond, kind.sides[late].rows].map(with_thousands);
     let chance = match kind.chance {
         chance if chance < 1e-6 => "less than once in a million comparisons".to_owned(),
-        chance => format!("once in {} comparisons", grouped((1.0 / chance).round() as u64)),
+        chance => format!("once in {} comparisons", with_thousands((1.0 / chance).round() as u64)),
     };
     format!(
         "in {beyond} of {rows} intervals {of_late} had one that is longer than any of {of_other}, which chance alone would \

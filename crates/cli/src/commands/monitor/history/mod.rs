@@ -18,14 +18,15 @@ pub use compare::{Arguments as CompareArguments, run as compare};
 pub use plot::Wish as PlotWish;
 pub use report::{Arguments as ReportArguments, run as report};
 
-use self::times::in_words;
+use self::times::format_time;
 
 /// Which part of which history.
 #[derive(Args)]
 // The commands' own arguments are a group of this name.
 #[group(skip)]
 pub struct Part {
-    /// Read this history [default: /var/lib/tompion/history.sqlite, or a user's own below ~/.local/state]
+    /// Read this history [default: /var/lib/tompion/history.sqlite, or a user's own below
+    /// ~/.local/state]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     /// Start at this time: 2026-10-01, `2026-10-01 14:00`, or a time of today
@@ -61,8 +62,8 @@ impl Part {
     }
 }
 
-/// Root's own rights, where the machine's history is asked for: nobody else can have laid anything there. Other files are opened with
-/// the rights of the user who called sudo.
+/// Root's own rights, where the machine's history is asked for: nobody else can have laid anything
+/// there. Other files are opened with the rights of the user who called sudo.
 pub fn rights(path: Option<&Path>) -> Option<FileRights> {
     path.is_none().then(FileRights::of_the_process).and_then(Result::ok)
 }
@@ -72,12 +73,12 @@ fn nothing(store: &Store, asked: Span) -> anyhow::Result<String> {
     if store.outline(&Choice::of(Span::ALL))?.coverage.rows == 0 {
         return Ok("nothing written yet: a row is appended every five minutes".into());
     }
-    Ok(format!("nothing was counted {}", asked_in_words(asked)))
+    Ok(format!("nothing was counted {}", describe_span(asked)))
 }
 
 /// A time as it was asked for, of which either end may be open.
-fn asked_in_words(asked: Span) -> String {
-    let (from, to) = (in_words(asked.from_ms), in_words(asked.to_ms));
+fn describe_span(asked: Span) -> String {
+    let (from, to) = (format_time(asked.from_ms), format_time(asked.to_ms));
     match (asked.from_ms > Span::ALL.from_ms, asked.to_ms < Span::ALL.to_ms) {
         (true, true) => format!("from {from} to {to}"),
         (true, false) => format!("from {from} on"),
@@ -92,7 +93,7 @@ fn beyond(asked: Span, report: &HistoryReport) -> Option<String> {
     is_more.then(|| {
         format!(
             "requested: {}; rows (five minutes; of older times hours or days) are not divided",
-            asked_in_words(asked)
+            describe_span(asked)
         )
     })
 }

@@ -7,7 +7,7 @@ use tompion_latency::{CpuReport, Kind, KindReport, Late, of_all_cpus};
 
 use super::{
     report::{event, share, system_name},
-    times::{in_words, length},
+    times::{format_time, length},
 };
 use crate::{
     commands::{
@@ -17,7 +17,7 @@ use crate::{
         },
         test::report::page::{escaped, page},
     },
-    messages::{counted, grouped},
+    messages::{pluralize, with_thousands},
 };
 
 /// As many rows as a table has of what there may be thousands of.
@@ -36,7 +36,7 @@ pub struct Pictures {
 /// The page of a report.
 pub fn of(report: &HistoryReport, pictures: &Pictures) -> String {
     let title =
-        format!("Real-time latencies from {} to {}", in_words(report.from_ms), in_words(report.to_ms));
+        format!("Real-time latencies from {} to {}", format_time(report.from_ms), format_time(report.to_ms));
     let sections = [
         head(&title, report),
         tiles(report),
@@ -47,7 +47,7 @@ pub fn of(report: &HistoryReport, pictures: &Pictures) -> String {
             "Max of each CPU, in steps of at least five minutes; where a step has several, the band \
              reaches down to the shortest of their maxima.",
         ),
-        whose(&report.cpus),
+        describe_sources(&report.cpus),
         "<h2>All latencies</h2>\n".into(),
         figure(
             &pictures.histograms,
@@ -88,7 +88,7 @@ fn tiles(report: &HistoryReport) -> String {
         let below = microseconds((below as f64 / 1000.0).min(found.max_us));
         tiles.push(("99.9 %", below, kind.long_words().into()));
     }
-    tiles.push(("wakeups", grouped(report.wakeups.woken), "of all real-time threads".into()));
+    tiles.push(("wakeups", with_thousands(report.wakeups.woken), "of all real-time threads".into()));
     let counted_ms = report.coverage.counted_ms;
     let share = format!("{} %", share(counted_ms, report.to_ms - report.from_ms));
     tiles.push(("of the time counted", share, format!("{} in all", length(counted_ms))));
@@ -115,7 +115,7 @@ fn believed(report: &HistoryReport) -> String {
         );
     }
     if sums.unseen > 0 {
-        let (unseen, slept) = (grouped(sums.unseen), grouped(sums.slept));
+        let (unseen, slept) = (with_thousands(sums.unseen), with_thousands(sums.slept));
         let _ = write!(notes, "{unseen} of {slept} wakeups were not seen, according to the scheduler.");
     }
     if notes.is_empty() { notes } else { format!("<div class=\"note\">{notes}</div>\n") }
@@ -133,7 +133,7 @@ fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
 fn kinds(cpus: &[CpuReport]) -> String {
     let row = |(cpu, kind, found): (u32, Kind, &KindReport)| {
         let figures = [found.mean_us, found.p50_us, found.p99_us, found.p999_us].map(microseconds);
-        let mut row = vec![kind.long_words().to_owned(), cpu.to_string(), grouped(found.count)];
+        let mut row = vec![kind.long_words().to_owned(), cpu.to_string(), with_thousands(found.count)];
         row.extend(figures);
         row.push(longest(found.max_us, found.max_is));
         row
@@ -150,7 +150,7 @@ fn by_kind(cpus: &[CpuReport]) -> Vec<(u32, Kind, &KindReport)> {
     all
 }
 
-fn whose(cpus: &[CpuReport]) -> String {
+fn describe_sources(cpus: &[CpuReport]) -> String {
     let row = |(cpu, kind, found): (u32, Kind, &KindReport)| -> Option<Vec<String>> {
         let late: &Late = found.worst.as_ref()?;
         Some(vec![
@@ -175,9 +175,13 @@ fn jobs(found: &HistoryJobs, picture: Option<&str>) -> String {
     const HEADS: [&str; 10] =
         ["job", "activations", "mean", "50 %", "99 %", "99.9 %", "max", "deadline", "misses", "released by"];
     let row = |job: &HistoryJob| {
-        let mut row = vec![job.name.clone(), grouped(job.activations)];
+        let mut row = vec![job.name.clone(), with_thousands(job.activations)];
         row.extend([job.mean_us, job.p50_us, job.p99_us, job.p999_us, job.max_us].map(microseconds));
-        row.extend([job_table::deadlines(job), grouped(job.misses), job_table::released(&job.released_by)]);
+        row.extend([
+            job_table::deadlines(job),
+            with_thousands(job.misses),
+            job_table::released(&job.released_by),
+        ]);
         row
     };
     let late = |job: &HistoryJob| {
@@ -194,7 +198,7 @@ fn jobs(found: &HistoryJobs, picture: Option<&str>) -> String {
     let longest: Vec<Vec<String>> = found.jobs.iter().filter_map(late).collect();
     let lost = match found.lost {
         0 => String::new(),
-        lost => format!(" {} lost: rings were full.", counted(lost, "begin, end or wakeup")),
+        lost => format!(" {} lost: rings were full.", pluralize(lost, "begin, end or wakeup")),
     };
     let watched = length(i64::try_from(found.watched_ms).unwrap_or(i64::MAX));
     let figure = picture.map_or_else(String::new, |picture| {
@@ -204,12 +208,12 @@ fn jobs(found: &HistoryJobs, picture: Option<&str>) -> String {
              it was missed.",
         )
     });
-    let whose = table(&["job", "max", "thread", "when", "phases"], &longest);
+    let describe_sources = table(&["job", "max", "thread", "when", "phases"], &longest);
     format!(
         "<h2>Jobs and their deadlines</h2>\n<p class=\"soft\">From an activation's release to its end. Jobs were monitored for \
          {watched}.{lost}</p>\n{figure}{}{}",
         table(&HEADS, &rows).replace("<table>", "<table class=\"narrow\">"),
-        whose.replace("<table>", "<table class=\"narrow prose\">")
+        describe_sources.replace("<table>", "<table class=\"narrow prose\">")
     )
 }
 
@@ -229,7 +233,7 @@ fn incidents(incidents: &[Incident]) -> String {
     };
     let rows: Vec<Vec<String>> = incidents.iter().rev().take(MOST).map(row).collect();
     let table = table(&["when", "CPU", "latency", "thread", "causes", "trace"], &rows);
-    let title = counted(incidents.len() as u64, "incident");
+    let title = pluralize(incidents.len() as u64, "incident");
     format!("<h2>{title}</h2>\n{}", table.replace("<table>", "<table class=\"narrow prose\">"))
 }
 
@@ -242,7 +246,7 @@ fn events(report: &HistoryReport) -> String {
         .iter()
         .rev()
         .take(MOST)
-        .map(|found| vec![in_words(found.time_ms), event(found)])
+        .map(|found| vec![format_time(found.time_ms), event(found)])
         .collect();
     let table = table(&["when", "what"], &rows).replace("<table>", "<table class=\"prose\">");
     format!("<h2>Interruptions of counting</h2>\n{table}")

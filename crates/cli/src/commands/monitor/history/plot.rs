@@ -8,10 +8,10 @@ use tompion_history::{
     plot::{self, Curve, Mark, Maxima, Theme, Tick},
 };
 
-use super::{Part, axis, nothing, times::in_words};
+use super::{Part, axis, nothing, times::format_time};
 use crate::{
     commands::monitor::picture::Output,
-    messages::{counted, say},
+    messages::{pluralize, print_status},
 };
 
 /// Which picture of which part of the history.
@@ -49,7 +49,7 @@ impl Wish {
         };
         output.write(&picture)?;
         if output.output != std::path::Path::new("-") {
-            say(format!("{}: {}", output.output.display(), self.what()));
+            print_status(format!("{}: {}", output.output.display(), self.what()));
         }
         Ok(())
     }
@@ -76,8 +76,8 @@ fn not_empty(store: &Store, asked: Span, report: HistoryReport) -> anyhow::Resul
 }
 
 fn title(what: &str, span: Span, woken: u64) -> String {
-    let woken = counted(woken, "wakeup");
-    format!("{what} from {} to {}: {woken}", in_words(span.from_ms), in_words(span.to_ms))
+    let woken = pluralize(woken, "wakeup");
+    format!("{what} from {} to {}: {woken}", format_time(span.from_ms), format_time(span.to_ms))
 }
 
 /// The longest of a time, and what else is known of it.
@@ -98,7 +98,7 @@ struct About {
 
 /// An SVG document.
 fn draw(found: &Maxima, what: &str, about: &About, theme: Theme) -> String {
-    let (from, to) = (in_words(about.span.from_ms), in_words(about.span.to_ms));
+    let (from, to) = (format_time(about.span.from_ms), format_time(about.span.to_ms));
     plot::maxima(found, &format!("{what} from {from} to {to}"), (&about.ticks, &about.marks), theme)
 }
 

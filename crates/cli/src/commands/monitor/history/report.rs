@@ -13,14 +13,14 @@ use super::{
     Part, beyond, nothing,
     page::{self, Pictures},
     plot::pictures,
-    times::{in_words, length},
+    times::{format_time, length},
 };
 use crate::{
     commands::monitor::{
         job_table,
         text::{self, BOLD, DIM, END, GREEN, RED, Width, YELLOW},
     },
-    messages::{counted, grouped, harmless, say},
+    messages::{escape_control, pluralize, print_status, with_thousands},
 };
 
 #[derive(Args)]
@@ -55,12 +55,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         if is_empty {
             bail!("{}", nothing(&store, choice.span)?);
         }
-        let title = format!("Latencies: {}", counted(report.wakeups.woken, "wakeup"));
+        let title = format!("Latencies: {}", pluralize(report.wakeups.woken, "wakeup"));
         let histograms = plot::histograms(&Curve::of_each(&report.cpus), &title, Theme::Reader);
         let (maxima, jobs) = pictures(&store, &choice)?;
         let page = page::of(&report, &Pictures { maxima, histograms, jobs });
         crate::commands::write_file(path, page.as_bytes())?;
-        say(format!("{}: {} {}", path.display(), counted(report.wakeups.woken, "wakeup"), span(&report)));
+        print_status(format!(
+            "{}: {} {}",
+            path.display(),
+            pluralize(report.wakeups.woken, "wakeup"),
+            span(&report)
+        ));
         return Ok(());
     }
     let mut output = anstream::stdout().lock();
@@ -92,12 +97,12 @@ fn whole(report: &HistoryReport, asked: Span) -> String {
 }
 
 fn span(report: &HistoryReport) -> String {
-    format!("from {} to {}", in_words(report.from_ms), in_words(report.to_ms))
+    format!("from {} to {}", format_time(report.from_ms), format_time(report.to_ms))
 }
 
 /// The share of a time that was counted, in hundredths of a percent: never 100 % of less than all.
-pub fn share(counted: i64, all: i64) -> f64 {
-    if all <= 0 { 100.0 } else { (counted as f64 / all as f64 * 10_000.0).floor().min(10_000.0) / 100.0 }
+pub fn share(covered: i64, all: i64) -> f64 {
+    if all <= 0 { 100.0 } else { (covered as f64 / all as f64 * 10_000.0).floor().min(10_000.0) / 100.0 }
 }
 
 fn head(text: &mut String, report: &HistoryReport) {
@@ -105,7 +110,7 @@ fn head(text: &mut String, report: &HistoryReport) {
     let _ = writeln!(
         text,
         "{BOLD}history of real-time wakeups{END}  {} {}",
-        counted(report.wakeups.woken, "wakeup"),
+        pluralize(report.wakeups.woken, "wakeup"),
         span(report)
     );
     let _ = writeln!(
@@ -113,7 +118,7 @@ fn head(text: &mut String, report: &HistoryReport) {
         "{DIM}counted for {}, {} % of this time, in {}{END}",
         length(covered.counted_ms),
         share(covered.counted_ms, report.to_ms - report.from_ms),
-        counted(covered.rows, "interval")
+        pluralize(covered.rows, "interval")
     );
 }
 
@@ -121,7 +126,7 @@ fn incidents(text: &mut String, incidents: &[Incident]) {
     if incidents.is_empty() {
         return;
     }
-    let _ = writeln!(text, "\n{BOLD}{}{END}", counted(incidents.len() as u64, "incident"));
+    let _ = writeln!(text, "\n{BOLD}{}{END}", pluralize(incidents.len() as u64, "incident"));
     for incident in incidents.iter().rev().take(MOST) {
         let _ = writeln!(
             text,
@@ -129,10 +134,10 @@ fn incidents(text: &mut String, incidents: &[Incident]) {
             text::time(incident.time_ns, "%Y-%m-%d %H:%M:%S"),
             incident.cpu,
             text::microseconds(incident.latency_ns as f64 / 1000.0),
-            harmless(&incident.thread),
+            escape_control(&incident.thread),
             incident.tid,
-            harmless(&incident.cause),
-            harmless(&incident.folder.to_string_lossy())
+            escape_control(&incident.cause),
+            escape_control(&incident.folder.to_string_lossy())
         );
     }
     left_out(text, incidents.len());
@@ -140,7 +145,11 @@ fn incidents(text: &mut String, incidents: &[Incident]) {
 
 fn left_out(text: &mut String, all: usize) {
     if all > MOST {
-        let _ = writeln!(text, "{DIM}and {} before them; --json has all{END}", grouped((all - MOST) as u64));
+        let _ = writeln!(
+            text,
+            "{DIM}and {} before them; --json has all{END}",
+            with_thousands((all - MOST) as u64)
+        );
     }
 }
 
@@ -164,7 +173,7 @@ fn events(text: &mut String, report: &HistoryReport) {
     }
     let _ = writeln!(text, "\n{BOLD}interruptions of counting{END}");
     for found in report.events.iter().rev().take(MOST) {
-        let _ = writeln!(text, "{}  {}", in_words(found.time_ms), event(found));
+        let _ = writeln!(text, "{}  {}", format_time(found.time_ms), event(found));
     }
     left_out(text, report.events.len());
 }
@@ -172,7 +181,7 @@ fn events(text: &mut String, report: &HistoryReport) {
 /// What a system is in a line: its processor and its kernel.
 pub fn system_name(system: &System) -> String {
     let facts = ["kernel", "processor", "distribution"].into_iter().filter_map(|name| system.fact(name));
-    let words: Vec<_> = facts.map(|fact| harmless(fact).into_owned()).collect();
+    let words: Vec<_> = facts.map(|fact| escape_control(fact).into_owned()).collect();
     if words.is_empty() { "a system of which nothing is known".into() } else { words.join(", ") }
 }
 
@@ -181,7 +190,7 @@ fn systems(text: &mut String, report: &HistoryReport) {
     let _ = writeln!(text, "\n{BOLD}{title}{END}");
     for system in &report.systems {
         let starts = report.starts.iter().filter(|start| start.system == system.system).count();
-        let _ = writeln!(text, "{}  {DIM}{}{END}", system_name(system), counted(starts as u64, "start"));
+        let _ = writeln!(text, "{}  {DIM}{}{END}", system_name(system), pluralize(starts as u64, "start"));
         if report.systems.len() > 1 {
             differences(text, report, system);
         }
@@ -196,12 +205,12 @@ fn differences(text: &mut String, report: &HistoryReport, system: &System) {
         if before != Some(&fact.value)
             && !["kernel", "processor", "distribution"].contains(&fact.name.as_str())
         {
-            let before = before.map_or("unknown".into(), |before| harmless(before).into_owned());
+            let before = before.map_or("unknown".into(), |before| escape_control(before).into_owned());
             let _ = writeln!(
                 text,
                 "{DIM}  {}: {}, first {before}{END}",
-                harmless(&fact.name),
-                harmless(&fact.value)
+                escape_control(&fact.name),
+                escape_control(&fact.value)
             );
         }
     }
@@ -213,9 +222,9 @@ fn believed(text: &mut String, report: &HistoryReport) {
         0 => format!("{GREEN}accounting is exact{END}"),
         difference => format!("{RED}accounting is wrong by up to {difference}{END}"),
     };
-    let _ = writeln!(text, "\n{} woken; {verdict}", grouped(sums.woken));
+    let _ = writeln!(text, "\n{} woken; {verdict}", with_thousands(sums.woken));
     if sums.unseen > 0 {
-        let (unseen, slept) = (grouped(sums.unseen), grouped(sums.slept));
+        let (unseen, slept) = (with_thousands(sums.unseen), with_thousands(sums.slept));
         let _ = writeln!(
             text,
             "{YELLOW}{unseen} of {slept} wakeups were not seen{END}, according to the scheduler"

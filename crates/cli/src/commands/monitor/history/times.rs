@@ -44,8 +44,8 @@ pub fn span(from: Option<&str>, to: Option<&str>, last: Option<i64>) -> anyhow::
     if from_ms >= to_ms {
         bail!(
             "expected a time that begins before it ends, found {} to {}",
-            in_words(from_ms),
-            in_words(to_ms)
+            format_time(from_ms),
+            format_time(to_ms)
         );
     }
     Ok(Span { from_ms, to_ms })
@@ -59,7 +59,7 @@ pub fn moment(text: &str) -> anyhow::Result<i64> {
 }
 
 /// A time of the day, with the day.
-pub fn in_words(ms: i64) -> String {
+pub fn format_time(ms: i64) -> String {
     let time = Timestamp::from_millisecond(ms).map(|time| time.to_zoned(TimeZone::system()));
     time.map_or_else(|_| "?".into(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
 }

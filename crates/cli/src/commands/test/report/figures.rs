@@ -1,4 +1,5 @@
-//! Figures of several runs: medians, and how far the runs lie apart; curves of all of them together.
+//! Figures of several runs: medians, and how far the runs lie apart; curves of all of them
+//! together.
 
 use std::collections::BTreeMap;
 

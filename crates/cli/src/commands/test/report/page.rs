@@ -9,7 +9,7 @@ use super::{
     tables,
     verdict::{self, Grade, Verdict},
 };
-use crate::units::in_words;
+use crate::units::format_duration;
 
 const STYLE: &str = include_str!("page.css");
 
@@ -83,7 +83,7 @@ fn head(title: &str, document: &Document) -> String {
     let fact =
         |name: &str| document.machine.iter().find(|fact| fact.name == name).map(|fact| fact.value.as_str());
     let machine: Vec<&str> = ["processor", "kernel", "distribution"].into_iter().filter_map(fact).collect();
-    let load = tables::load_in_words(document);
+    let load = tables::describe_load(document);
     format!(
         "<h1>{}</h1>\n<p class=\"soft\">{}<br>{}, in {:.0} minutes, {load}. Tompion {}.</p>\n",
         escaped(title),
@@ -256,10 +256,10 @@ fn method(document: &Document) -> String {
          <li>{settings} of {} settings are not as real-time programs want them.</li>\n</ul>\n\
          <p class=\"soft\">Again: <code>tompion test report</code>. Each test by itself: <code>tompion test npt</code>, \
          <code>cyclic</code>, <code>preempt</code>, <code>hwgap</code>; the settings: <code>tompion doctor --rt</code>.</p>\n",
-        tables::capital(&tables::load_in_words(document)),
-        in_words(results.interval_ns as f64),
-        crate::messages::grouped(loops),
-        crate::messages::grouped(results.rate as u64),
+        tables::capital(&tables::describe_load(document)),
+        format_duration(results.interval_ns as f64),
+        crate::messages::with_thousands(loops),
+        crate::messages::with_thousands(results.rate as u64),
         document.settings.len()
     )
 }

@@ -1,4 +1,5 @@
-//! Plots as inline SVG, in the page's own colours, light and dark. Lines differ in their dashes, too.
+//! Plots as inline SVG, in the page's own colours, light and dark. Lines differ in their dashes,
+//! too.
 
 use super::figures::Spread;
 
@@ -204,7 +205,8 @@ impl Plot<'_> {
             match (self.vertical, places.last()) {
                 (Vertical::Share, Some((_, before))) => places.push((to_x, *before)),
                 (Vertical::Count, Some((before_x, before_y))) => {
-                    // Columns that follow each other without a gap are as wide as one; others go down to the ground.
+                    // Columns that follow each other without a gap are as wide as one; others go
+                    // down to the ground.
                     let (before_x, before_y, middle) = (*before_x, *before_y, f64::midpoint(*before_x, to_x));
                     if to_x - before_x > WIDE_GAP {
                         places.extend([(before_x, y.from), (to_x, y.from)]);
@@ -237,7 +239,8 @@ pub struct Row {
 /// Width of the names of rows.
 const NAMES: f64 = 190.0;
 
-/// Rows of dots on a logarithmic scale of time, each the median of runs, with whiskers from the least to the most.
+/// Rows of dots on a logarithmic scale of time, each the median of runs, with whiskers from the
+/// least to the most.
 pub fn dots(title: &str, names: &[&str], rows: &[Row]) -> String {
     let height = 30.0 + ROW * rows.len() as f64 + BOTTOM;
     let values = rows.iter().flat_map(|row| &row.dots).flat_map(|dot| [dot.least, dot.most]);

@@ -11,7 +11,7 @@ use super::{
     figures::{self, ALL, MEASURES, Spread, UNDISTURBED, Which},
     page::{colour, escaped},
 };
-use crate::{messages::grouped, units::in_words};
+use crate::{messages::with_thousands, units::format_duration};
 
 /// A table of cells that are markup already; its first row are headings.
 fn table(class: &str, head: &[String], rows: &[Vec<String>]) -> String {
@@ -33,7 +33,7 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 /// What ran meanwhile.
-pub fn load_in_words(document: &Document) -> String {
+pub fn describe_load(document: &Document) -> String {
     let names: Vec<&str> = document.results.loads.iter().map(|load| load.name()).collect();
     match &names[..] {
         [] => "without load".into(),
@@ -79,13 +79,15 @@ pub fn wake_ups(document: &Document, is_titled: bool) -> String {
     for wakeups in &document.results.cyclic {
         for Measured { prepared, late, missed } in &wakeups.outcome.cpus {
             let share = |name: &str| late.percentiles.get(name).copied().unwrap_or_default();
-            let mut row =
-                vec![format!("{}, CPU {}", swatched(wakeups.recorder), prepared.cpu), grouped(late.count)];
+            let mut row = vec![
+                format!("{}, CPU {}", swatched(wakeups.recorder), prepared.cpu),
+                with_thousands(late.count),
+            ];
             let times = [late.min_ns, late.mean_ns, share("50"), share("99"), share("99.99")];
-            row.extend(times.map(in_words));
+            row.extend(times.map(format_duration));
             let class = if late.max_ns > document.limit_ns as f64 { "bad" } else { "good" };
-            row.push(format!("<td class=\"{class}\">{}</td>", in_words(late.max_ns)));
-            row.push(grouped(*missed));
+            row.push(format!("<td class=\"{class}\">{}</td>", format_duration(late.max_ns)));
+            row.push(with_thousands(*missed));
             rows.push(row);
         }
     }
@@ -102,9 +104,9 @@ fn range(spread: Spread) -> String {
     let wide = if least == most {
         String::new()
     } else {
-        format!("<br><span class=\"range\">{}–{}</span>", in_words(least), in_words(most))
+        format!("<br><span class=\"range\">{}–{}</span>", format_duration(least), format_duration(most))
     };
-    format!("{}{wide}", in_words(median))
+    format!("{}{wide}", format_duration(median))
 }
 
 pub fn gaps(document: &Document, is_titled: bool) -> String {
@@ -130,7 +132,7 @@ fn gap_row(loops: &Loops, which: Which) -> Vec<String> {
     let is_recorded = loops.runs.iter().any(|run| run.trace.is_some());
     let class = if lost == 0 { "good" } else { "bad" };
     row.push(if is_recorded {
-        format!("<td class=\"{class}\">{}</td>", grouped(lost))
+        format!("<td class=\"{class}\">{}</td>", with_thousands(lost))
     } else {
         "–".into()
     });
@@ -147,10 +149,12 @@ pub fn preemption(document: &Document) -> String {
             let class = if way.preempted == way.rounds { "good" } else { "bad" };
             let mut row = vec![
                 name.to_owned(),
-                grouped(way.rounds),
-                format!("<td class=\"{class}\">{}</td>", grouped(way.preempted)),
+                with_thousands(way.rounds),
+                format!("<td class=\"{class}\">{}</td>", with_thousands(way.preempted)),
             ];
-            row.extend([late.min_ns, late.mean_ns, share("99"), share("99.9"), late.max_ns].map(in_words));
+            row.extend(
+                [late.min_ns, late.mean_ns, share("99"), share("99.9"), late.max_ns].map(format_duration),
+            );
             row
         },
     );
@@ -169,15 +173,15 @@ pub fn hardware(document: &Document) -> String {
         for sum in &measured.causes {
             rows.push(vec![
                 format!("CPU {}, {}", measured.prepared.cpu, super::super::words_of(sum.cause)),
-                grouped(sum.gaps),
-                in_words(sum.longest_ns),
-                in_words(sum.together_ns),
+                with_thousands(sum.gaps),
+                format_duration(sum.longest_ns),
+                format_duration(sum.together_ns),
             ]);
         }
         if let Some(smi) = measured.smi {
             rows.push(vec![
                 format!("CPU {}, system management (SMI)", measured.prepared.cpu),
-                grouped(smi),
+                with_thousands(smi),
                 String::new(),
                 String::new(),
             ]);
@@ -187,15 +191,15 @@ pub fn hardware(document: &Document) -> String {
     let at_once = match hwgap.at_once.iter().map(|time| time.ns).max() {
         Some(longest) => format!(
             "All CPUs stopped at the same time {} times, for at most {}.",
-            grouped(hwgap.at_once.len() as u64),
-            in_words(longest as f64)
+            with_thousands(hwgap.at_once.len() as u64),
+            format_duration(longest as f64)
         ),
         None => "All CPUs never stopped at the same time.".into(),
     };
     format!(
         "<h2>Does the hardware stop?</h2>\n<p>A thread on each CPU looked for {} whether time was missing. What is neither an \
          interrupt nor another thread was taken by firmware or by a hypervisor. {at_once}</p>\n{}",
-        in_words(looked as f64),
+        format_duration(looked as f64),
         table("", &head, &rows)
     )
 }
@@ -265,7 +269,7 @@ pub fn comparison(first: &Document, second: &Document) -> String {
     let head = [words(&["figure"]), words(&[&first.name, &second.name, "change"])].concat();
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut add = |name: String, values: (Option<f64>, Option<f64>)| {
-        let told = |value: Option<f64>| value.map_or_else(|| "–".into(), in_words);
+        let told = |value: Option<f64>| value.map_or_else(|| "–".into(), format_duration);
         let change = match values {
             (Some(a), Some(b)) if a > 0.0 => change(a, b),
             _ => "–".into(),

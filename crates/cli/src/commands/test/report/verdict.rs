@@ -7,8 +7,8 @@ use super::{
     figures::{self, MEASURES, UNDISTURBED},
 };
 use crate::{
-    messages::{counted, grouped},
-    units::in_words,
+    messages::{pluralize, with_thousands},
+    units::format_duration,
 };
 
 /// How something came out.
@@ -50,7 +50,7 @@ pub fn judge(document: &Document) -> Verdict {
     .into_iter()
     .flatten()
     .collect();
-    let limit = in_words(document.limit_ns as f64);
+    let limit = format_duration(document.limit_ns as f64);
     let keeps = |what| points.iter().any(|point: &Point| point.what == what && point.grade != Grade::Bad);
     let headline = match (keeps(WAKE_UPS), keeps(WAKE_UPS_RECORDED)) {
         (true, true) => format!("Wakeup latency stayed within {limit}, also while the kernel was recorded."),
@@ -94,15 +94,15 @@ fn against_limit(document: &Document, latest: f64) -> Grade {
 
 fn wake_ups(document: &Document) -> Option<Point> {
     let latest = document.latest_ns(Who::None)?;
-    let cpus = counted(document.results.hwgap.cpus.len() as u64, "CPU");
-    let interval = in_words(document.results.interval_ns as f64);
+    let cpus = pluralize(document.results.hwgap.cpus.len() as u64, "CPU");
+    let interval = format_duration(document.results.interval_ns as f64);
     Some(Point {
         grade: against_limit(document, latest),
         what: WAKE_UPS,
-        figure: in_words(latest),
+        figure: format_duration(latest),
         meaning: format!(
             "a real-time thread on each of {cpus}, woken every {interval}; the limit is {}",
-            in_words(document.limit_ns as f64)
+            format_duration(document.limit_ns as f64)
         ),
     })
 }
@@ -112,8 +112,11 @@ fn wake_ups_recorded(document: &Document) -> Option<Point> {
     Some(Point {
         grade: against_limit(document, latest),
         what: WAKE_UPS_RECORDED,
-        figure: in_words(latest),
-        meaning: format!("the same while Tompion recorded the kernel; without, it was {}", in_words(alone)),
+        figure: format_duration(latest),
+        meaning: format!(
+            "the same while Tompion recorded the kernel; without, it was {}",
+            format_duration(alone)
+        ),
     })
 }
 
@@ -125,14 +128,17 @@ fn preemption(document: &Document) -> Point {
     let longest = ways.iter().map(|way| way.until_running.max_ns).fold(0.0, f64::max);
     let has_priorities = preempt.threads.iter().all(|thread| thread.fifo.is_some());
     let meaning = if has_priorities {
-        format!("a thread of higher priority preempted a lower one, within {} at most", in_words(longest))
+        format!(
+            "a thread of higher priority preempted a lower one, within {} at most",
+            format_duration(longest)
+        )
     } else {
         "the threads had no real-time priority: run the test as root".into()
     };
     Point {
         grade: if has_priorities && preempted == rounds { Grade::Good } else { Grade::Bad },
         what: PREEMPTION,
-        figure: format!("{} of {}", grouped(preempted), grouped(rounds)),
+        figure: format!("{} of {}", with_thousands(preempted), with_thousands(rounds)),
         meaning,
     }
 }
@@ -150,13 +156,13 @@ fn hardware(document: &Document) -> Point {
     Point {
         grade,
         what: "Hardware gaps",
-        figure: if longest == 0 { "none".into() } else { in_words(longest as f64) },
+        figure: if longest == 0 { "none".into() } else { format_duration(longest as f64) },
         meaning: if longest == 0 {
             "no unexplained gap above 10 µs".into()
         } else {
             format!(
                 "longest gap that software does not explain ({who}); all CPUs at once {}",
-                counted(at_once, "time")
+                pluralize(at_once, "time")
             )
         },
     }
@@ -167,11 +173,12 @@ fn event(document: &Document) -> Option<Point> {
     let of = |who, measure| Some(figures::spread(figures::of(document, who)?, UNDISTURBED, measure).median);
     let addition = |measure| Some(of(Who::User, measure)? - of(Who::None, measure)?);
     let (usual, rare) = (addition(MEASURES[1])?, addition(MEASURES[4])?);
-    let rare = if rare > 0.0 { format!("at most {} longer", in_words(rare)) } else { "no longer".into() };
+    let rare =
+        if rare > 0.0 { format!("at most {} longer", format_duration(rare)) } else { "no longer".into() };
     Some(Point {
         grade: Grade::Good,
         what: "Cost of an event",
-        figure: in_words(usual.max(0.0)),
+        figure: format_duration(usual.max(0.0)),
         meaning: format!("median cost of a recorded event; 99.99 % of iterations take {rare}"),
     })
 }
@@ -183,11 +190,11 @@ fn wholeness(document: &Document) -> Option<Point> {
     (lost + arrived > 0).then(|| Point {
         grade: if lost == 0 { Grade::Good } else { Grade::Doubtful },
         what: "Traces",
-        figure: if lost == 0 { "complete".into() } else { format!("{} lost", grouped(lost)) },
+        figure: if lost == 0 { "complete".into() } else { format!("{} lost", with_thousands(lost)) },
         meaning: if lost == 0 {
-            format!("all {} recorded events are in the trace", grouped(arrived))
+            format!("all {} recorded events are in the trace", with_thousands(arrived))
         } else {
-            format!("of {} events; use larger buffers (--subbuf-size)", grouped(lost + arrived))
+            format!("of {} events; use larger buffers (--subbuf-size)", with_thousands(lost + arrived))
         },
     })
 }
@@ -201,7 +208,7 @@ fn settings(document: &Document) -> Point {
         figure: if bad == 0 { "none bad".into() } else { format!("{bad} bad") },
         meaning: format!(
             "of {}; {} cost some latency; see below for how to change them",
-            counted(document.settings.len() as u64, "setting"),
+            pluralize(document.settings.len() as u64, "setting"),
             drawbacks
         ),
     }
