@@ -8,6 +8,8 @@ use std::{
     sync::Once,
 };
 
+pub use tompion_report::format::{pluralize, with_thousands};
+
 /// Exit code: it could not be done.
 pub const FAILED: u8 = 1;
 /// Exit code: the command line was wrong.
@@ -142,19 +144,6 @@ pub fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() { ExitCode::from(WRONG_USAGE) } else { ExitCode::SUCCESS }
 }
 
-/// A number with its thousands set apart: `1,234,567`.
-pub fn with_thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index != 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// What was counted and not kept, by the manifest's names; none if there was nothing.
 pub fn beyond_limits<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Option<String> {
     let some = counts.filter(|(_, count)| *count != 0);
@@ -162,20 +151,6 @@ pub fn beyond_limits<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Option
         .map(|(what, count)| format!("{} {}", escape_control(what).replace('_', " "), with_thousands(count)));
     let texts: Vec<String> = texts.collect();
     (!texts.is_empty()).then(|| texts.join(", "))
-}
-
-/// `1 event`, `2 events`.
-pub fn pluralize(number: u64, noun: &str) -> String {
-    let (plural, noun) = match noun.strip_suffix("ss") {
-        Some(stem) => ("sses", stem),
-        None => ("s", noun),
-    };
-    let ending = match (number, plural) {
-        (1, "sses") => "ss",
-        (1, _) => "",
-        (_, plural) => plural,
-    };
-    format!("{} {noun}{ending}", with_thousands(number))
 }
 
 /// Returns the end of a message about an unknown word: the nearest known ones, if any come near.
@@ -195,16 +170,6 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_and_plurals() {
-        assert_eq!(pluralize(1, "event"), "1 event");
-        assert_eq!(pluralize(1_234_567, "event"), "1,234,567 events");
-        assert_eq!(pluralize(0, "process"), "0 processes");
-        assert_eq!(pluralize(1, "process"), "1 process");
-        assert_eq!(with_thousands(999), "999");
-        assert_eq!(with_thousands(1000), "1,000");
-    }
 
     #[test]
     fn what_a_terminal_would_obey_is_not_said() {

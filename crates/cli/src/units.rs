@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub use tompion_report::format::format_duration;
+
 /// A number of bytes: `4096`, `256K`, `1M`, `2G`.
 pub fn size(text: &str) -> Result<u64, String> {
     let expected = || format!("expected a size such as 256K or 1M, found `{text}`");
@@ -50,23 +52,6 @@ pub fn count(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).filter(|number| *number != 0).ok_or_else(expected)
 }
 
-/// A time in its nearest unit: `12.3 ns`, `4.56 µs`.
-pub fn format_duration(ns: f64) -> String {
-    let (value, unit) = match ns {
-        ..1e3 => (ns, "ns"),
-        ..1e6 => (ns / 1e3, "µs"),
-        ..1e9 => (ns / 1e6, "ms"),
-        _ => (ns / 1e9, "s"),
-    };
-    // Three digits that say something.
-    let digits = match value {
-        ..10.0 => 2,
-        ..100.0 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$} {unit}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,11 +74,5 @@ mod tests {
         assert_eq!(count("5k"), Ok(5000));
         assert!(count("0").is_err() && count("M").is_err() && count("-1").is_err() && count("9x").is_err());
         assert!(count("99999999999999G").is_err());
-    }
-
-    #[test]
-    fn times_in_words() {
-        let words: Vec<_> = [0.0, 9.87, 45.62, 999.0, 4560.0, 51_234_567.0, 2e9].map(format_duration).into();
-        assert_eq!(words, ["0.00 ns", "9.87 ns", "45.6 ns", "999 ns", "4.56 µs", "51.2 ms", "2.00 s"]);
     }
 }

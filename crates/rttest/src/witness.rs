@@ -32,6 +32,17 @@ impl Cause {
     /// All.
     pub const ALL: [Self; 5] = [Self::Interrupts, Self::Switches, Self::Steal, Self::Faults, Self::Unknown];
 
+    /// Name in tables.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Interrupts => "interrupts",
+            Self::Switches => "other threads",
+            Self::Steal => "the hypervisor (steal)",
+            Self::Faults => "page faults",
+            Self::Unknown => "unknown to the kernel",
+        }
+    }
+
     /// Whether it comes from the machine, independent of the recorder.
     pub fn is_machines(self) -> bool {
         matches!(self, Self::Interrupts | Self::Switches | Self::Steal)

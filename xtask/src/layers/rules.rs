@@ -19,7 +19,7 @@ pub const LAYERS: &[Layer] = &[
         name: "domain",
         crates: &[
             "agent", "tompion", "tracing", "session", "kernel", "latency", "history", "injector", "machine",
-            "rttest", "reader", "analysis", "export", "viewer",
+            "rttest", "report", "reader", "analysis", "export", "viewer",
         ],
     },
     Layer { name: "programs", crates: &["cli", "xtask", "bench", "tasks"] },
@@ -64,6 +64,8 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "viewer", to: "analysis", reason: "states are drawn" },
     Edge { from: "viewer", to: "export", reason: "what is selected is written as a trace" },
     Edge { from: "rttest", to: "reader", reason: "losses are told by the trace itself" },
+    Edge { from: "report", to: "rttest", reason: "results are what a report shows" },
+    Edge { from: "report", to: "machine", reason: "a report names the machine and its settings" },
     Edge { from: "xtask", to: "tasks", reason: "artifacts, commands and tables" },
     Edge { from: "bench", to: "tasks", reason: "artifacts, commands and tables" },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },

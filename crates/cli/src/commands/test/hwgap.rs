@@ -212,7 +212,7 @@ fn write_table(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
             writeln!(output, "{:>4}  nothing", prepared.cpu)?;
         }
         for Disturbance { cause, gaps, longest_ns, together_ns } in causes {
-            let name = super::words_of(*cause);
+            let name = cause.words();
             let is_hardware = matches!(cause, Cause::Steal | Cause::Unknown);
             let (on, off) = if is_hardware { ("\x1b[31m", "\x1b[0m") } else { ("", "") };
             let (longest, together) =

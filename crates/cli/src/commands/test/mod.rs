@@ -5,7 +5,7 @@ mod hwgap;
 mod maxrate;
 mod npt;
 mod preempt;
-pub mod report;
+mod report;
 
 use std::{
     io::{self, Write},
@@ -17,7 +17,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
 use tompion_machine::CpuSet;
 use tompion_os::FileRights;
-use tompion_rttest::{Buffers, peer::Lttng, prepare, witness::Cause};
+use tompion_rttest::{Buffers, peer::Lttng, prepare};
 
 use crate::{
     messages::{self, print_status},
@@ -161,17 +161,6 @@ fn write_lacks<'a>(lines: impl Iterator<Item = &'a String>, output: &mut dyn Wri
         }
     }
     Ok(())
-}
-
-/// What comes between, in words.
-const fn words_of(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Interrupts => "interrupts",
-        Cause::Switches => "other threads",
-        Cause::Steal => "the hypervisor (steal)",
-        Cause::Faults => "page faults",
-        Cause::Unknown => "unknown to the kernel",
-    }
 }
 
 /// Whether a folder for a trace can be made: it must not be there.

@@ -331,7 +331,7 @@ fn write_causes(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
         "what came between", "gaps", "longest", "together"
     )?;
     for disturbance in &outcome.causes {
-        let name = super::words_of(disturbance.cause);
+        let name = disturbance.cause.words();
         let (longest, together) =
             (units::format_duration(disturbance.longest_ns), units::format_duration(disturbance.together_ns));
         let gaps = with_thousands(disturbance.gaps);

@@ -1,12 +1,5 @@
 //! `tompion test report`.
 
-mod document;
-mod figures;
-pub mod page;
-mod plot;
-mod tables;
-mod verdict;
-
 use std::{
     fs,
     io::{self, IsTerminal},
@@ -15,8 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use tompion_machine::CpuSet;
+use tompion_report::{document::Document, page, verdict};
 use tompion_rttest::{
     campaign::{self, Plan},
     load::Load,
@@ -26,7 +21,6 @@ use tompion_rttest::{
 
 use super::{BufferArguments, Peer};
 use crate::{messages::print_status, units};
-use document::Document;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -96,8 +90,8 @@ enum LoadArgument {
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let [first, second] = &arguments.compare[..] {
-        let (first, second) = (Document::read(first)?, Document::read(second)?);
-        write(&arguments.output, &page::of_two(&first, &second))?;
+        let (first, second) = (read(first)?, read(second)?);
+        write(&arguments.output, &page::of_comparison(&first, &second))?;
         print_status(format!("written: {}", arguments.output.display()));
         return Ok(ExitCode::SUCCESS);
     }
@@ -119,11 +113,18 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let document =
         Document::new(name, arguments.limit.as_nanos() as u64, begin.elapsed().as_secs_f64(), results);
     write(&json, &(serde_json::to_string(&document)? + "\n"))?;
-    write(&arguments.output, &page::of(&document))?;
+    write(&arguments.output, &page::of_report(&document))?;
     let verdict = verdict::judge(&document);
     print_status(format!("{}: {}", verdict.words(), verdict.headline));
     print_status(format!("written: {} and {}", arguments.output.display(), json.display()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the JSON of a report, with the rights of the user who named it.
+fn read(path: &Path) -> anyhow::Result<Document> {
+    let _rights = crate::commands::invoking_users_rights()?;
+    let bytes = fs::read(path).with_context(|| format!("can't read {}", path.display()))?;
+    Document::parse(&bytes).map_err(|error| anyhow::anyhow!("{error} in {}", path.display()))
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {

@@ -4,18 +4,16 @@ use std::fmt::Write as _;
 
 use tompion_history::{HistoryJob, HistoryJobs, HistoryReport, Incident};
 use tompion_latency::{CpuReport, Kind, KindReport, Late, of_all_cpus};
+use tompion_report::html::{self, escape, figure};
 
 use super::{
     report::{event, share, system_name},
     times::{format_time, length},
 };
 use crate::{
-    commands::{
-        monitor::{
-            job_table,
-            text::{self, longest, microseconds},
-        },
-        test::report::page::{escaped, page},
+    commands::monitor::{
+        job_table,
+        text::{self, longest, microseconds},
     },
     messages::{pluralize, with_thousands},
 };
@@ -59,16 +57,12 @@ pub fn of(report: &HistoryReport, pictures: &Pictures) -> String {
         events(report),
         systems(report),
     ];
-    page(&title, &sections.concat())
-}
-
-fn figure(picture: &str, caption: &str) -> String {
-    format!("<figure>{picture}<figcaption>{caption}</figcaption></figure>\n")
+    html::document(&title, &sections.concat())
 }
 
 fn head(title: &str, report: &HistoryReport) -> String {
     let system = report.systems.last().map(system_name).unwrap_or_default();
-    format!("<h1>{}</h1>\n<p class=\"soft\">{}</p>\n", escaped(title), escaped(&system))
+    format!("<h1>{}</h1>\n<p class=\"soft\">{}</p>\n", escape(title), escape(&system))
 }
 
 /// The figures that one looks for first.
@@ -96,8 +90,8 @@ fn tiles(report: &HistoryReport) -> String {
         format!(
             "<div class=\"point\"><div class=\"what\">{what}</div><div class=\"figure\">{}</div>\
              <div class=\"meaning\">{}</div></div>\n",
-            escaped(&figure),
-            escaped(&meaning)
+            escape(&figure),
+            escape(&meaning)
         )
     };
     format!("<div class=\"points\">\n{}</div>\n", tiles.into_iter().map(tile).collect::<String>())
@@ -123,7 +117,7 @@ fn believed(report: &HistoryReport) -> String {
 
 fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
     let cells = |name: &str, row: &[String]| -> String {
-        row.iter().map(|cell| format!("<{name}>{}</{name}>", escaped(cell))).collect()
+        row.iter().map(|cell| format!("<{name}>{}</{name}>", escape(cell))).collect()
     };
     let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
     let rows: String = rows.iter().map(|row| format!("<tr>{}</tr>\n", cells("td", row))).collect();
@@ -258,7 +252,7 @@ fn systems(report: &HistoryReport) -> String {
         let rows: Vec<Vec<String>> =
             system.facts.iter().map(|fact| vec![fact.name.clone(), fact.value.clone()]).collect();
         if report.systems.len() > 1 {
-            let _ = writeln!(text, "<h3>{}</h3>", escaped(&system_name(system)));
+            let _ = writeln!(text, "<h3>{}</h3>", escape(&system_name(system)));
         }
         text.push_str(&table(&["", ""], &rows).replace("<table>", "<table class=\"prose\">"));
     }

@@ -1,5 +1,4 @@
-//! Figures of several runs: medians, and how far the runs lie apart; curves of all of them
-//! together.
+//! Figures of several runs: medians and ranges, and curves of all runs together.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +10,27 @@ use tompion_rttest::{
 
 use super::document::Document;
 
-/// A figure of several runs.
+/// Median and range of a figure over several runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
     pub median: f64,
-    pub least: f64,
-    pub most: f64,
+    pub min: f64,
+    pub max: f64,
 }
 
 impl Spread {
     pub fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
-        let (Some(least), Some(most)) = (values.first(), values.last()) else { return Self::default() };
-        let at = |place: usize| values.get(place).copied().unwrap_or_default();
+        let (Some(min), Some(max)) = (values.first(), values.last()) else { return Self::default() };
+        let at = |index: usize| values.get(index).copied().unwrap_or_default();
         let middle = values.len() / 2;
         let median =
             if values.len() % 2 == 1 { at(middle) } else { f64::midpoint(at(middle - 1), at(middle)) };
-        Self { median, least: *least, most: *most }
+        Self { median, min: *min, max: *max }
     }
 }
 
-/// What is told of the loop's gaps: its name, and how it is found.
+/// Figure of the loop's gaps: its name, and the function that reads it.
 pub type Measure = (&'static str, fn(&Summary) -> f64);
 
 fn share(summary: &Summary, name: &str) -> f64 {
@@ -45,43 +44,45 @@ pub const MEASURES: [Measure; 7] = [
     ("99.9 %", |summary| share(summary, "99.9")),
     ("99.99 %", |summary| share(summary, "99.99")),
     ("99.9999 %", |summary| share(summary, "99.9999")),
-    ("longest", |summary| summary.max_ns),
+    ("max", |summary| summary.max_ns),
 ];
 
-/// Which gaps: all, or those that the machine did not make longer.
-pub type Which = fn(&Outcome) -> &Summary;
+/// Choice of gaps: all, or those that the machine did not lengthen.
+pub type GapChoice = fn(&Outcome) -> &Summary;
 
-pub const ALL: Which = |outcome| &outcome.gaps;
-pub const UNDISTURBED: Which = |outcome| &outcome.undisturbed;
+pub const ALL: GapChoice = |outcome| &outcome.gaps;
+pub const UNDISTURBED: GapChoice = |outcome| &outcome.undisturbed;
 
-pub fn spread(loops: &Loops, which: Which, (_, measure): Measure) -> Spread {
-    Spread::of(loops.runs.iter().map(|run| measure(which(run))).collect())
+/// Returns a figure of the chosen gaps over all runs of a recorder.
+pub fn spread(loops: &Loops, choice: GapChoice, (_, measure): Measure) -> Spread {
+    Spread::of(loops.runs.iter().map(|run| measure(choice(run))).collect())
 }
 
-/// Events that are missing in the traces of all runs, and those that were recorded.
+/// Counts the events that are missing in the traces of all runs, and those that are there.
 pub fn losses(loops: &Loops) -> (u64, u64) {
     let lost = |run: &Outcome| {
-        let told: u64 = run.trace.iter().flat_map(|trace| trace.lost.values()).sum();
-        told.max(run.lost)
+        let counted: u64 = run.trace.iter().flat_map(|trace| trace.lost.values()).sum();
+        counted.max(run.lost)
     };
     let arrived = |run: &Outcome| run.trace.as_ref().map_or(0, |trace| trace.loops + trace.others);
     (loops.runs.iter().map(lost).sum(), loops.runs.iter().map(arrived).sum())
 }
 
-/// The runs of one recorder.
+/// Returns the runs of one recorder, if it was measured.
 pub fn of(document: &Document, recorder: Who) -> Option<&Loops> {
     document.results.npt.iter().find(|loops| loops.recorder == recorder && !loops.runs.is_empty())
 }
 
-/// The next point of a curve differs from the last one by this factor at least.
+/// Minimum factor between neighbouring points of a curve.
 const STEP: f64 = 1.02;
 
-/// For each length the share of values that are at least as long, of all summaries together.
+/// Returns for each length the share of values that are at least as long, of all summaries
+/// together.
 pub fn curve<'a>(summaries: impl Iterator<Item = &'a Summary>) -> Vec<(f64, f64)> {
     let mut counts = BTreeMap::<u64, u64>::new();
-    let mut longest = 0.0_f64;
+    let mut max = 0.0_f64;
     for summary in summaries {
-        longest = longest.max(summary.max_ns);
+        max = max.max(summary.max_ns);
         for (ns, count) in &summary.histogram {
             *counts.entry(*ns).or_default() += count;
         }
@@ -98,7 +99,7 @@ pub fn curve<'a>(summaries: impl Iterator<Item = &'a Summary>) -> Vec<(f64, f64)
         }
     }
     if let Some((_, share)) = points.last().copied() {
-        points.push((longest, share));
+        points.push((max, share));
     }
     points
 }
@@ -106,7 +107,7 @@ pub fn curve<'a>(summaries: impl Iterator<Item = &'a Summary>) -> Vec<(f64, f64)
 /// Columns of a histogram for each decade.
 const COLUMNS: f64 = 20.0;
 
-/// How many values lie in each column, on a logarithmic scale: the columns' middles, and counts.
+/// Counts the values in each column of a logarithmic scale: the columns' middles, and the counts.
 pub fn histogram<'a>(summaries: impl Iterator<Item = &'a Summary>) -> Vec<(f64, f64)> {
     let mut columns = BTreeMap::<i64, u64>::new();
     for (ns, count) in summaries.flat_map(|summary| &summary.histogram) {
@@ -128,13 +129,13 @@ mod tests {
 
     #[test]
     fn medians_have_as_many_above_as_below() {
-        assert_eq!(Spread::of(vec![3.0, 1.0, 2.0]), Spread { median: 2.0, least: 1.0, most: 3.0 });
+        assert_eq!(Spread::of(vec![3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
         assert_eq!(Spread::of(vec![4.0, 1.0]).median, 2.5);
         assert_eq!(Spread::of(Vec::new()), Spread::default());
     }
 
     #[test]
-    fn curves_fall_from_one_to_the_longest() {
+    fn curves_fall_from_one_to_the_maximum() {
         let (first, second) = (summary(&[(10, 900)]), summary(&[(10, 90), (1000, 9), (50_000, 1)]));
         let curve = curve([&first, &second].into_iter());
         assert_eq!(curve, [(10.0, 1.0), (1000.0, 0.01), (50_000.0, 0.001), (50_000.5, 0.001)]);

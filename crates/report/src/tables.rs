@@ -1,4 +1,4 @@
-//! The page's tables.
+//! Tables of the page.
 
 use tompion_rttest::{
     campaign::{Loops, Who},
@@ -6,14 +6,27 @@ use tompion_rttest::{
     prepare::Prepared,
 };
 
-use super::{
+use crate::{
     document::{Document, State},
-    figures::{self, ALL, MEASURES, Spread, UNDISTURBED, Which},
-    page::{colour, escaped},
+    figures::{self, ALL, MEASURES, Spread, UNDISTURBED, GapChoice},
+    format::{format_duration, with_thousands},
+    html::escape,
 };
-use crate::{messages::with_thousands, units::format_duration};
 
-/// A table of cells that are markup already; its first row are headings.
+/// Returns the number of a recorder's colour.
+pub fn colour(who: Who) -> usize {
+    match who {
+        Who::None => 0,
+        Who::Disabled => 1,
+        Who::User => 2,
+        Who::LttngTimer => 3,
+        Who::LttngWakeUps => 4,
+        Who::Kernel => 5,
+        Who::Both => 6,
+    }
+}
+
+/// Returns a table. Cells are HTML; one that begins with `<td` has its own tag.
 fn table(class: &str, head: &[String], rows: &[Vec<String>]) -> String {
     let cells = |tag: &str, cells: &[String]| -> String {
         cells
@@ -29,10 +42,10 @@ fn table(class: &str, head: &[String], rows: &[Vec<String>]) -> String {
 }
 
 fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| escaped(word)).collect()
+    words.iter().map(|word| escape(word)).collect()
 }
 
-/// What ran meanwhile.
+/// Describes the load that ran during the tests.
 pub fn describe_load(document: &Document) -> String {
     let names: Vec<&str> = document.results.loads.iter().map(|load| load.name()).collect();
     match &names[..] {
@@ -41,14 +54,14 @@ pub fn describe_load(document: &Document) -> String {
     }
 }
 
-/// With a capital letter.
+/// Returns the text with its first letter in upper case.
 pub fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// What could not be measured or had, each line once.
-pub fn lacks(document: &Document) -> Vec<String> {
+/// Lists what could not be measured or set up, each line once.
+pub fn limitations(document: &Document) -> Vec<String> {
     let results = &document.results;
     let wakeups = results.cyclic.iter().flat_map(|wakeups| {
         let threads = wakeups.outcome.cpus.iter().flat_map(|measured| &measured.prepared.could_not);
@@ -59,17 +72,17 @@ pub fn lacks(document: &Document) -> Vec<String> {
     let loops = results.npt.iter().flat_map(|loops| &loops.runs).flat_map(|run| &run.setup.could_not);
     let all =
         results.could_not.iter().chain(wakeups).chain(hwgap).chain(&results.hwgap.could_not).chain(preempt);
-    let mut told: Vec<String> = Vec::new();
+    let mut lines: Vec<String> = Vec::new();
     for line in all.chain(loops) {
-        if !told.contains(line) {
-            told.push(line.clone());
+        if !lines.contains(line) {
+            lines.push(line.clone());
         }
     }
-    told
+    lines
 }
 
 fn titled(document: &Document, is_titled: bool) -> String {
-    if is_titled { format!("<h3>{}</h3>\n", escaped(&document.name)) } else { String::new() }
+    if is_titled { format!("<h3>{}</h3>\n", escape(&document.name)) } else { String::new() }
 }
 
 pub fn wake_ups(document: &Document, is_titled: bool) -> String {
@@ -95,40 +108,40 @@ pub fn wake_ups(document: &Document, is_titled: bool) -> String {
 }
 
 fn swatched(who: Who) -> String {
-    format!("<span class=\"swatch c{}\"></span>{}", colour(who), escaped(who.name()))
+    format!("<span class=\"swatch c{}\"></span>{}", colour(who), escape(who.name()))
 }
 
-/// A median, and from where to where the runs went.
+/// Formats a median with the range of the runs below it.
 fn range(spread: Spread) -> String {
-    let Spread { median, least, most } = spread;
-    let wide = if least == most {
+    let Spread { median, min, max } = spread;
+    let wide = if min == max {
         String::new()
     } else {
-        format!("<br><span class=\"range\">{}–{}</span>", format_duration(least), format_duration(most))
+        format!("<br><span class=\"range\">{}–{}</span>", format_duration(min), format_duration(max))
     };
     format!("{}{wide}", format_duration(median))
 }
 
 pub fn gaps(document: &Document, is_titled: bool) -> String {
-    let part = |title: &str, which: Which| {
+    let part = |title: &str, choice: GapChoice| {
         let mut head = words(&[title]);
-        head.extend(MEASURES.iter().map(|(name, _)| escaped(name)));
+        head.extend(MEASURES.iter().map(|(name, _)| escape(name)));
         head.push("lost".into());
         let loops = document.results.npt.iter().filter(|loops| !loops.runs.is_empty());
-        let rows: Vec<Vec<String>> = loops.map(|loops| gap_row(loops, which)).collect();
+        let rows: Vec<Vec<String>> = loops.map(|loops| gap_row(loops, choice)).collect();
         table("narrow", &head, &rows)
     };
     titled(document, is_titled)
         + &part("undisturbed gaps", UNDISTURBED)
         + &part("all gaps", ALL)
-        + "<p class=\"soft\">Medians of the rounds; below them the least and the most. Lost are events that are not in the \
-           traces, the program's and the kernel's, of all rounds.</p>\n"
+        + "<p class=\"soft\">Medians of the rounds, with the range of the rounds below them. Lost: events of the \
+           program and the kernel that are missing in the traces of all rounds.</p>\n"
 }
 
-fn gap_row(loops: &Loops, which: Which) -> Vec<String> {
+fn gap_row(loops: &Loops, choice: GapChoice) -> Vec<String> {
     let (lost, _) = figures::losses(loops);
     let mut row = vec![swatched(loops.recorder)];
-    row.extend(MEASURES.iter().map(|measure| range(figures::spread(loops, which, *measure))));
+    row.extend(MEASURES.iter().map(|measure| range(figures::spread(loops, choice, *measure))));
     let is_recorded = loops.runs.iter().any(|run| run.trace.is_some());
     let class = if lost == 0 { "good" } else { "bad" };
     row.push(if is_recorded {
@@ -159,20 +172,20 @@ pub fn preemption(document: &Document) -> String {
         },
     );
     format!(
-        "<h2>Do priorities hold?</h2>\n<p>Two threads on one CPU. The higher one has to run before the lower one goes on; \
-         the times are until it runs.</p>\n{}",
+        "<h2>Priorities</h2>\n<p>Two threads on one CPU. The one of higher priority must run before the other continues; \
+         times are from its wakeup until it runs.</p>\n{}",
         table("", &head, &rows)
     )
 }
 
 pub fn hardware(document: &Document) -> String {
     let hwgap = &document.results.hwgap;
-    let head = words(&["CPU, what came between", "gaps of more than 10 µs", "longest", "together"]);
+    let head = words(&["CPU, cause", "gaps above 10 µs", "max", "total"]);
     let mut rows = Vec::new();
     for measured in &hwgap.cpus {
         for sum in &measured.causes {
             rows.push(vec![
-                format!("CPU {}, {}", measured.prepared.cpu, super::super::words_of(sum.cause)),
+                format!("CPU {}, {}", measured.prepared.cpu, sum.cause.words()),
                 with_thousands(sum.gaps),
                 format_duration(sum.longest_ns),
                 format_duration(sum.together_ns),
@@ -197,8 +210,8 @@ pub fn hardware(document: &Document) -> String {
         None => "All CPUs never stopped at the same time.".into(),
     };
     format!(
-        "<h2>Does the hardware stop?</h2>\n<p>A thread on each CPU looked for {} whether time was missing. What is neither an \
-         interrupt nor another thread was taken by firmware or by a hypervisor. {at_once}</p>\n{}",
+        "<h2>Hardware gaps</h2>\n<p>A thread on each CPU read the clock for {}. A gap that no interrupt and no other thread \
+         explains was caused by firmware or a hypervisor. {at_once}</p>\n{}",
         format_duration(looked as f64),
         table("", &head, &rows)
     )
@@ -223,18 +236,18 @@ pub fn settings(document: &Document) -> String {
                 State::Bad => ("bad", "✗ bad"),
                 State::Unknown => ("soft", "? unknown"),
             };
-            let mend = setting.mend.as_deref().map(|mend| format!("<pre>{}</pre>", escaped(mend)));
+            let mend = setting.mend.as_deref().map(|mend| format!("<pre>{}</pre>", escape(mend)));
             vec![
-                escaped(&setting.name),
+                escape(&setting.name),
                 format!("<td class=\"{class}\" style=\"white-space:nowrap\">{words}</td>"),
-                escaped(&setting.found),
-                escaped(&setting.why),
+                escape(&setting.found),
+                escape(&setting.why),
                 mend.unwrap_or_default(),
             ]
         })
         .collect();
     format!(
-        "<h2>Is the machine set up for it?</h2>\n<p>As <code>tompion doctor --rt</code> sees it; commands are for root.</p>\n{}",
+        "<h2>Settings</h2>\n<p>As <code>tompion doctor --rt</code> reports them. The commands need root.</p>\n{}",
         table("prose", &head, &rows)
     )
 }
@@ -249,14 +262,14 @@ pub fn machine(documents: &[&Document]) -> String {
     let mut head = words(&["property"]);
     match documents {
         [_] => head.push("value".into()),
-        _ => head.extend(documents.iter().map(|document| escaped(&document.name))),
+        _ => head.extend(documents.iter().map(|document| escape(&document.name))),
     }
     let row = |name: &&str| {
         let value = |document: &&Document| {
             let fact = document.machine.iter().find(|fact| fact.name == *name);
-            fact.map_or_else(|| "–".into(), |fact| escaped(&fact.value))
+            fact.map_or_else(|| "–".into(), |fact| escape(&fact.value))
         };
-        let mut row = vec![escaped(name)];
+        let mut row = vec![escape(name)];
         row.extend(documents.iter().map(value));
         row
     };
@@ -264,22 +277,22 @@ pub fn machine(documents: &[&Document]) -> String {
     format!("<h2>The machine</h2>\n{}", table("prose", &head, &rows))
 }
 
-/// Both reports' main figures, and by how much they differ.
+/// Compares the main figures of two reports.
 pub fn comparison(first: &Document, second: &Document) -> String {
     let head = [words(&["figure"]), words(&[&first.name, &second.name, "change"])].concat();
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut add = |name: String, values: (Option<f64>, Option<f64>)| {
-        let told = |value: Option<f64>| value.map_or_else(|| "–".into(), format_duration);
+        let text = |value: Option<f64>| value.map_or_else(|| "–".into(), format_duration);
         let change = match values {
             (Some(a), Some(b)) if a > 0.0 => change(a, b),
             _ => "–".into(),
         };
-        rows.push(vec![name, told(values.0), told(values.1), change]);
+        rows.push(vec![name, text(values.0), text(values.1), change]);
     };
     for (who, name) in
         [(Who::None, "max wakeup latency"), (Who::Kernel, "max wakeup latency, kernel recorded")]
     {
-        add(name.into(), (first.latest_ns(who), second.latest_ns(who)));
+        add(name.into(), (first.max_wakeup_latency_ns(who), second.max_wakeup_latency_ns(who)));
     }
     for who in Who::ALL {
         for measure in [MEASURES[0], MEASURES[4], MEASURES[6]] {
@@ -288,14 +301,14 @@ pub fn comparison(first: &Document, second: &Document) -> String {
             };
             let values = (value(first), value(second));
             if values != (None, None) {
-                add(format!("{}: {} of undisturbed gaps", swatched(who), escaped(measure.0)), values);
+                add(format!("{}: {} of undisturbed gaps", swatched(who), escape(measure.0)), values);
             }
         }
     }
     format!("<h2>Side by side</h2>\n{}", table("", &head, &rows))
 }
 
-/// Less than this is noise, and gets no colour.
+/// Relative change below which a difference is noise and gets no colour.
 const NOISE: f64 = 0.1;
 
 fn change(a: f64, b: f64) -> String {
@@ -314,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_told_with_their_sign() {
+    fn changes_have_a_sign() {
         assert_eq!(change(100.0, 105.0), "<td class=\"soft\">+5 %</td>");
         assert_eq!(change(100.0, 50.0), "<td class=\"good\">-50 %</td>");
         assert_eq!(change(100.0, 250.0), "<td class=\"bad\">× 2.5</td>");

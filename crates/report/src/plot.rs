@@ -15,38 +15,38 @@ const ROW: f64 = 34.0;
 const LETTER: f64 = 7.3;
 const SWATCH: f64 = 30.0;
 
-/// A line.
+/// Line of a plot.
 pub struct Line {
     pub label: String,
-    /// The number of its colour.
+    /// Number of its colour.
     pub colour: usize,
-    /// One of the second of two reports.
+    /// Whether it is of the second of two reports.
     pub is_second: bool,
     /// Nanoseconds, and a share or a count.
     pub points: Vec<(f64, f64)>,
 }
 
-/// What the vertical axis has.
+/// Quantity on the vertical axis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Vertical {
-    /// Parts of all.
+    /// Share of all values.
     Share,
-    /// How many, drawn as columns.
+    /// Number of values, drawn as columns.
     Count,
 }
 
-/// What is drawn.
+/// Plot with logarithmic axes.
 pub struct Plot<'a> {
-    /// For those who don't see it.
+    /// Description for screen readers.
     pub title: &'a str,
     pub horizontal: &'a str,
     pub vertical: Vertical,
     pub lines: &'a [Line],
-    /// A limit in nanoseconds, and what it is called.
+    /// Limit in nanoseconds, and its name.
     pub limit: Option<(f64, &'a str)>,
 }
 
-/// A logarithmic scale from values to places.
+/// Logarithmic scale from values to coordinates.
 #[derive(Clone, Copy)]
 struct Scale {
     low: f64,
@@ -56,7 +56,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// Over whole decades, two at least.
+    /// Makes a scale over whole decades, at least one.
     fn new(values: impl Iterator<Item = f64>, (from, to): (f64, f64)) -> Self {
         let values = values.filter(|value| *value > 0.0);
         let (low, high) =
@@ -70,12 +70,12 @@ impl Scale {
         self.from + part.clamp(0.0, 1.0) * (self.to - self.from)
     }
 
-    /// Powers of ten.
+    /// Returns the powers of ten on the scale.
     fn ticks(self) -> impl Iterator<Item = f64> {
         (self.low as i32..=self.high as i32).map(|power| 10_f64.powi(power))
     }
 
-    /// Between two powers of ten.
+    /// Returns the values between two powers of ten.
     fn minor(self) -> impl Iterator<Item = f64> {
         (self.low as i32..self.high as i32)
             .flat_map(|power| (2..10).map(move |digit| f64::from(digit) * 10_f64.powi(power)))
@@ -83,7 +83,7 @@ impl Scale {
 }
 
 fn text(class: &str, (x, y): (f64, f64), anchor: &str, words: &str) -> String {
-    let words = super::page::escaped(words);
+    let words = crate::html::escape(words);
     format!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>\n")
 }
 
@@ -92,11 +92,11 @@ fn line(class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) -> String {
 }
 
 fn svg(title: &str, height: f64, body: &str) -> String {
-    let title = super::page::escaped(title);
+    let title = crate::html::escape(title);
     format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{title}\">\n{body}</svg>\n")
 }
 
-/// A round time: `10 µs`.
+/// Formats a power of ten of nanoseconds: `10 µs`.
 fn time(ns: f64) -> String {
     let (value, unit) = match ns {
         ..1e3 => (ns, "ns"),
@@ -107,7 +107,7 @@ fn time(ns: f64) -> String {
     format!("{value:.0} {unit}")
 }
 
-/// A share of all: `1 %`, `1 of 10⁶`.
+/// Formats a share of all values: `1 %`, `1 of 10⁶`.
 fn share(part: f64) -> String {
     match part.log10().round() as i32 {
         0 => "all".into(),
@@ -135,7 +135,7 @@ fn count(number: f64) -> String {
     }
 }
 
-/// The names of lines, in as many rows as it takes; and their height.
+/// Draws the names of lines, in as many rows as it takes, and returns their height, too.
 fn legend(lines: &[Line]) -> (String, f64) {
     let (mut body, mut x, mut y) = (String::new(), LEFT, 16.0);
     for entry in lines {
@@ -155,7 +155,7 @@ fn class(line: &Line) -> String {
 }
 
 impl Plot<'_> {
-    /// The drawing.
+    /// Draws the plot.
     pub fn draw(&self) -> String {
         let (legend, top) = legend(self.lines);
         let height = HEIGHT + top;
@@ -165,7 +165,7 @@ impl Plot<'_> {
         let values = points().map(|point| point.1);
         let mut y = Scale::new(values.chain([1.0]), (height - BOTTOM, top));
         if self.vertical == Vertical::Count {
-            // A single one stands above the ground.
+            // A count of one is visible above the axis.
             y.low -= 0.3;
         }
         let mut body = legend + &self.axes(x, y);
@@ -173,9 +173,9 @@ impl Plot<'_> {
             body += &self.path(entry, x, y);
         }
         if let Some((ns, name)) = self.limit {
-            let place = x.at(ns);
-            body += &line("limit", (place, y.to), (place, y.from));
-            body += &text("limit-name", (place - 6.0, y.to + 14.0), "end", name);
+            let limit_x = x.at(ns);
+            body += &line("limit", (limit_x, y.to), (limit_x, y.from));
+            body += &text("limit-name", (limit_x - 6.0, y.to + 14.0), "end", name);
         }
         svg(self.title, height, &body)
     }
@@ -205,8 +205,7 @@ impl Plot<'_> {
             match (self.vertical, places.last()) {
                 (Vertical::Share, Some((_, before))) => places.push((to_x, *before)),
                 (Vertical::Count, Some((before_x, before_y))) => {
-                    // Columns that follow each other without a gap are as wide as one; others go
-                    // down to the ground.
+                    // Neighbouring columns touch; the line between others goes down to the axis.
                     let (before_x, before_y, middle) = (*before_x, *before_y, f64::midpoint(*before_x, to_x));
                     if to_x - before_x > WIDE_GAP {
                         places.extend([(before_x, y.from), (to_x, y.from)]);
@@ -223,27 +222,27 @@ impl Plot<'_> {
     }
 }
 
-/// Columns further apart than this have empty ones between them.
+/// Distance of columns beyond which there are empty ones between them.
 const WIDE_GAP: f64 = 14.0;
 
-/// A row of dots with whiskers.
+/// Row of dots with whiskers.
 pub struct Row {
     pub label: String,
-    /// The number of its colour.
+    /// Number of its colour.
     pub colour: usize,
     pub is_second: bool,
-    /// The dots, in nanoseconds.
+    /// Dots, in nanoseconds.
     pub dots: Vec<Spread>,
 }
 
-/// Width of the names of rows.
+/// Width of the rows' names.
 const NAMES: f64 = 190.0;
 
-/// Rows of dots on a logarithmic scale of time, each the median of runs, with whiskers from the
-/// least to the most.
+/// Draws rows of dots on a logarithmic scale of time. Each dot is the median of runs; its whiskers
+/// reach from the minimum to the maximum.
 pub fn dots(title: &str, names: &[&str], rows: &[Row]) -> String {
     let height = 30.0 + ROW * rows.len() as f64 + BOTTOM;
-    let values = rows.iter().flat_map(|row| &row.dots).flat_map(|dot| [dot.least, dot.most]);
+    let values = rows.iter().flat_map(|row| &row.dots).flat_map(|dot| [dot.min, dot.max]);
     let x = Scale::new(values, (NAMES, WIDTH - RIGHT));
     let (top, ground) = (30.0, height - BOTTOM);
     let mut body = String::new();
@@ -265,14 +264,14 @@ pub fn dots(title: &str, names: &[&str], rows: &[Row]) -> String {
         body += &text("label", (NAMES - 12.0, y + 4.0), "end", &row.label);
         for (shape, dot) in row.dots.iter().enumerate() {
             let class = format!("c{}{}", row.colour, if row.is_second { " second" } else { "" });
-            body += &line(&format!("whisker {class}"), (x.at(dot.least), y), (x.at(dot.most), y));
+            body += &line(&format!("whisker {class}"), (x.at(dot.min), y), (x.at(dot.max), y));
             body += &mark(shape, &format!("mark {class}"), (x.at(dot.median), y));
         }
     }
     svg(title, height, &body)
 }
 
-/// A mark of a shape of its own: circle, diamond, square, triangle.
+/// Draws a mark of one of four shapes: circle, diamond, square, triangle.
 fn mark(shape: usize, class: &str, (x, y): (f64, f64)) -> String {
     const SIZE: f64 = 5.0;
     let corners: &[(f64, f64)] = match shape {

@@ -1,42 +1,47 @@
-//! What the figures mean, in sentences for somebody who has to decide.
+//! Verdict on a report: its most important figures, each with a grade and a sentence.
 
 use tompion_rttest::campaign::Who;
 
-use super::{
+use crate::{
     document::{Document, State},
     figures::{self, MEASURES, UNDISTURBED},
-};
-use crate::{
-    messages::{pluralize, with_thousands},
-    units::format_duration,
+    format::{format_duration, pluralize, with_thousands},
 };
 
-/// How something came out.
+/// Grade of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
+    /// As it should be.
     Good,
-    Doubtful,
+    /// Passed, with a reservation.
+    Marginal,
+    /// Failed.
     Bad,
 }
 
-/// One point of the verdict.
+/// Point of a verdict.
 pub struct Point {
+    /// Grade of this point.
     pub grade: Grade,
-    /// What is judged.
+    /// Name of what is judged.
     pub what: &'static str,
-    /// The figure.
+    /// Figure, with its unit.
     pub figure: String,
-    /// What it means.
+    /// Explanation of the figure.
     pub meaning: String,
 }
 
-/// All points, and what they come to.
+/// All points, and the judgement that follows from them.
 pub struct Verdict {
+    /// Grade of the whole.
     pub grade: Grade,
+    /// Sentence that sums it up.
     pub headline: String,
+    /// Points, the most important first.
     pub points: Vec<Point>,
 }
 
+/// Judges a report.
 pub fn judge(document: &Document) -> Verdict {
     let points: Vec<Point> = [
         wake_ups(document),
@@ -54,7 +59,7 @@ pub fn judge(document: &Document) -> Verdict {
     let keeps = |what| points.iter().any(|point: &Point| point.what == what && point.grade != Grade::Bad);
     let headline = match (keeps(WAKE_UPS), keeps(WAKE_UPS_RECORDED)) {
         (true, true) => format!("Wakeup latency stayed within {limit}, also while the kernel was recorded."),
-        (true, false) if document.latest_ns(Who::Kernel).is_none() => {
+        (true, false) if document.max_wakeup_latency_ns(Who::Kernel).is_none() => {
             format!("Wakeup latency stayed within {limit}. It could not be measured while recording.")
         }
         (true, false) => {
@@ -65,16 +70,16 @@ pub fn judge(document: &Document) -> Verdict {
     let is_kept =
         keeps(WAKE_UPS) && points.iter().all(|point| point.what != PREEMPTION || point.grade == Grade::Good);
     let worst = points.iter().map(|point| point.grade).max().unwrap_or(Grade::Good);
-    let grade = if is_kept { worst.min(Grade::Doubtful) } else { Grade::Bad };
+    let grade = if is_kept { worst.min(Grade::Marginal) } else { Grade::Bad };
     Verdict { grade, headline, points }
 }
 
 impl Verdict {
-    /// In three words.
+    /// Returns the judgement in at most three words.
     pub const fn words(&self) -> &'static str {
         match self.grade {
             Grade::Good => "Fit",
-            Grade::Doubtful => "Fit, with reservations",
+            Grade::Marginal => "Fit, with reservations",
             Grade::Bad => "Not fit",
         }
     }
@@ -87,13 +92,13 @@ const PREEMPTION: &str = "Priorities";
 fn against_limit(document: &Document, latest: f64) -> Grade {
     match latest / document.limit_ns.max(1) as f64 {
         ..=0.8 => Grade::Good,
-        ..=1.0 => Grade::Doubtful,
+        ..=1.0 => Grade::Marginal,
         _ => Grade::Bad,
     }
 }
 
 fn wake_ups(document: &Document) -> Option<Point> {
-    let latest = document.latest_ns(Who::None)?;
+    let latest = document.max_wakeup_latency_ns(Who::None)?;
     let cpus = pluralize(document.results.hwgap.cpus.len() as u64, "CPU");
     let interval = format_duration(document.results.interval_ns as f64);
     Some(Point {
@@ -108,7 +113,7 @@ fn wake_ups(document: &Document) -> Option<Point> {
 }
 
 fn wake_ups_recorded(document: &Document) -> Option<Point> {
-    let (alone, latest) = (document.latest_ns(Who::None)?, document.latest_ns(Who::Kernel)?);
+    let (alone, latest) = (document.max_wakeup_latency_ns(Who::None)?, document.max_wakeup_latency_ns(Who::Kernel)?);
     Some(Point {
         grade: against_limit(document, latest),
         what: WAKE_UPS_RECORDED,
@@ -149,7 +154,7 @@ fn hardware(document: &Document) -> Point {
     let at_once = hwgap.at_once.len() as u64;
     let grade = match longest {
         0 => Grade::Good,
-        ns if ns <= document.limit_ns => Grade::Doubtful,
+        ns if ns <= document.limit_ns => Grade::Marginal,
         _ => Grade::Bad,
     };
     let who = if document.is_virtual() { "the hypervisor" } else { "firmware or hardware" };
@@ -169,7 +174,7 @@ fn hardware(document: &Document) -> Point {
 }
 
 fn event(document: &Document) -> Option<Point> {
-    // Half of all gaps: the mean has in it what the machine does to a few.
+    // The median: the mean includes a few gaps that the machine lengthened.
     let of = |who, measure| Some(figures::spread(figures::of(document, who)?, UNDISTURBED, measure).median);
     let addition = |measure| Some(of(Who::User, measure)? - of(Who::None, measure)?);
     let (usual, rare) = (addition(MEASURES[1])?, addition(MEASURES[4])?);
@@ -188,7 +193,7 @@ fn wholeness(document: &Document) -> Option<Point> {
     let lost: u64 = recorded.iter().map(|(lost, _)| lost).sum();
     let arrived: u64 = recorded.iter().map(|(_, arrived)| arrived).sum();
     (lost + arrived > 0).then(|| Point {
-        grade: if lost == 0 { Grade::Good } else { Grade::Doubtful },
+        grade: if lost == 0 { Grade::Good } else { Grade::Marginal },
         what: "Traces",
         figure: if lost == 0 { "complete".into() } else { format!("{} lost", with_thousands(lost)) },
         meaning: if lost == 0 {
@@ -267,8 +272,8 @@ mod tests {
     fn the_limit_and_priorities_decide() {
         for (latest, preempted, grade, words) in [
             ([50e3, 60e3], 10, Grade::Good, "also while the kernel was recorded"),
-            ([50e3, 90e3], 10, Grade::Doubtful, "also while the kernel was recorded"),
-            ([50e3, 200e3], 10, Grade::Doubtful, "but not while the kernel was recorded"),
+            ([50e3, 90e3], 10, Grade::Marginal, "also while the kernel was recorded"),
+            ([50e3, 200e3], 10, Grade::Marginal, "but not while the kernel was recorded"),
             ([200e3, 50e3], 10, Grade::Bad, "exceeded 100 µs"),
             ([50e3, 50e3], 9, Grade::Bad, "stayed within"),
         ] {
@@ -279,8 +284,8 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_made_of_whatever_there_is() {
-        let page = super::super::page::of(&document([50e3, 60e3], 10));
+    fn a_page_without_some_results_is_complete() {
+        let page = crate::page::of_report(&document([50e3, 60e3], 10));
         assert!(page.contains("<div class=\"words\">Fit</div>") && !page.contains("NaN"), "{page}");
     }
 }

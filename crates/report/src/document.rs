@@ -1,8 +1,5 @@
-//! What a report is made of: everything that was found, as its JSON has it.
+//! Content of a report: everything that was measured, as its JSON has it.
 
-use std::path::Path;
-
-use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use tompion_machine::{
     Root,
@@ -11,47 +8,80 @@ use tompion_machine::{
 };
 use tompion_rttest::campaign::{Results, Who};
 
-/// The version of the JSON.
+/// Version of the JSON.
 const FORMAT: u32 = 1;
 
-/// A report.
+/// Reason why bytes are no report.
+#[derive(Debug, thiserror::Error)]
+pub enum ParseError {
+    /// The bytes are no JSON, or lack what a report has.
+    #[error("expected the JSON that `tompion test report` writes beside its page, found {0}")]
+    Json(#[from] serde_json::Error),
+    /// The JSON is of another test, or of another version.
+    #[error(
+        "expected the JSON that `tompion test report` writes beside its page in format {FORMAT}, found \
+         `{test}` in format {format}"
+    )]
+    Format {
+        /// Name of the test.
+        test: String,
+        /// Version of the JSON.
+        format: u32,
+    },
+}
+
+/// Report.
 #[derive(Serialize, Deserialize)]
 pub struct Document {
+    /// Name of the test: `report`.
     pub test: String,
+    /// Version of the JSON.
     pub format: u32,
-    /// What it is called, in titles and comparisons.
+    /// Name of the report, in titles and comparisons.
     pub name: String,
-    /// The version of the command that has made it.
+    /// Version of the command that made it.
     pub tompion: String,
-    /// When, in UTC.
+    /// Time at which it was made, in UTC.
     pub made: String,
-    /// How long it took, in seconds.
+    /// Time that measuring took, in seconds.
     pub took_s: f64,
-    /// The latest that a wake-up may be, in nanoseconds.
+    /// Maximum wakeup latency that passes, in nanoseconds.
     pub limit_ns: u64,
+    /// Properties of the machine.
     pub machine: Vec<Fact>,
+    /// Settings of the machine, as `doctor --rt` judges them.
     pub settings: Vec<Setting>,
+    /// Results of the tests.
     #[serde(flatten)]
     pub results: Results,
 }
 
-/// What `doctor --rt` says of a setting.
+/// Setting of the machine.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Setting {
+    /// Name of the setting.
     pub name: String,
+    /// Judgement.
     pub state: State,
+    /// Value that was found.
     pub found: String,
+    /// Reason why it matters.
     pub why: String,
+    /// Commands that change it, one a line.
     pub mend: Option<String>,
 }
 
-/// How good a setting is.
+/// Judgement of a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
+    /// As real-time programs need it.
     Good,
+    /// Costs some latency.
     Drawback,
+    /// No bound on latency can be expected.
     Bad,
+    /// It could not be read.
     Unknown,
 }
 
@@ -69,7 +99,7 @@ impl From<fitness::Finding> for Setting {
 }
 
 impl Document {
-    /// One of what was found here and now.
+    /// Makes a report of results that were measured on this machine just now.
     pub fn new(name: String, limit_ns: u64, took_s: f64, results: Results) -> Self {
         let root = Root::default();
         Self {
@@ -86,33 +116,25 @@ impl Document {
         }
     }
 
-    /// The one in a file.
+    /// Parses the JSON of a report.
     ///
     /// # Errors
-    /// The file can't be read, or is no report's JSON.
-    pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let _rights = crate::commands::invoking_users_rights()?;
-        let bytes = std::fs::read(path).with_context(|| format!("can't read {}", path.display()))?;
-        let expected = "expected the JSON that `tompion test report` writes beside its page";
-        let document: Self = serde_json::from_slice(&bytes)
-            .map_err(|error| anyhow::anyhow!("{expected}, found in {}: {error}", path.display()))?;
-        anyhow::ensure!(
-            document.test == "report" && document.format == FORMAT,
-            "{expected} in format {FORMAT}, found `{}` in format {} in {}",
-            document.test,
-            document.format,
-            path.display()
-        );
+    /// The bytes are no report, or one of another version.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        let document: Self = serde_json::from_slice(bytes)?;
+        if document.test != "report" || document.format != FORMAT {
+            return Err(ParseError::Format { test: document.test, format: document.format });
+        }
         Ok(document)
     }
 
-    /// Whether a hypervisor plays the hardware.
+    /// Returns whether the machine is virtual.
     pub fn is_virtual(&self) -> bool {
         self.machine.iter().any(|fact| fact.name == "hypervisor" && fact.value.starts_with("yes"))
     }
 
-    /// The latest wake-up while somebody records.
-    pub fn latest_ns(&self, recorder: Who) -> Option<f64> {
+    /// Returns the maximum wakeup latency with a recorder, in nanoseconds; none if it wasn't measured.
+    pub fn max_wakeup_latency_ns(&self, recorder: Who) -> Option<f64> {
         let wakeups = self.results.cyclic.iter().find(|wakeups| wakeups.recorder == recorder)?;
         wakeups.outcome.cpus.iter().map(|measured| measured.late.max_ns).reduce(f64::max)
     }
