@@ -1,6 +1,6 @@
 //! Page of a report: a verdict for a quick decision, then the figures behind it.
 
-use tompion_rttest::{accumulator::Summary, campaign::Who};
+use tompion_rttest::accumulator::Summary;
 
 use crate::{
     document::{Document, State},

@@ -8,7 +8,7 @@ use tompion_rttest::{
 
 use crate::{
     document::{Document, State},
-    figures::{self, ALL, MEASURES, Spread, UNDISTURBED, GapChoice},
+    figures::{self, ALL, GapChoice, MEASURES, Spread, UNDISTURBED},
     format::{format_duration, with_thousands},
     html::escape,
 };

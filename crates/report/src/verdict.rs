@@ -113,7 +113,8 @@ fn wake_ups(document: &Document) -> Option<Point> {
 }
 
 fn wake_ups_recorded(document: &Document) -> Option<Point> {
-    let (alone, latest) = (document.max_wakeup_latency_ns(Who::None)?, document.max_wakeup_latency_ns(Who::Kernel)?);
+    let (alone, latest) =
+        (document.max_wakeup_latency_ns(Who::None)?, document.max_wakeup_latency_ns(Who::Kernel)?);
     Some(Point {
         grade: against_limit(document, latest),
         what: WAKE_UPS_RECORDED,

@@ -23,6 +23,9 @@ use crate::{
 };
 
 const SIGUSR1: i32 = 10;
+/// Words in the invocation of recorders that another command starts for itself; `tell-jobs` is the
+/// earlier name of `job-agent`.
+const COMPANION_WORDS: [&str; 3] = ["--selector", "job-agent", "tell-jobs"];
 /// Name of the command that records.
 const COMMAND: &str = "tompion";
 /// Levels between a file that a recorder has open and the trace's folder.
@@ -178,7 +181,7 @@ impl Running {
     /// Says whether another command of Tompion's has begun it for itself, and saves what it holds
     /// in its own time.
     fn is_companion(&self) -> bool {
-        self.manifest.invocation.iter().any(|word| matches!(word.as_str(), "--selector" | "tell-jobs"))
+        self.manifest.invocation.iter().any(|word| COMPANION_WORDS.contains(&word.as_str()))
     }
 
     /// Says whether there is something to save.

@@ -1,4 +1,4 @@
-//! `tompion monitor explain`: why a wake-up was late, as one sentence, shares, and a line of time.
+//! `tompion monitor explain`: explains an incident by a sentence, shares of causes, and a timeline.
 
 mod rows;
 
@@ -17,20 +17,19 @@ use tompion_latency::{
 
 use rows::Row;
 
+use super::table::{BOLD, DIM, END};
 use crate::{
     messages::{escape_control, pluralize},
     units,
 };
 
-const BOLD: &str = "\x1b[1m";
-const DIM: &str = "\x1b[2m";
-const END: &str = "\x1b[0m";
-/// How wide the line of time is, and the longest bar.
-const LINE: usize = 72;
-const BAR: usize = 24;
+/// Columns of the timeline.
+const TIMELINE_WIDTH: usize = 72;
+/// Columns of the longest bar.
+const BAR_WIDTH: usize = 24;
 
 #[derive(Args)]
-pub struct Wish {
+pub struct ExplainArgs {
     /// Folder of the incident [default: the newest in this folder]
     #[arg(value_name = "INCIDENT")]
     folder: Option<PathBuf>,
@@ -42,8 +41,8 @@ pub struct Wish {
     all: bool,
 }
 
-pub fn run(wish: &Wish) -> anyhow::Result<()> {
-    let folder = match &wish.folder {
+pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
+    let folder = match &args.folder {
         Some(folder) => folder.clone(),
         None => newest(Path::new(".")).ok_or_else(|| {
             anyhow::anyhow!(
@@ -53,21 +52,21 @@ pub fn run(wish: &Wish) -> anyhow::Result<()> {
     };
     let incident = Incident::read(&folder)?;
     let mut output = anstream::stdout().lock();
-    if wish.json {
+    if args.json {
         serde_json::to_writer_pretty(&mut output, &incident)?;
         writeln!(output)?;
     } else {
-        write!(output, "{}", whole(&incident, &folder, wish.all))?;
+        write!(output, "{}", incident_text(&incident, &folder, args.all))?;
     }
     Ok(())
 }
 
-/// The folder of what was late last; if none can be read, one of which that is said.
+/// Finds the newest incident's folder. If none can be read, returns one whose error is reported.
 fn newest(parent: &Path) -> Option<PathBuf> {
     incident::folders(parent).pop().map(|(_, folder)| folder).or_else(|| incident::candidates(parent).pop())
 }
 
-/// Who, how late, and mostly why.
+/// Describes an incident in a sentence: the thread, its latency, and the main cause.
 pub fn sentence(incident: &Incident) -> String {
     let Party { tid, name, priority } = &incident.thread;
     let (name, cpu) = (escape_control(name), incident.question.cpu);
@@ -90,7 +89,7 @@ pub fn sentence(incident: &Incident) -> String {
     text
 }
 
-fn whole(incident: &Incident, folder: &Path, with_all: bool) -> String {
+fn incident_text(incident: &Incident, folder: &Path, with_all: bool) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{BOLD}{}.{END}", sentence(incident));
     let time = Timestamp::from_nanosecond(incident.time_ns.into()).unwrap_or_default();
@@ -99,14 +98,14 @@ fn whole(incident: &Incident, folder: &Path, with_all: bool) -> String {
         text,
         "{DIM}{time}; {}{END}\n",
         match &incident.job {
-            Some(job) => in_parts(incident, job),
-            None => format!("{}; {}", limit(incident), until_then(incident)),
+            Some(job) => describe_release(incident, job),
+            None => format!("{}; {}", describe_limit(incident), describe_previous(incident)),
         }
     );
     let rows = if with_all { rows::all(&incident.segments) } else { rows::folded(&incident.segments) };
-    line(&mut text, incident, &rows);
-    shares(&mut text, incident);
-    table(&mut text, incident, &rows);
+    write_timeline(&mut text, incident, &rows);
+    write_shares(&mut text, incident);
+    write_rows(&mut text, incident, &rows);
     if let Some(smis) = incident.smis.filter(|smis| *smis > 0) {
         let _ =
             writeln!(text, "{DIM}{} during the latency{END}", pluralize(smis, "system management interrupt"));
@@ -119,8 +118,8 @@ fn whole(incident: &Incident, folder: &Path, with_all: bool) -> String {
     text
 }
 
-/// The limit, and what it is of.
-fn limit(incident: &Incident) -> String {
+/// Describes the limit, and the part of the latency that it applies to.
+fn describe_limit(incident: &Incident) -> String {
     let limit = units::format_duration(incident.limit_ns as f64);
     match incident.from_waking_ns {
         Some(ns) => {
@@ -131,7 +130,7 @@ fn limit(incident: &Incident) -> String {
 }
 
 /// Describes the thread that had the CPU before.
-fn until_then(incident: &Incident) -> String {
+fn describe_previous(incident: &Incident) -> String {
     let before = &incident.before;
     if before.tid == incident.thread.tid {
         return "the thread was on its way to sleep, and went on".into();
@@ -140,8 +139,8 @@ fn until_then(incident: &Incident) -> String {
     format!("until then {name} (thread {}, {}) had the CPU", before.tid, before.priority)
 }
 
-/// When the thread ran, and when the job's code began, counted from the release.
-fn in_parts(incident: &Incident, job: &MissedJob) -> String {
+/// Describes when the thread ran and when the job's code began, counted from the release.
+fn describe_release(incident: &Incident, job: &MissedJob) -> String {
     let release = incident.question.begin();
     let after = |time: u64| units::format_duration(time.saturating_sub(release) as f64);
     let running = job.wake.map(|wake| format!("running after {}, ", after(wake.running))).unwrap_or_default();
@@ -149,7 +148,7 @@ fn in_parts(incident: &Incident, job: &MissedJob) -> String {
     format!("released by: {}; {running}begun after {begun}", job.released_by.words())
 }
 
-/// How a cause is drawn: its colour, and a letter for those who see none.
+/// Returns the colour of a cause, and its letter, for readers without colours.
 fn style(cause: Cause) -> (&'static str, char) {
     match cause {
         Cause::InterruptsOff => ("\x1b[31m", 'I'),
@@ -167,21 +166,21 @@ fn style(cause: Cause) -> (&'static str, char) {
     }
 }
 
-/// The latency from left to right. Each row has a column at least, as long as there is room.
-fn line(text: &mut String, incident: &Incident, rows: &[Row<'_>]) {
+/// Writes the latency as a line of letters. Each row has at least one column while there is room.
+fn write_timeline(text: &mut String, incident: &Incident, rows: &[Row<'_>]) {
     let begin = incident.question.begin();
     let length = (incident.question.end - begin).max(1);
-    let at = |column: usize| begin + (length as u128 * column as u128 / LINE as u128) as u64;
+    let at = |column: usize| begin + (length as u128 * column as u128 / TIMELINE_WIDTH as u128) as u64;
     text.push_str("  ");
-    for column in 0..LINE {
+    for column in 0..TIMELINE_WIDTH {
         let (from, to) = (at(column), at(column + 1));
         let share = |row: &&Row<'_>| row.time.1.min(to).saturating_sub(row.time.0.max(from));
-        // What is short and begins here is shown, else nobody would see it; what has most of the
-        // column otherwise.
+        // A short row that begins here has priority, because it would be invisible otherwise. Else
+        // the row with the largest share of the column is shown.
         let begins = |row: &&Row<'_>| row.time.0 >= from && row.time.0 < to && row.time.1 <= to;
         let is_of_others = |row: &&Row<'_>| row.main().is_some_and(|main| main.cause != Cause::OwnPath);
-        let told = rows.iter().filter(begins).filter(is_of_others).max_by_key(share);
-        let row = told.or_else(|| rows.iter().max_by_key(share));
+        let short = rows.iter().filter(begins).filter(is_of_others).max_by_key(share);
+        let row = short.or_else(|| rows.iter().max_by_key(share));
         let Some(main) = row.and_then(Row::main) else { continue };
         let (colour, letter) = style(main.cause);
         let _ = write!(text, "{colour}{letter}{END}");
@@ -191,14 +190,14 @@ fn line(text: &mut String, incident: &Incident, rows: &[Row<'_>]) {
         None if incident.question.intended == 0 => ("woken", "running"),
         None => ("timer due", "running"),
     };
-    let room = LINE - left.chars().count() - right.len();
+    let room = TIMELINE_WIDTH - left.chars().count() - right.len();
     let _ = writeln!(text, "\n  {left}{:room$}{right}\n", "");
 }
 
-fn shares(text: &mut String, incident: &Incident) {
+fn write_shares(text: &mut String, incident: &Incident) {
     for share in &incident.causes {
         let (colour, letter) = style(share.cause);
-        let bar = "█".repeat((share.percent / 100.0 * BAR as f64).round() as usize);
+        let bar = "█".repeat((share.percent / 100.0 * BAR_WIDTH as f64).round() as usize);
         let time = units::format_duration(share.ns as f64);
         let _ = writeln!(
             text,
@@ -210,7 +209,7 @@ fn shares(text: &mut String, incident: &Incident) {
     text.push('\n');
 }
 
-fn table(text: &mut String, incident: &Incident, rows: &[Row<'_>]) {
+fn write_rows(text: &mut String, incident: &Incident, rows: &[Row<'_>]) {
     let begin = incident.question.begin();
     let _ = writeln!(text, "{DIM}  {:>11} {:>10}  CPU  {END}", "from", "for");
     for row in rows {
@@ -221,13 +220,13 @@ fn table(text: &mut String, incident: &Incident, rows: &[Row<'_>]) {
             ns => units::format_duration(ns as f64),
         };
         let time = units::format_duration(row.length() as f64);
-        let what = segment.in_words() + &row.describe_others();
+        let description = segment.in_words() + &row.describe_others();
         let _ = writeln!(
             text,
             "  {:>11} {time:>10}  {:>3}  {colour}{letter}{END} {}",
             format!("+{from}"),
             segment.cpu,
-            escape_control(&what)
+            escape_control(&description)
         );
     }
     if let Some(note) = rows::note(incident.segments.len(), rows.len()) {
@@ -242,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    /// One of 100 µs, of a thread of this name.
+    /// Returns an incident of 100 µs, of a thread of this name.
     fn incident(name: &str, job: Option<&str>) -> Incident {
         let party = json!({ "tid": 18568, "name": name, "priority": "rt 80" });
         let job =
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn given_a_long_latency_then_its_line_shows_who_had_the_processor_unless_all_is_asked_for() {
+    fn given_a_long_latency_then_its_timeline_shows_the_main_causes_unless_all_is_given() {
         let segment = |number: u64| {
             let (begin, cause) = (1 + number / 2 * 1000, number % 2);
             let (begin, end) = if cause == 0 { (begin, begin + 990) } else { (begin + 990, begin + 1000) };
@@ -270,9 +269,10 @@ mod tests {
         let segments = (0..200).map(segment).collect::<Vec<_>>();
         let segments = serde_json::from_value(segments.into()).expect("segments");
         let late = Incident { segments, ..incident("ctl", None) };
-        let (folded, all) = (whole(&late, Path::new("x"), false), whole(&late, Path::new("x"), true));
+        let (folded, all) =
+            (incident_text(&late, Path::new("x"), false), incident_text(&late, Path::new("x"), true));
         let count = |text: &str, letter: &str| text.matches(&format!("m{letter}\x1b")).count();
-        assert_eq!((count(&folded, "H"), count(&folded, "X")), (LINE + 1, 0), "{folded}");
+        assert_eq!((count(&folded, "H"), count(&folded, "X")), (TIMELINE_WIDTH + 1, 0), "{folded}");
         assert!(folded.contains("hog (thread 0) ran, at equal or higher priority; +100 interrupts, 1.00 µs"));
         assert!(folded.contains("200 pieces in 1 line; --all has each by itself"), "{folded}");
         assert!(count(&all, "X") > 100 && !all.contains("--all"), "{all}");

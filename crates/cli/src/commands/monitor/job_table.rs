@@ -1,4 +1,4 @@
-//! The table of jobs.
+//! Tables of jobs.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -8,11 +8,11 @@ use tompion_latency::{
     jobs::{JobReport, JobsReport, Longest, Release},
 };
 
-use super::text::{BOLD, CYAN, DIM, END, RED, Width, YELLOW, microseconds, span, time};
+use super::table::{BOLD, CYAN, DIM, END, RED, Width, YELLOW, format_span, format_time, format_us};
 use crate::messages::{escape_control, pluralize, with_thousands};
 
-/// The line above jobs; `first` is the name of the first length.
-fn head(text: &mut String, first: &str, width: Width) {
+/// Writes the heading; `first` names the first time.
+fn write_head(text: &mut String, first: &str, width: Width) {
     let counts = width.unless_narrow(format!("{:>12}{first:>10}", "activations"));
     let _ = writeln!(
         text,
@@ -26,22 +26,22 @@ fn head(text: &mut String, first: &str, width: Width) {
     );
 }
 
-/// A job's line.
-struct Line<'a> {
+/// Row of a job.
+struct Row<'a> {
     name: &'a str,
     activations: u64,
-    /// The one that [`head`] names, what 99.9 % don't reach, and the longest, in microseconds.
-    lengths: [f64; 3],
+    /// The time that [`write_head`] names, the 99.9th percentile and the maximum, in format_us.
+    times: [f64; 3],
     deadline: String,
     misses: u64,
     places: &'a Histogram,
 }
 
-impl Line<'_> {
+impl Row<'_> {
     fn write(&self, text: &mut String, width: Width) {
         let style = if self.misses > 0 { RED } else { "" };
-        let length = |us: f64| if self.activations == 0 { "-".into() } else { microseconds(us) };
-        let [first, below, longest] = self.lengths.map(length);
+        let format = |us: f64| if self.activations == 0 { "-".into() } else { format_us(us) };
+        let [first, below, longest] = self.times.map(format);
         let _ = writeln!(
             text,
             "{:<20}{}{below:>10}{BOLD}{longest:>10}{END}{:>10}{style}{:>8}{END}  {CYAN}{}{END}",
@@ -54,11 +54,11 @@ impl Line<'_> {
     }
 }
 
-/// Jobs, and in a wide one what they are made of.
-pub fn jobs(text: &mut String, report: &JobsReport, width: Width) {
-    head(text, "last", width);
+/// Writes the jobs of a report; a wide table has their phases, too.
+pub fn write_jobs(text: &mut String, report: &JobsReport, width: Width) {
+    write_head(text, "last", width);
     for job in &report.jobs {
-        row(text, job, width);
+        write_job(text, job, width);
     }
     if report.jobs.is_empty() {
         let _ = writeln!(text, "{DIM}none yet{END}");
@@ -81,16 +81,16 @@ pub fn jobs(text: &mut String, report: &JobsReport, width: Width) {
     }
 }
 
-fn row(text: &mut String, job: &JobReport, width: Width) {
-    let line = Line {
+fn write_job(text: &mut String, job: &JobReport, width: Width) {
+    let row = Row {
         name: &job.name,
         activations: job.activations,
-        lengths: [job.response.last_us, job.response.p999_us, job.response.max_us],
-        deadline: job.deadline_us.map_or("-".into(), microseconds),
+        times: [job.response.last_us, job.response.p999_us, job.response.max_us],
+        deadline: job.deadline_us.map_or("-".into(), format_us),
         misses: job.misses,
         places: &job.response.places,
     };
-    line.write(text, width);
+    row.write(text, width);
     if job.odd.across_losses > 0 {
         let across = pluralize(job.odd.across_losses, "activation");
         let _ = writeln!(text, "{YELLOW}  {across} across losses{END}: responses unknown");
@@ -99,10 +99,10 @@ fn row(text: &mut String, job: &JobReport, width: Width) {
         return;
     }
     let running = (job.until_running.count > 0).then_some(job.until_running.p999_us);
-    let parts = parts(running, job.until_begin.p999_us, job.execution.p999_us);
-    let _ = writeln!(text, "{DIM}  99.9 %   {parts}; from {}{END}", released(&job.released_by));
+    let phases = format_phases(running, job.until_begin.p999_us, job.execution.p999_us);
+    let _ = writeln!(text, "{DIM}  99.9 %   {phases}; from {}{END}", released(&job.released_by));
     if let Some(longest) = &job.longest {
-        let _ = writeln!(text, "{DIM}  max      {}{END}", in_parts(longest, "%H:%M:%S%.3f"));
+        let _ = writeln!(text, "{DIM}  max      {}{END}", describe_longest(longest, "%H:%M:%S%.3f"));
     }
     let odd = job.odd.without_begin + job.odd.without_end;
     if odd > 0 {
@@ -110,59 +110,60 @@ fn row(text: &mut String, job: &JobReport, width: Width) {
     }
 }
 
-fn parts(until_running: Option<f64>, until_begin: f64, execution: f64) -> String {
-    let running = until_running.map(|us| format!("{} to running, ", microseconds(us))).unwrap_or_default();
-    format!("{running}{} to begin, {} to end", microseconds(until_begin), microseconds(execution))
+fn format_phases(until_running: Option<f64>, until_begin: f64, execution: f64) -> String {
+    let running = until_running.map(|us| format!("{} to running, ", format_us(us))).unwrap_or_default();
+    format!("{running}{} to begin, {} to end", format_us(until_begin), format_us(execution))
 }
 
-/// The parts of a longest response.
-pub fn parts_of(longest: &Longest) -> String {
-    parts(longest.until_running_us, longest.until_begin_us, longest.execution_us)
+/// Formats the phases of a longest response.
+pub fn longest_phases(longest: &Longest) -> String {
+    format_phases(longest.until_running_us, longest.until_begin_us, longest.execution_us)
 }
 
-/// The same with whose it was, and when in this format.
-fn in_parts(longest: &Longest, format: &str) -> String {
-    let (thread, when) = (escape_control(&longest.thread), time(longest.time_ns, format));
-    format!("{}; {thread} {} at {when}", parts_of(longest), longest.tid)
+/// Formats the phases of a longest response, its thread, and its time in this format.
+fn describe_longest(longest: &Longest, format: &str) -> String {
+    let (thread, when) = (escape_control(&longest.thread), format_time(longest.time_ns, format));
+    format!("{}; {thread} {} at {when}", longest_phases(longest), longest.tid)
 }
 
-/// What released how many.
+/// Formats the numbers of activations by what released them.
 pub fn released(by: &BTreeMap<Release, u64>) -> String {
     let words = by.iter().map(|(by, count)| format!("{} {}", by.words(), with_thousands(*count)));
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// A job's deadline in a history; the shortest and the longest where there were several.
+/// Formats a job's deadline in a history; the minimum and maximum if there were several.
 pub fn deadlines(job: &HistoryJob) -> String {
     match job.deadlines_us {
         None => "-".into(),
-        Some([one, other]) if one.to_bits() == other.to_bits() => microseconds(one),
-        Some(both) => both.map(microseconds).join(" – "),
+        Some([one, other]) if one.to_bits() == other.to_bits() => format_us(one),
+        Some(both) => both.map(format_us).join(" – "),
     }
 }
 
-/// Jobs of a time of a history.
-pub fn of_history(text: &mut String, found: &HistoryJobs) {
-    head(text, "50 %", Width::Wide);
+/// Writes the jobs of a period of a history.
+pub fn write_history(text: &mut String, found: &HistoryJobs) {
+    write_head(text, "50 %", Width::Wide);
     for job in &found.jobs {
-        let line = Line {
+        let row = Row {
             name: &job.name,
             activations: job.activations,
-            lengths: [job.p50_us, job.p999_us, job.max_us],
+            times: [job.p50_us, job.p999_us, job.max_us],
             deadline: deadlines(job),
             misses: job.misses,
             places: &job.places,
         };
-        line.write(text, Width::Wide);
+        row.write(text, Width::Wide);
         let _ = writeln!(text, "{DIM}  all      from {}{END}", released(&job.released_by));
         if let Some(longest) = &job.longest {
-            let _ = writeln!(text, "{DIM}  max      {}{END}", in_parts(longest, "%Y-%m-%d %H:%M:%S%.3f"));
+            let _ =
+                writeln!(text, "{DIM}  max      {}{END}", describe_longest(longest, "%Y-%m-%d %H:%M:%S%.3f"));
         }
     }
     if found.jobs.is_empty() {
         let _ = writeln!(text, "{DIM}no activation{END}");
     }
-    let watched = span(found.watched_ms.saturating_mul(1_000_000));
+    let watched = format_span(found.watched_ms.saturating_mul(1_000_000));
     let _ = writeln!(text, "{DIM}jobs were monitored for {watched}{END}");
     if found.lost > 0 {
         let lost = pluralize(found.lost, "begin, end or wakeup");

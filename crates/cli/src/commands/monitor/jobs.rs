@@ -1,4 +1,4 @@
-//! `--job`: activations of jobs, and whether they met their deadlines.
+//! `--job`: response times of jobs, and missed deadlines.
 
 use std::{
     env,
@@ -31,12 +31,14 @@ use crate::{
     units,
 };
 
-/// Rings hold what comes while the session sleeps and a busy machine lets it wait; jobs are few.
+/// Size of the sub-buffers: rings must hold the events of jobs while the session sleeps, also on a
+/// busy machine. Jobs are few.
 const SUBBUF_SIZE: u64 = 64 << 10;
+/// Number of sub-buffers per CPU.
 const SUBBUFS: u64 = 4;
-/// Begins of jobs have this field, and no other event has to be recorded.
+/// Filter that passes begins of jobs, the only events with this field.
 const FILTER: &str = "deadline_ns >= 0";
-/// Time that the session has to end.
+/// Time that the session has to exit.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
@@ -44,66 +46,66 @@ const SIGKILL: i32 = 9;
 #[derive(Args)]
 // Another part of the command has a group of this name.
 #[group(skip)]
-pub struct Wish {
+pub struct JobArgs {
     /// Monitor jobs: those of TOMPION_JOB by name ('motor:*', 'motor:control,deadline=5ms'); or,
     /// without changing the program, a function ('control=/usr/bin/app:on_cycle,deadline=500us') or
     /// the time between two probes ('control=usdt:app:loop:begin,usdt:app:loop:end') (repeatable)
-    #[arg(long = "job", value_name = "JOB[,deadline=TIME][,period=TIME]", value_parser = wish, conflicts_with = "once")]
+    #[arg(long = "job", value_name = "JOB[,deadline=TIME][,period=TIME]", value_parser = job, conflicts_with = "once")]
     jobs: Vec<JobWish>,
 }
 
-fn wish(text: &str) -> Result<JobWish, String> {
+fn job(text: &str) -> Result<JobWish, String> {
     JobWish::parse(text, units::time)
 }
 
-impl Wish {
-    /// Whether jobs are to be watched.
-    pub fn is_asked_for(&self) -> bool {
+impl JobArgs {
+    /// Returns whether jobs are to be monitored.
+    pub fn is_requested(&self) -> bool {
         !self.jobs.is_empty()
     }
 
-    /// Has a monitor watch the jobs; what is returned is to be kept meanwhile. `inheritance` is
-    /// what the session gets of this process as it was before it took signals.
+    /// Monitors the jobs as long as the returned session lives. The session inherits from this
+    /// process as it was before it took signals.
     pub fn begin(
         &self,
         name: &str,
         monitor: &mut Monitor,
         inheritance: Inheritance,
-    ) -> anyhow::Result<Option<Session>> {
+    ) -> anyhow::Result<Option<JobSession>> {
         if self.jobs.is_empty() {
             return Ok(None);
         }
-        let glob = |wish: &JobWish| match &wish.which {
+        let glob = |job: &JobWish| match &job.which {
             Which::Told(glob) => Some(glob.clone()),
             Which::Probed { .. } => None,
         };
         let globs: Vec<String> = self.jobs.iter().filter_map(glob).collect();
-        let mut session = (!globs.is_empty()).then(|| Session::begin(&globs, inheritance)).transpose()?;
-        let told = session.as_mut().and_then(|session| session.told.take());
-        monitor.report_jobs(Jobs::begin(name, self.jobs.clone(), told)?);
+        let mut session = (!globs.is_empty()).then(|| JobSession::begin(&globs, inheritance)).transpose()?;
+        let messages = session.as_mut().and_then(|session| session.messages.take());
+        monitor.report_jobs(Jobs::begin(name, self.jobs.clone(), messages)?);
         Ok(session)
     }
 }
 
-/// A session that hears the programs: a process of its own, which reads what anybody wrote into
-/// rings.
-pub struct Session {
+/// Session that receives programs' jobs. It is a process of its own, because any user's program
+/// writes to its rings.
+pub struct JobSession {
     child: Child,
-    /// It ends when this is closed, also by the end of this process.
-    life: Option<ChildStdin>,
-    told: Option<File>,
+    /// Pipe whose closing ends the session, also when this process ends.
+    lifetime: Option<ChildStdin>,
+    messages: Option<File>,
 }
 
-impl Session {
+impl JobSession {
     fn begin(globs: &[String], inheritance: Inheritance) -> anyhow::Result<Self> {
         let mut command = Command::new(env::current_exe().context("where is tompion?")?);
-        command.args(["monitor", "tell-jobs"]).args(globs);
-        // Ctrl-C is for this process, which has something to say before the session ends.
+        command.args(["monitor", "job-agent"]).args(globs);
+        // Ctrl-C must reach only this process, which ends the session after its own work.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         inheritance.hand_on(&mut command);
         let mut child = command.spawn().context("can't start the session for jobs")?;
-        let mut told = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
-        if let Some(error) = told.as_mut().and_then(|told| JobMessage::wait_until_listening(told).err()) {
+        let mut messages = child.stdout.take().map(|pipe| File::from(OwnedFd::from(pipe)));
+        if let Some(error) = messages.as_mut().and_then(|pipe| JobMessage::wait_until_listening(pipe).err()) {
             let status = child.wait().context("can't wait for the session for jobs")?;
             match error.kind() {
                 io::ErrorKind::UnexpectedEof => {
@@ -112,13 +114,13 @@ impl Session {
                 _ => bail!("can't monitor jobs: {error}"),
             }
         }
-        Ok(Self { life: child.stdin.take(), child, told })
+        Ok(Self { lifetime: child.stdin.take(), child, messages })
     }
 
     /// Ends the session.
     ///
     /// # Errors
-    /// The session has ended before, so that jobs were not watched to the end.
+    /// The session ended early, so jobs were not monitored to the end.
     pub fn finish(mut self) -> anyhow::Result<()> {
         match self.child.try_wait() {
             Ok(Some(status)) => {
@@ -129,9 +131,9 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for JobSession {
     fn drop(&mut self) {
-        self.life = None;
+        self.lifetime = None;
         let until = Instant::now() + END_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > until {
@@ -145,20 +147,20 @@ impl Drop for Session {
 }
 
 #[derive(Args)]
-pub struct Telling {
+pub struct JobAgentArgs {
     /// Names of jobs
     #[arg(value_name = "GLOB", required = true)]
     globs: Vec<String>,
 }
 
-/// `tompion monitor tell-jobs`: such a session. It tells on standard output, and ends when standard
-/// input does.
-pub fn tell(telling: &Telling) -> anyhow::Result<()> {
-    let output = io::stdout().as_fd().try_clone_to_owned().context("can't tell jobs")?;
+/// Runs such a session (`tompion monitor job-agent`). It writes messages to standard output, and
+/// ends when standard input is closed.
+pub fn run_agent(args: &JobAgentArgs) -> anyhow::Result<()> {
+    let output = io::stdout().as_fd().try_clone_to_owned().context("can't report jobs")?;
     let config = Config {
         folder: folder(),
         rules: Rules {
-            include: telling.globs.clone(),
+            include: args.globs.clone(),
             exclude: Vec::new(),
             level: Level::LOWEST,
             filter: Some(FILTER.into()),
@@ -180,15 +182,15 @@ pub fn tell(telling: &Telling) -> anyhow::Result<()> {
         user: None,
         invocation: Vec::new(),
     };
-    // Before there is a thread that could be ended by it.
+    // Taken before any thread exists, so that the signal ends none.
     let _signals = Signals::take(&[SIGTERM]).context("can't take signals")?;
-    thread::Builder::new().name("life".into()).spawn(|| {
-        // Nobody writes there.
+    thread::Builder::new().name("lifetime".into()).spawn(|| {
+        // Returns when the pipe is closed: nothing is written to it.
         let _ = io::stdin().lock().read(&mut [0]);
         let _ = tompion_os::kill(std::process::id(), SIGTERM);
     })?;
     let outcome = tompion_session::record(&config, |text| print_status(text))?;
-    // Programs come and go all the time; those that ended while they were let in had hardly a job.
+    // Programs start and exit all the time. One that exited during its handshake hardly had a job.
     if let Some(first) = outcome.problems.first() {
         let count = pluralize(outcome.problems.len() as u64, "program");
         print_status(format!("{count} not joined; the first: {first}"));
@@ -196,9 +198,9 @@ pub fn tell(telling: &Telling) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where a trace would be; nothing comes into it. Everybody may make folders there, so its name
-/// can't be foreseen.
+/// Returns the folder of the trace, which stays empty. Any user may make folders beside it, so its
+/// name is random.
 fn folder() -> PathBuf {
-    let unforeseen = RandomState::new().build_hasher().finish();
-    env::temp_dir().join(format!("tompion-jobs-{}-{unforeseen:016x}", std::process::id()))
+    let random = RandomState::new().build_hasher().finish();
+    env::temp_dir().join(format!("tompion-jobs-{}-{random:016x}", std::process::id()))
 }

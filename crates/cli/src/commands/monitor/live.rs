@@ -1,60 +1,65 @@
-//! The live table: the whole terminal, anew each second, until Ctrl-C.
+//! Live table: fills the terminal and is refreshed each second, until Ctrl-C.
 
 use std::{io::Write, os::fd::AsFd, time::Duration};
 
 use tompion_latency::Monitor;
 
 use super::{
-    End,
-    keep::{Beside, Keeping},
+    background_tasks::BackgroundTasks, history_session::HistorySession, stop_signals::StopSignals, table,
     text,
 };
 
-const REFRESH: Duration = Duration::from_secs(1);
-/// Where a terminal doesn't say.
-const USUAL_SIZE: (u16, u16) = (80, 24);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+/// Columns and rows of a terminal that doesn't report them.
+const DEFAULT_SIZE: (u16, u16) = (80, 24);
 
-/// Another screen, so that what stood there before stays; no cursor; no line goes on in the next
-/// one, whatever letters it has. And back.
+/// Enters the alternate screen, hides the cursor and disables line wrapping.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+/// Undoes [`ENTER`].
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
-/// Shows the table until the user ends it; then what it showed last stays on the usual screen.
-pub fn run(monitor: &mut Monitor, keeping: Option<&mut Keeping>, end: &End) -> anyhow::Result<()> {
+/// Shows the table until the user ends the command, then prints the last counts on the normal
+/// screen.
+pub fn run(
+    monitor: &mut Monitor,
+    history: Option<&mut HistorySession>,
+    stop: &StopSignals,
+) -> anyhow::Result<()> {
     let mut output = std::io::stdout().lock();
     write!(output, "{ENTER}")?;
-    let shown = refresh(monitor, keeping, (end, &mut output));
+    let shown = refresh(monitor, history, stop, &mut output);
     write!(output, "{LEAVE}")?;
-    write!(anstream::AutoStream::auto(output), "{}", text::whole(&monitor.report(None)))?;
+    write!(anstream::AutoStream::auto(output), "{}", text::report_text(&monitor.report(None)))?;
     shown
 }
 
 fn refresh(
     monitor: &mut Monitor,
-    keeping: Option<&mut Keeping>,
-    (end, output): (&End, &mut (impl Write + AsFd)),
+    history: Option<&mut HistorySession>,
+    stop: &StopSignals,
+    output: &mut (impl Write + AsFd),
 ) -> anyhow::Result<()> {
-    let mut beside = Beside { keeping, catcher: None };
+    let mut tasks = BackgroundTasks { history, incidents: None };
     loop {
-        let size = tompion_os::terminal_size(output.as_fd()).unwrap_or(USUAL_SIZE);
+        let size = tompion_os::terminal_size(output.as_fd()).unwrap_or(DEFAULT_SIZE);
         let frame = text::frame(&monitor.report(None), size);
-        // From the upper left corner; what is left of earlier lines is cleared before each, because
-        // behind a full one that would take its last letter, too.
+        // Each line is cleared before it is written: clearing behind a full line would remove its
+        // last character.
         let frame = frame.replace('\n', "\r\n\x1b[K");
         write!(output, "\x1b[H\x1b[K{}\x1b[J", styled(&frame))?;
         output.flush()?;
-        if end.comes_within(REFRESH)? {
+        if stop.wait(REFRESH_INTERVAL)? {
             return Ok(());
         }
-        beside.look(monitor)?;
+        tasks.run_due(monitor)?;
     }
 }
 
-/// Without colours for those who don't want any (`NO_COLOR`); what moves the cursor stays.
+/// Removes colours if `NO_COLOR` is set; sequences that move the cursor stay.
 fn styled(frame: &str) -> String {
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if !is_plain {
         return frame.to_owned();
     }
-    text::STYLES.iter().fold(frame.to_owned(), |text, style| text.replace(style, ""))
+    table::STYLES.iter().fold(frame.to_owned(), |text, style| text.replace(style, ""))
 }

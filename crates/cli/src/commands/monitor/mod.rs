@@ -1,39 +1,43 @@
-//! `tompion monitor`: every wake-up of real-time threads, for as long as the machine runs.
+//! `tompion monitor`: counts every wakeup of real-time threads, for as long as the machine runs.
 
-mod catch;
-mod commands;
+mod background_tasks;
+mod exec;
 mod explain;
 mod groups;
 mod history;
+mod history_session;
+mod incidents;
 mod job_table;
 mod jobs;
-mod keep;
 mod live;
 mod picture;
-mod programs;
+mod program_recorder;
 mod serve;
+mod stop_signals;
+mod table;
 mod text;
 
 use std::{
     io::{self, IsTerminal, Write},
-    os::fd::AsFd as _,
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use tompion_history::plot::{Curve, histograms};
 use tompion_latency::{Begun, Fate, Kind, Kinds, Monitor, Report};
-use tompion_os::{Inheritance, Interest, Poller, Signals};
+use tompion_os::Inheritance;
 
 use crate::{
     messages::{self, pluralize, print_status},
     units,
 };
-use catch::Catcher;
-use keep::{Beside, Keeping, Stopped};
+use background_tasks::{BackgroundTasks, MonitorStopped, check_running};
+use history_session::HistorySession;
+use incidents::IncidentRecorder;
+use stop_signals::StopSignals;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
@@ -60,7 +64,7 @@ pub struct Arguments {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
-    watch: Watch,
+    watch: WatchArgs,
     /// Choose the monitor, where several count at the same time
     #[arg(long, value_name = "NAME", default_value = "tompion-monitor", global = true)]
     name: String,
@@ -69,20 +73,20 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Action {
     /// Compare latencies between two periods or two kernels
-    Compare(history::CompareArguments),
+    Compare(history::CompareArgs),
     /// Explain an incident that --threshold or --deadline-misses saved
-    Explain(explain::Wish),
+    Explain(explain::ExplainArgs),
     /// Draw histograms since the last reset, or the history, as SVG or PNG
-    Plot(Plot),
+    Plot(PlotArgs),
     /// Summarize the history: maxima, percentiles, threads and times
-    Report(history::ReportArguments),
+    Report(history::ReportArgs),
     /// Restart reports at zero; no wakeup is missed
     Reset,
     /// Stop counting, and discard the counts
     Stop,
-    /// Hear what programs say of their jobs (used by --job)
-    #[command(hide = true)]
-    TellJobs(jobs::Telling),
+    /// Receive the jobs of programs (used by --job)
+    #[command(hide = true, alias = "tell-jobs")]
+    JobAgent(jobs::JobAgentArgs),
 }
 
 #[derive(Args)]
@@ -91,15 +95,15 @@ enum Action {
     tompion monitor plot --last 30h -o 30h.png               # the history: the max of each five minutes\n  \
     tompion monitor plot --last year --theme dark -o year.svg\n  \
     tompion monitor plot --last week --histograms -o week.svg")]
-struct Plot {
+struct PlotArgs {
     #[command(flatten)]
-    output: picture::Output,
+    output: picture::PictureArgs,
     #[command(flatten)]
-    history: history::PlotWish,
+    history: history::HistoryPlotArgs,
 }
 
 #[derive(Args)]
-struct Watch {
+struct WatchArgs {
     /// Print the counts since the last reset and exit [default if standard output is no terminal]
     #[arg(long, conflicts_with = "duration")]
     once: bool,
@@ -107,7 +111,7 @@ struct Watch {
     #[arg(long, value_name = "TIME", value_parser = units::time)]
     duration: Option<Duration>,
     #[command(flatten)]
-    serve: serve::Wish,
+    serve: serve::ServeArgs,
     /// Append to a history every five minutes, until Ctrl-C [default:
     /// /var/lib/tompion/history.sqlite]
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["once", "duration", "json"])]
@@ -116,17 +120,17 @@ struct Watch {
     #[arg(long, value_name = "KINDS", value_parser = kinds)]
     kinds: Option<Kinds>,
     #[command(flatten)]
-    groups: groups::Wish,
+    groups: groups::GroupArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    jobs: jobs::Wish,
+    jobs: jobs::JobArgs,
     #[command(flatten)]
-    catch: catch::Wish,
+    incidents: incidents::IncidentArgs,
 }
 
-/// `wakeup,missed-timer`.
+/// Parses a list of kinds: `wakeup,missed-timer`.
 fn kinds(text: &str) -> Result<Kinds, String> {
     if text == "all" {
         return Ok(Kinds::ALL);
@@ -140,35 +144,35 @@ fn kinds(text: &str) -> Result<Kinds, String> {
     text.split(',').map(kind).collect()
 }
 
-impl Watch {
-    /// Whether anything was asked for that only the display understands.
-    fn is_asked_for(&self) -> bool {
-        let is_shown = self.once || self.json || self.duration.is_some() || self.kinds.is_some();
-        is_shown || self.is_to_last() || self.jobs.is_asked_for() || self.groups.is_asked_for()
+impl WatchArgs {
+    /// Returns whether an option was given that only the display understands.
+    fn has_display_options(&self) -> bool {
+        let is_display = self.once || self.json || self.duration.is_some() || self.kinds.is_some();
+        is_display || self.runs_until_stopped() || self.jobs.is_requested() || self.groups.is_requested()
     }
 
-    /// Whether anything was asked for that goes on until the user ends it, also without a terminal.
-    fn is_to_last(&self) -> bool {
-        self.serve.listen.is_some() || self.history.is_some() || self.catch.is_asked_for()
+    /// Returns whether the command runs until the user ends it, also without a terminal.
+    fn runs_until_stopped(&self) -> bool {
+        self.serve.listen.is_some() || self.history.is_some() || self.incidents.is_requested()
     }
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    if arguments.action.is_some() && arguments.watch.is_asked_for() {
+    if arguments.action.is_some() && arguments.watch.has_display_options() {
         print_status("display options such as --once can't be combined with a subcommand");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
-    if let Err(error) = arguments.watch.catch.check() {
+    if let Err(error) = arguments.watch.incidents.check() {
         print_status(error.to_string());
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
     match &arguments.action {
-        None => return watch(&arguments.name, &arguments.watch).or_else(stopped),
-        Some(Action::Explain(wish)) => explain::run(wish)?,
-        Some(Action::Plot(wish)) => plot(&arguments.name, wish)?,
-        Some(Action::Compare(wish)) => history::compare(wish)?,
-        Some(Action::Report(wish)) => history::report(wish)?,
-        Some(Action::TellJobs(telling)) => jobs::tell(telling)?,
+        None => return watch(&arguments.name, &arguments.watch).or_else(report_stopped),
+        Some(Action::Explain(args)) => explain::run(args)?,
+        Some(Action::Plot(args)) => plot(&arguments.name, args)?,
+        Some(Action::Compare(args)) => history::compare(args)?,
+        Some(Action::Report(args)) => history::report(args)?,
+        Some(Action::JobAgent(args)) => jobs::run_agent(args)?,
         Some(Action::Reset) => {
             Monitor::resume(&arguments.name)?.reset()?;
             print_status("reports restart at zero; counting continues");
@@ -181,10 +185,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Somebody has stopped the monitor: that is no failure, unless another one counts that could be
-/// looked at.
-fn stopped(error: anyhow::Error) -> anyhow::Result<ExitCode> {
-    match error.downcast_ref::<Stopped>() {
+/// Reports that the monitor was stopped. That is no failure, unless another monitor counts in its
+/// place.
+fn report_stopped(error: anyhow::Error) -> anyhow::Result<ExitCode> {
+    match error.downcast_ref::<MonitorStopped>() {
         Some(stopped) if !stopped.is_replaced => {
             print_status(stopped);
             Ok(ExitCode::from(messages::ENDED))
@@ -193,25 +197,25 @@ fn stopped(error: anyhow::Error) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn watch(name: &str, watch: &Watch) -> anyhow::Result<ExitCode> {
+fn watch(name: &str, watch: &WatchArgs) -> anyhow::Result<ExitCode> {
     let is_live = io::stdout().is_terminal() && !watch.json;
-    if watch.jobs.is_asked_for() && watch.duration.is_none() && !watch.is_to_last() && !is_live {
+    if watch.jobs.is_requested() && watch.duration.is_none() && !watch.runs_until_stopped() && !is_live {
         bail!(
             "jobs are monitored only while the command runs: add --duration TIME, --listen ADDRESS:PORT, --history or --deadline-misses"
         );
     }
-    // Before anything begins, so that Ctrl-C ends it in order.
+    // Taken before anything begins, so that Ctrl-C ends it in order.
     let inheritance = Inheritance::current();
-    let end = End::new()?;
-    let keeping = |path: &Option<PathBuf>| Keeping::begin(path.as_deref(), name);
-    let mut keeping = watch.history.as_ref().map(keeping).transpose()?;
+    let stop = StopSignals::new()?;
+    let open = |path: &Option<PathBuf>| HistorySession::begin(path.as_deref(), name);
+    let mut history = watch.history.as_ref().map(open).transpose()?;
     let (mut monitor, begun) = begin(name, watch)?;
-    let session = watch.groups.begin(&monitor);
+    let session = watch.groups.apply(&monitor);
     let session = session.and_then(|()| watch.jobs.begin(name, &mut monitor, inheritance));
     let session = match session {
         Ok(session) => session,
         Err(error) => {
-            // What was refused leaves nothing behind.
+            // A refused command leaves no monitor behind.
             if begun == Begun::Now {
                 drop(monitor);
                 Monitor::stop(name)?;
@@ -219,38 +223,38 @@ fn watch(name: &str, watch: &Watch) -> anyhow::Result<ExitCode> {
             return Err(error);
         }
     };
-    // To begin took far more than to look on does.
+    // Starting needs far more memory than running.
     tompion_os::release_unused_memory();
-    let looked = if watch.catch.is_asked_for() {
-        let mut catcher = Catcher::begin((name, &monitor), &watch.catch, &end, inheritance)?;
-        let mut beside = Beside { keeping: keeping.as_mut(), catcher: Some(&mut catcher) };
-        let looked = match watch.serve.listen {
-            Some(address) => serve::run(&mut monitor, beside, (address, &watch.serve, &end)),
-            None => beside.run(&mut monitor, (&end, watch.duration)),
+    let result = if watch.incidents.is_requested() {
+        let mut incidents = IncidentRecorder::begin(name, &monitor, &watch.incidents, &stop, inheritance)?;
+        let mut tasks = BackgroundTasks { history: history.as_mut(), incidents: Some(&mut incidents) };
+        let result = match watch.serve.listen {
+            Some(address) => serve::run(&mut monitor, tasks, address, &watch.serve, &stop),
+            None => tasks.run(&mut monitor, &stop, watch.duration),
         };
-        catcher.finish();
-        looked
+        incidents.finish();
+        result
     } else {
-        look(&mut monitor, keeping.as_mut(), (watch, &end))
+        show(&mut monitor, history.as_mut(), watch, &stop)
     };
-    if looked.is_ok() {
-        keeping.map_or(Ok(()), |keeping| keeping.finish(&mut monitor))?;
+    if result.is_ok() {
+        history.map_or(Ok(()), |history| history.finish(&mut monitor))?;
     }
     let counts_on = monitor.fate() == Fate::GoesOn;
     if begun == Begun::Now && watch.duration.is_some() && counts_on {
         drop(monitor);
         Monitor::stop(name)?;
-    } else if begun == Begun::Now && !watch.catch.is_asked_for() && counts_on {
+    } else if begun == Begun::Now && !watch.incidents.is_requested() && counts_on {
         print_status(
             "counting continues in the kernel: tompion monitor shows it, tompion monitor stop ends it",
         );
     }
-    looked.and_then(|()| session.map_or(Ok(()), jobs::Session::finish)).map(|()| ExitCode::SUCCESS)
+    result.and_then(|()| session.map_or(Ok(()), jobs::JobSession::finish)).map(|()| ExitCode::SUCCESS)
 }
 
-/// Begins, or goes on with what counts already. Where a history is kept, nobody may be there to
-/// mend what an earlier version has left.
-fn begin(name: &str, watch: &Watch) -> anyhow::Result<(Monitor, Begun)> {
+/// Begins, or continues with the monitor that counts already. With a history, a monitor of an
+/// earlier version is replaced: a service has no user who could do that.
+fn begin(name: &str, watch: &WatchArgs) -> anyhow::Result<(Monitor, Begun)> {
     let kinds = watch.kinds.unwrap_or(Kinds::ALL);
     let (monitor, begun) = match Monitor::begin(name, kinds) {
         Err(error) if watch.history.is_some() && error.calls_for_a_new_beginning() => {
@@ -275,53 +279,54 @@ fn begin(name: &str, watch: &Watch) -> anyhow::Result<(Monitor, Begun)> {
     Ok((monitor, begun))
 }
 
-/// Shows, serves or keeps what is counted.
-fn look(
+/// Shows or serves the counts, or writes them to the history.
+fn show(
     monitor: &mut Monitor,
-    keeping: Option<&mut Keeping>,
-    (watch, end): (&Watch, &End),
+    history: Option<&mut HistorySession>,
+    watch: &WatchArgs,
+    stop: &StopSignals,
 ) -> anyhow::Result<()> {
     if let Some(duration) = watch.duration {
-        let report = of_duration(monitor, duration, end)?;
-        show(&report, watch.json)?;
-        return Ok(keep::still_counts(monitor)?);
+        let report = count_for(monitor, duration, stop)?;
+        write_report(&report, watch.json)?;
+        return Ok(check_running(monitor)?);
     }
     let is_terminal = io::stdout().is_terminal();
     if let Some(address) = watch.serve.listen {
-        serve::run(monitor, Beside { keeping, catcher: None }, (address, &watch.serve, end))
-    } else if keeping.is_some() && !is_terminal {
-        Beside { keeping, catcher: None }.run(monitor, (end, None))
+        serve::run(monitor, BackgroundTasks { history, incidents: None }, address, &watch.serve, stop)
+    } else if history.is_some() && !is_terminal {
+        BackgroundTasks { history, incidents: None }.run(monitor, stop, None)
     } else if watch.once || watch.json || !is_terminal {
-        show(&monitor.report(None), watch.json)
+        write_report(&monitor.report(None), watch.json)
     } else {
-        live::run(monitor, keeping, end)
+        live::run(monitor, history, stop)
     }
 }
 
-fn plot(name: &str, wish: &Plot) -> anyhow::Result<()> {
-    wish.output.check()?;
-    if wish.history.is_of_history() {
-        return wish.history.draw(&wish.output);
+fn plot(name: &str, args: &PlotArgs) -> anyhow::Result<()> {
+    args.output.check()?;
+    if args.history.is_of_history() {
+        return args.history.draw(&args.output);
     }
     let report = Monitor::resume(name)?.report(None);
     let curves = Curve::of_each(&report.cpus);
-    wish.output.write(&histograms(&curves, &text::title(&report), wish.output.theme()))?;
-    if wish.output.output != Path::new("-") {
-        let path = wish.output.output.display();
+    args.output.write(&histograms(&curves, &text::title(&report), args.output.theme()))?;
+    if args.output.output != Path::new("-") {
+        let path = args.output.output.display();
         print_status(format!("{path}: histograms of {}", pluralize(report.wakeups.woken, "wakeup")));
     }
-    text::unseen(&report).into_iter().for_each(print_status);
+    text::describe_missed(&report).into_iter().for_each(print_status);
     Ok(())
 }
 
-/// What happens in a time, or until the user ends it.
-fn of_duration(monitor: &mut Monitor, duration: Duration, end: &End) -> anyhow::Result<Report> {
+/// Counts for a time, or until the user ends the command.
+fn count_for(monitor: &mut Monitor, duration: Duration, stop: &StopSignals) -> anyhow::Result<Report> {
     let begin = monitor.snapshot();
     monitor.look_from_now();
     let until = Instant::now() + duration;
     while let Some(rest) = until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) {
-        // Threads that come meanwhile are looked at, too.
-        if end.comes_within(rest.min(Duration::from_secs(1)))? || monitor.fate() != Fate::GoesOn {
+        // Looks find threads that start meanwhile.
+        if stop.wait(rest.min(Duration::from_secs(1)))? || monitor.fate() != Fate::GoesOn {
             break;
         }
         monitor.look();
@@ -329,45 +334,13 @@ fn of_duration(monitor: &mut Monitor, duration: Duration, end: &End) -> anyhow::
     Ok(monitor.report(Some(&begin)))
 }
 
-fn show(report: &Report, json: bool) -> anyhow::Result<()> {
+fn write_report(report: &Report, json: bool) -> anyhow::Result<()> {
     let mut output = anstream::stdout().lock();
     if json {
         serde_json::to_writer_pretty(&mut output, report)?;
         writeln!(output)?;
     } else {
-        write!(output, "{}", text::whole(report))?;
+        write!(output, "{}", text::report_text(report))?;
     }
     Ok(())
-}
-
-/// By which the user's wish is told from other things that are waited for.
-const SIGNALS: Interest = 0;
-
-/// The user's wish to end.
-struct End {
-    signals: Signals,
-    poller: Poller,
-}
-
-impl End {
-    fn new() -> anyhow::Result<Self> {
-        const SIGHUP: i32 = 1;
-        const SIGINT: i32 = 2;
-        const SIGTERM: i32 = 15;
-        let signals = Signals::take(&[SIGHUP, SIGINT, SIGTERM]).context("can't take signals")?;
-        let poller = Poller::new().context("can't wait")?;
-        poller.add(signals.as_fd(), SIGNALS).context("can't wait for signals")?;
-        Ok(Self { signals, poller })
-    }
-
-    /// Waits so long, or until the user wants to end.
-    fn comes_within(&self, time: Duration) -> anyhow::Result<bool> {
-        self.poller.wait(Some(time)).context("can't wait")?;
-        Ok(self.has_come())
-    }
-
-    /// Whether the user wanted to end.
-    fn has_come(&self) -> bool {
-        self.signals.next().is_some()
-    }
 }

@@ -1,4 +1,4 @@
-//! Pictures into files: SVG as it is, PNG by drawing that.
+//! Pictures in files: SVG, or PNG rendered from it.
 
 use std::{
     io::{self, Write as _},
@@ -14,19 +14,18 @@ use resvg::{
 };
 use tompion_history::plot::Theme;
 
-/// Latin letters, digits and arrows of Inter (`fonts/README.md`): machines that run for years may
-/// have no font at all.
+/// Latin letters, digits and arrows of Inter (`fonts/README.md`), for machines without fonts.
 const FONTS: [&[u8]; 2] =
     [include_bytes!("../../../fonts/Inter-Regular.otf"), include_bytes!("../../../fonts/Inter-SemiBold.otf")];
 
-/// Pixels for each unit of length: sharp on screens and on paper.
+/// Pixels per SVG unit, so that pictures are sharp on screens and on paper.
 const SCALE: f32 = 2.0;
 
-/// Where a picture goes.
+/// File and colours of a picture.
 #[derive(Args)]
 // The commands' own arguments are a group of this name.
 #[group(skip)]
-pub struct Output {
+pub struct PictureArgs {
     /// Write the picture to NAME.svg or NAME.png, or SVG to standard output (`-`)
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
@@ -43,8 +42,8 @@ enum ThemeArgument {
     Dark,
 }
 
-impl Output {
-    /// This file, in the usual colours.
+impl PictureArgs {
+    /// Names a file, with the default colours.
     pub const fn of(output: PathBuf) -> Self {
         Self { output, theme: None }
     }
@@ -53,7 +52,7 @@ impl Output {
         self.output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("png"))
     }
 
-    /// The colours that are to be drawn with.
+    /// Returns the colours to draw with.
     pub fn theme(&self) -> Theme {
         match self.theme {
             Some(ThemeArgument::Light) => Theme::Light,
@@ -63,7 +62,7 @@ impl Output {
         }
     }
 
-    /// Whether it is a kind of picture that can be made. Asked before any work.
+    /// Checks that the file's extension is of a supported format, before any work.
     pub fn check(&self) -> anyhow::Result<()> {
         let is_svg = self.output.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
         if is_svg || self.is_png() || self.output == Path::new("-") {
@@ -72,7 +71,7 @@ impl Output {
         bail!("expected a picture NAME.svg or NAME.png, found {}", self.output.display());
     }
 
-    /// Writes a picture, given as SVG.
+    /// Writes a picture, which is given as SVG.
     pub fn write(&self, svg: &str) -> anyhow::Result<()> {
         if self.output == Path::new("-") {
             return Ok(io::stdout().lock().write_all(svg.as_bytes())?);
@@ -82,7 +81,7 @@ impl Output {
     }
 }
 
-/// The same as PNG.
+/// Renders an SVG as PNG.
 fn png(svg: &str) -> anyhow::Result<Vec<u8>> {
     let mut fonts = Database::new();
     FONTS.iter().for_each(|font| fonts.load_font_data(font.to_vec()));
@@ -99,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_drawn_without_any_font_of_the_machine() {
+    fn text_is_rendered_without_fonts_of_the_machine() {
         let svg = |text: &str| {
             let style = "<style>.plot text{font-family:Inter,system-ui,sans-serif;font-size:12px;fill:#24292f}</style>";
             format!(
@@ -109,7 +108,7 @@ mod tests {
         };
         let (nothing, words) = (png(&svg("")).unwrap(), png(&svg("due → 9 µs")).unwrap());
         assert!(words.starts_with(b"\x89PNG\r\n\x1a\n"));
-        // Width and height stand behind the first chunk's name.
+        // Width and height follow the first chunk's name.
         assert_eq!(words[16..24], [0, 0, 0, 180, 0, 0, 0, 40]);
         assert!(words.len() > nothing.len() + 200, "{} {}", words.len(), nothing.len());
     }

@@ -1,4 +1,4 @@
-//! Pages for Prometheus and other programs, until Ctrl-C.
+//! `--listen`: pages for Prometheus and other clients, until Ctrl-C.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -23,16 +23,16 @@ use tompion_latency::{
 };
 use tompion_os::Interest;
 
-use super::{End, keep::Beside};
+use super::{background_tasks::BackgroundTasks, stop_signals::StopSignals};
 
-/// By which requests are told from the user's wish to end.
+/// Interest of the poller in requests.
 const REQUEST: Interest = 1;
-/// How long one who asks waits for the thread that has the monitor.
+/// Time that a request waits for the thread that owns the monitor.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
 #[group(skip)]
-pub struct Wish {
+pub struct ServeArgs {
     /// Serve metrics to Prometheus at this address, until Ctrl-C. Everyone with access to it can
     /// read thread names
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["once", "duration", "json"])]
@@ -43,93 +43,95 @@ pub struct Wish {
     hosts: Vec<String>,
 }
 
-/// Serves pages by threads of their own, and does here what is done beside it. This thread catches
-/// late wake-ups, so no client is ever waited for in it: it makes those pages alone that need the
-/// monitor, after what was late is kept.
+/// Serves pages from threads of their own, and runs the background tasks in this one. This thread
+/// saves incidents, so it never waits for a client. It makes only the pages that need the monitor,
+/// after incidents are saved.
 pub fn run(
     monitor: &mut Monitor,
-    mut beside: Beside<'_, '_>,
-    (address, wish, end): (SocketAddr, &Wish, &End),
+    mut tasks: BackgroundTasks<'_, '_>,
+    address: SocketAddr,
+    args: &ServeArgs,
+    stop: &StopSignals,
 ) -> anyhow::Result<()> {
     let server = Server::bind(address, exporter::LIMITS);
     let server = server.with_context(|| format!("can't listen at {address}"))?;
-    let (bell, requests) = bell().context("can't wait for requests")?;
-    end.poller.add(requests.as_fd(), REQUEST).context("can't wait for requests")?;
-    let (questions, inbox) = mpsc::channel();
-    let history = beside.keeping.as_ref().map(|keeping| keeping.store().path().to_owned());
-    let site = Site { names: Names::new(&wish.hosts), questions, bell, history: history.map(Mutex::new) };
+    let (notifier, requests) = notification_pair().context("can't wait for requests")?;
+    stop.poller.add(requests.as_fd(), REQUEST).context("can't wait for requests")?;
+    let (queue, inbox) = mpsc::channel();
+    let history = tasks.history.as_ref().map(|history| history.store().path().to_owned());
+    let site = Site { names: Names::new(&args.hosts), queue, notifier, history: history.map(Mutex::new) };
     let mut output = io::stdout().lock();
     writeln!(output, "http://{}/metrics", server.address())?;
     output.flush()?;
     let answer: Answer = Arc::new(move |request| site.answer(request));
     let accept = move || server.run(&answer);
     thread::Builder::new().name("accept".into()).spawn(accept).context("can't answer requests")?;
-    // The scheduler's count is compared from the first look on.
+    // The first look is the base of the comparison with the scheduler's count.
     monitor.look();
-    while !beside.has_enough() {
-        end.poller.wait(Some(beside.rest())).context("can't wait")?;
-        if end.has_come() {
+    while !tasks.is_complete() {
+        stop.poller.wait(Some(tasks.time_until_due())).context("can't wait")?;
+        if stop.is_received() {
             break;
         }
-        beside.look(monitor)?;
-        // How often it rang is of no interest.
+        tasks.run_due(monitor)?;
+        // Notifications are only drained: the queue has the requests.
         let _ = (&requests).read(&mut [0; 64]);
-        answer_all(&inbox, monitor, &beside);
+        answer_all(&inbox, monitor, &tasks);
     }
     Ok(())
 }
 
-/// Both ends of what wakes this thread when there are questions; neither ever waits.
-fn bell() -> io::Result<(UnixStream, UnixStream)> {
-    let (bell, requests) = UnixStream::pair()?;
-    bell.set_nonblocking(true)?;
+/// Makes a pair of non-blocking sockets, by which server threads wake this one.
+fn notification_pair() -> io::Result<(UnixStream, UnixStream)> {
+    let (notifier, requests) = UnixStream::pair()?;
+    notifier.set_nonblocking(true)?;
     requests.set_nonblocking(true)?;
-    Ok((bell, requests))
+    Ok((notifier, requests))
 }
 
 /// Page that needs the monitor.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Live {
+enum LivePage {
     Metrics,
     Report,
 }
 
-/// Question for the thread that has the monitor.
-struct Question {
-    page: Live,
+/// Request to the thread that owns the monitor.
+struct PageRequest {
+    page: LivePage,
     reply: SyncSender<Arc<Reply>>,
 }
 
-/// Answer of the thread that has the monitor.
+/// Reply of the thread that owns the monitor.
 enum Reply {
     Metrics(String),
     Report(Box<Report>),
 }
 
-/// Makes each page once for all who wait for it: many who ask cost no more than one.
-fn answer_all(inbox: &Receiver<Question>, monitor: &mut Monitor, beside: &Beside<'_, '_>) {
-    let questions: Vec<Question> = inbox.try_iter().collect();
-    for page in [Live::Metrics, Live::Report] {
-        let mut asked = questions.iter().filter(|question| question.page == page).peekable();
-        if asked.peek().is_none() {
+/// Makes each page once for all requests that wait for it, so that many cost no more than one.
+fn answer_all(inbox: &Receiver<PageRequest>, monitor: &mut Monitor, tasks: &BackgroundTasks<'_, '_>) {
+    let requests: Vec<PageRequest> = inbox.try_iter().collect();
+    for page in [LivePage::Metrics, LivePage::Report] {
+        let mut waiting = requests.iter().filter(|request| request.page == page).peekable();
+        if waiting.peek().is_none() {
             continue;
         }
         let reply = Arc::new(match page {
-            Live::Metrics => Reply::Metrics(monitor.exposition(&beside.of_process())),
-            Live::Report => Reply::Report(Box::new(monitor.report(None))),
+            LivePage::Metrics => Reply::Metrics(monitor.exposition(&tasks.process_state())),
+            LivePage::Report => Reply::Report(Box::new(monitor.report(None))),
         });
-        // There is room for one answer, and whoever gave up waiting needs none.
-        asked.for_each(|question| drop(question.reply.try_send(reply.clone())));
+        // There is room for one reply, and a request that timed out needs none.
+        waiting.for_each(|request| drop(request.reply.try_send(reply.clone())));
     }
 }
 
-/// What the server's threads have.
+/// State of the server's threads.
 struct Site {
     names: Names,
-    questions: Sender<Question>,
-    /// Wakes the thread that has the monitor.
-    bell: UnixStream,
-    /// The history, read by one at a time, so that its writer never waits long.
+    queue: Sender<PageRequest>,
+    /// Wakes the thread that owns the monitor.
+    notifier: UnixStream,
+    /// Path of the history. One request reads it at a time, so that its writer never waits long.
     history: Option<Mutex<PathBuf>>,
 }
 
@@ -139,8 +141,8 @@ impl Site {
         let page = |request: &Request| match request.path.as_str() {
             "/" => Ok(Some(Page { kind: TEXT, body: format!("counts are at {PAGES}\n") })),
             "/metrics" | "/api/report" => {
-                let page = if request.path == "/metrics" { Live::Metrics } else { Live::Report };
-                match self.ask(page).as_deref() {
+                let page = if request.path == "/metrics" { LivePage::Metrics } else { LivePage::Report };
+                match self.request(page).as_deref() {
                     Some(Reply::Metrics(body)) => Ok(Some(Page { kind: METRICS, body: body.clone() })),
                     Some(Reply::Report(report)) => json(report),
                     None => {
@@ -151,17 +153,17 @@ impl Site {
             }
             "/api/history" => {
                 let span = span(request)?;
-                self.of_history(|store| {
+                self.history_page(|store| {
                     let period = store.period(&Choice::of(span)).map_err(|error| error.to_string())?;
                     json(&period.report())
                 })
             }
             "/api/maxima" => {
                 let span = span(request)?;
-                self.of_history(|store| {
+                self.history_page(|store| {
                     let mut found = Maxima::of(span);
-                    let told = store.maxima(&Choice::of(span), |longest| found.add(&longest));
-                    told.map_err(|error| error.to_string())?;
+                    let read = store.maxima(&Choice::of(span), |longest| found.add(&longest));
+                    read.map_err(|error| error.to_string())?;
                     json(&found.series())
                 })
             }
@@ -171,17 +173,18 @@ impl Site {
         if is_busy { Response::new(503, TEXT, "the monitor is busy or shutting down\n") } else { response }
     }
 
-    /// Asks the thread that has the monitor. Nothing if it is busy for too long, or ends.
-    fn ask(&self, page: Live) -> Option<Arc<Reply>> {
+    /// Requests a page from the thread that owns the monitor. Returns none if that is busy for too
+    /// long, or ends.
+    fn request(&self, page: LivePage) -> Option<Arc<Reply>> {
         let (reply, answer) = mpsc::sync_channel(1);
-        self.questions.send(Question { page, reply }).ok()?;
-        // Where there is no room, it is awake.
-        let _ = (&self.bell).write(&[0]);
+        self.queue.send(PageRequest { page, reply }).ok()?;
+        // If the socket is full, the thread is awake already.
+        let _ = (&self.notifier).write(&[0]);
         answer.recv_timeout(REPLY_TIMEOUT).ok()
     }
 
-    /// Makes a page of the history, which it opens anew: who writes it has a connection of its own.
-    fn of_history(
+    /// Makes a page from the history, on a database connection of its own.
+    fn history_page(
         &self,
         page: impl FnOnce(&Store) -> Result<Option<Page>, String>,
     ) -> Result<Option<Page>, String> {
@@ -198,7 +201,7 @@ fn json(value: &impl serde::Serialize) -> Result<Option<Page>, String> {
     Ok(Some(Page { kind: JSON, body }))
 }
 
-/// From when until when, in milliseconds since 1970; the last day where nothing is said.
+/// Parses `from=` and `to=` in milliseconds since 1970; the default is the last day.
 fn span(request: &Request) -> Result<Span, String> {
     const DAY: i64 = 86_400_000;
     let time = |name: &str| match request.query.text(name) {

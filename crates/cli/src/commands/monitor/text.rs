@@ -1,103 +1,48 @@
-//! Reports as text: one frame of a terminal, or all of it.
+//! Reports as text: one frame of a terminal, or the whole report.
 
 use std::fmt::Write;
 
-use jiff::{Timestamp, tz::TimeZone};
-use tompion_latency::{
-    CpuReport, Histogram, Kind, KindReport, Late, MAX_THREADS, Maximum, Report, ThreadReport, of_all_cpus,
-    steps,
+use tompion_latency::{CpuReport, Kind, KindReport, Late, MAX_THREADS, Report, ThreadReport, of_all_cpus};
+
+use super::{
+    groups, job_table,
+    table::{
+        BOLD, CYAN, DIM, END, GREEN, KindRow, RED, Width, YELLOW, format_maximum, format_phases, format_span,
+        format_time, format_us, write_kind_row,
+    },
 };
+use crate::messages::{escape_control, pluralize, with_thousands};
 
-use super::{groups, job_table};
-use crate::{
-    messages::{escape_control, pluralize, with_thousands},
-    units,
-};
-
-pub const BOLD: &str = "\x1b[1m";
-pub const DIM: &str = "\x1b[2m";
-pub const RED: &str = "\x1b[31m";
-pub const GREEN: &str = "\x1b[32m";
-pub const YELLOW: &str = "\x1b[33m";
-pub const CYAN: &str = "\x1b[36m";
-pub const END: &str = "\x1b[0m";
-
-/// Everything that colours.
-pub const STYLES: [&str; 7] = [BOLD, DIM, RED, GREEN, YELLOW, CYAN, END];
-
-/// Where distributions are divided, in nanoseconds: 1, 2, 5, 10 µs … 10 ms.
-const BOUNDS: [u64; 13] = steps(1000);
-
-/// How much room tables have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Width {
-    /// For names, the longest, and what counts as late.
-    Narrow,
-    /// For percentages, too.
-    Usual,
-    /// For distributions, too.
-    Wide,
-}
-
-impl Width {
-    const fn of(columns: u16) -> Self {
-        match columns {
-            ..80 => Self::Narrow,
-            80..98 => Self::Usual,
-            _ => Self::Wide,
-        }
-    }
-
-    /// What stands above distributions.
-    pub const fn scale(self) -> &'static str {
-        match self {
-            Self::Wide => " 1µs      10ms",
-            _ => "",
-        }
-    }
-
-    /// Those of a line.
-    pub fn bars(self, histogram: &Histogram) -> String {
-        if self == Self::Wide { distribution(histogram) } else { String::new() }
-    }
-
-    /// What a narrow table leaves out.
-    pub fn unless_narrow(self, columns: String) -> String {
-        if self == Self::Narrow { String::new() } else { columns }
-    }
-}
-
-/// As much as a terminal has room for: columns and rows. Threads that have ended are a line,
-/// however long their latencies were.
+/// Returns as much of a report as a terminal has room for. Exited threads share one line.
 pub fn frame(report: &Report, (columns, rows): (u16, u16)) -> String {
     let width = Width::of(columns);
     let mut text = String::new();
     head(&mut text, report);
-    kinds(&mut text, &report.cpus, width);
+    write_kinds(&mut text, &report.cpus, width);
     let mut foot = String::new();
-    sums(&mut foot, report);
-    // Threads keep half of what is left.
+    write_accounting(&mut foot, report);
+    // Groups may take half of the remaining lines; threads need the other half.
     let mut tables = String::new();
-    groups::tables(&mut tables, report, width);
+    groups::write_tables(&mut tables, report, width);
     let left = usize::from(rows).saturating_sub(text.lines().count() + foot.lines().count());
-    text.push_str(&groups::shortened(&tables, left / 2));
-    report.jobs.iter().for_each(|found| job_table::jobs(&mut text, found, width));
-    let (ended, living): (Vec<_>, Vec<_>) = report.threads.iter().partition(|thread| thread.has_ended);
-    // Two lines above the threads, those that say how many are left out and have ended, and one
-    // that stays empty.
-    let used = text.lines().count() + foot.lines().count() + 4 + usize::from(!ended.is_empty());
-    threads(&mut text, &living, width, usize::from(rows).saturating_sub(used));
-    threads_that_ended(&mut text, &ended);
+    text.push_str(&groups::shorten(&tables, left / 2));
+    report.jobs.iter().for_each(|found| job_table::write_jobs(&mut text, found, width));
+    let (exited, running): (Vec<_>, Vec<_>) = report.threads.iter().partition(|thread| thread.has_ended);
+    // Two lines above the threads, one that counts omitted threads, an empty one; one for exited
+    // threads.
+    let used = text.lines().count() + foot.lines().count() + 4 + usize::from(!exited.is_empty());
+    write_threads(&mut text, &running, width, usize::from(rows).saturating_sub(used));
+    write_exited_threads(&mut text, &exited);
     text.push_str(&foot);
     let _ = write!(text, "{DIM}Ctrl-C ends the display; counting continues{END}");
-    let kept: Vec<String> =
-        text.lines().take(usize::from(rows)).map(|line| cut(line, usize::from(columns))).collect();
-    kept.join("\n")
+    let lines: Vec<String> =
+        text.lines().take(usize::from(rows)).map(|line| truncate(line, usize::from(columns))).collect();
+    lines.join("\n")
 }
 
-/// So many letters of a line, and all that colours it.
-fn cut(line: &str, most: usize) -> String {
-    let (mut left, mut is_style) = (most, false);
+/// Truncates a line to a number of characters; styles take no room and stay.
+fn truncate(line: &str, max: usize) -> String {
+    let (mut left, mut is_style) = (max, false);
     line.chars()
         .filter(|letter| {
             let belongs = is_style || *letter == '\x1b';
@@ -112,55 +57,25 @@ fn cut(line: &str, most: usize) -> String {
         .collect()
 }
 
-/// All of it, with the longest of each kind in detail.
-pub fn whole(report: &Report) -> String {
+/// Returns the whole report, with the maximum of each kind in detail.
+pub fn report_text(report: &Report) -> String {
     let mut text = String::new();
     head(&mut text, report);
-    kinds(&mut text, &report.cpus, Width::Wide);
-    groups::tables(&mut text, report, Width::Wide);
-    worst(&mut text, &report.cpus, "%H:%M:%S%.6f");
-    groups::worst(&mut text, &report.groups);
-    report.jobs.iter().for_each(|found| job_table::jobs(&mut text, found, Width::Wide));
-    threads(&mut text, &report.threads.iter().collect::<Vec<_>>(), Width::Wide, usize::MAX);
-    sums(&mut text, report);
+    write_kinds(&mut text, &report.cpus, Width::Wide);
+    groups::write_tables(&mut text, report, Width::Wide);
+    write_maxima(&mut text, &report.cpus, "%H:%M:%S%.6f");
+    groups::write_maxima(&mut text, &report.groups);
+    report.jobs.iter().for_each(|found| job_table::write_jobs(&mut text, found, Width::Wide));
+    write_threads(&mut text, &report.threads.iter().collect::<Vec<_>>(), Width::Wide, usize::MAX);
+    write_accounting(&mut text, report);
     text
 }
 
-/// A time of the day.
-pub fn time(ns: u64, format: &str) -> String {
-    let time = Timestamp::from_nanosecond(ns.into()).map(|time| time.to_zoned(TimeZone::system()));
-    time.map_or_else(|_| "?".into(), |time| time.strftime(format).to_string())
-}
-
-/// `12 s`, `3 min 5 s`, `2 d 4 h`.
-pub fn span(ns: u64) -> String {
-    let seconds = ns / 1_000_000_000;
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-        _ => format!("{} d {} h", seconds / 86_400, seconds / 3600 % 24),
-    }
-}
-
-pub fn microseconds(us: f64) -> String {
-    units::format_duration(us * 1000.0)
-}
-
-/// With a sign where it is not known exactly.
-pub fn longest(us: f64, known: Maximum) -> String {
-    match known {
-        Maximum::Exact => microseconds(us),
-        Maximum::Below => format!("<{}", microseconds(us)),
-        Maximum::AtLeast => format!("≥{}", microseconds(us)),
-    }
-}
-
-/// How many wake-ups, and since when.
+/// Returns the number of wakeups, the time span and its begin.
 pub fn title(report: &Report) -> String {
     let woken = pluralize(report.wakeups.woken, "wakeup");
-    let lasted = span(report.to_ns.saturating_sub(report.from_ns));
-    format!("{woken} in {lasted}, since {}", time(report.from_ns, "%-d %b %H:%M:%S"))
+    let lasted = format_span(report.to_ns.saturating_sub(report.from_ns));
+    format!("{woken} in {lasted}, since {}", format_time(report.from_ns, "%-d %b %H:%M:%S"))
 }
 
 fn head(text: &mut String, report: &Report) {
@@ -172,30 +87,8 @@ fn head(text: &mut String, report: &Report) {
     }
 }
 
-/// How many latencies lie between the bounds, logarithmically: the rare ones are what matters.
-pub fn distribution(histogram: &Histogram) -> String {
-    let mut counts = [0u64; BOUNDS.len() + 1];
-    for (begin, count) in histogram.places() {
-        if let Some(sum) = counts.get_mut(BOUNDS.partition_point(|bound| *bound <= begin)) {
-            *sum += count;
-        }
-    }
-    let most = counts.iter().copied().max().unwrap_or(0);
-    let bar = |count: u64| match count {
-        0 => '·',
-        _ => {
-            let height = (count as f64 + 1.0).ln() / (most as f64 + 1.0).ln() * 8.0;
-            ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'][(height.ceil() as usize).clamp(1, 8) - 1]
-        }
-    };
-    counts.into_iter().map(bar).collect()
-}
-
-/// How many functions are told of a stack.
-const FUNCTIONS: usize = 3;
-
-/// A table of all kinds, of all CPUs together.
-pub fn kinds(text: &mut String, cpus: &[CpuReport], width: Width) {
+/// Writes a table of all kinds, of all CPUs together.
+pub fn write_kinds(text: &mut String, cpus: &[CpuReport], width: Width) {
     let shares = width.unless_narrow(format!("{:>11}{:>11}", "50 %", "99 %"));
     let _ = writeln!(
         text,
@@ -208,38 +101,17 @@ pub fn kinds(text: &mut String, cpus: &[CpuReport], width: Width) {
     );
     for (kind, histogram) in of_all_cpus(cpus) {
         let of_cpus = || cpus.iter().filter_map(|cpu| cpu.kinds.get(&kind));
-        let Some(most) = of_cpus().max_by(|one, other| one.max_us.total_cmp(&other.max_us)) else { continue };
-        kind_row(text, (kind.words(), &histogram), (most.max_us, most.max_is), width);
+        let Some(max) = of_cpus().max_by(|one, other| one.max_us.total_cmp(&other.max_us)) else { continue };
+        let (max_us, max_is) = (max.max_us, max.max_is);
+        write_kind_row(text, &KindRow { name: kind.words(), histogram: &histogram, max_us, max_is }, width);
     }
     if cpus.is_empty() {
         let _ = writeln!(text, "no real-time thread has woken yet");
     }
 }
 
-/// A line of such a table.
-pub fn kind_row(
-    text: &mut String,
-    (name, histogram): (&str, &Histogram),
-    (max_us, max_is): (f64, Maximum),
-    width: Width,
-) {
-    let below = |share: u64| {
-        let ns = histogram.below(share).unwrap_or(0) as f64;
-        microseconds((ns / 1000.0).min(max_us))
-    };
-    let _ = writeln!(
-        text,
-        "{name:<21}{:>13}{}{:>11}{BOLD}{:>11}{END}  {CYAN}{}{END}",
-        with_thousands(histogram.count()),
-        width.unless_narrow(format!("{:>11}{:>11}", below(500), below(990))),
-        below(999),
-        longest(max_us, max_is),
-        width.bars(histogram)
-    );
-}
-
-/// The longest of each CPU and kind; when it was in this format.
-pub fn worst(text: &mut String, cpus: &[CpuReport], format: &str) {
+/// Writes the maximum of each CPU and kind, with its time in this format.
+pub fn write_maxima(text: &mut String, cpus: &[CpuReport], format: &str) {
     let all = cpus.iter().flat_map(|cpu| cpu.kinds.iter().map(move |(kind, found)| (cpu.cpu, *kind, found)));
     let mut lines: Vec<(Kind, u32, &KindReport, &Late)> =
         all.filter_map(|(cpu, kind, found)| Some((kind, cpu, found, found.worst.as_ref()?))).collect();
@@ -249,45 +121,20 @@ pub fn worst(text: &mut String, cpus: &[CpuReport], format: &str) {
     lines.sort_by_key(|line| (line.0, line.1));
     let _ = writeln!(text, "\n{BOLD}{:<21}{:>3} {:>11}  thread, time and phases{END}", "maxima", "CPU", "");
     for (kind, cpu, found, late) in lines {
-        let describe_sources = format!("{} {} ({})", escape_control(&late.name), late.tid, late.priority);
-        let when = time(late.time_ns, format);
+        let thread = format!("{} {} ({})", escape_control(&late.name), late.tid, late.priority);
+        let when = format_time(late.time_ns, format);
         let _ = writeln!(
             text,
-            "{:<21}{cpu:>3} {BOLD}{:>11}{END}  {describe_sources} at {when}",
+            "{:<21}{cpu:>3} {BOLD}{:>11}{END}  {thread} at {when}",
             kind.words(),
-            longest(found.max_us, found.max_is)
+            format_maximum(found.max_us, found.max_is)
         );
-        let _ = writeln!(text, "{:<38}{DIM}{}{END}", "", parts(late));
+        let _ = writeln!(text, "{:<38}{DIM}{}{END}", "", format_phases(late));
     }
 }
 
-pub fn parts(late: &Late) -> String {
-    let parts =
-        [("timer late", late.timer_us), ("until woken", late.handler_us), ("until running", late.wakeup_us)];
-    let mut words: Vec<String> =
-        parts.iter().filter_map(|(name, us)| Some(format!("{name} {}", microseconds((*us)?)))).collect();
-    words.push(match late.other_tid {
-        0 => "the CPU was idle".into(),
-        tid if tid == late.tid => "it was running itself".into(),
-        tid => format!(
-            "{} {tid} ({}) had the CPU{}",
-            escape_control(&late.other_name),
-            late.other_priority,
-            code(late)
-        ),
-    });
-    words.join(", ")
-}
-
-/// Where that one was, if it is known: functions, the innermost first.
-fn code(late: &Late) -> String {
-    let names: Vec<&str> =
-        late.code.iter().take(FUNCTIONS).filter_map(|function| function.split('+').next()).collect();
-    if names.is_empty() { String::new() } else { format!(" in {}", escape_control(&names.join(" ← "))) }
-}
-
-/// Threads, the one with the longest latency first; no more than these.
-fn threads(text: &mut String, threads: &[&ThreadReport], width: Width, most: usize) {
+/// Writes threads, that with the highest latency first, at most `max`.
+fn write_threads(text: &mut String, threads: &[&ThreadReport], width: Width, max: usize) {
     if threads.is_empty() {
         return;
     }
@@ -303,18 +150,18 @@ fn threads(text: &mut String, threads: &[&ThreadReport], width: Width, most: usi
         "misses",
         width.scale()
     );
-    for thread in threads.iter().take(most) {
-        row(text, thread, width);
+    for thread in threads.iter().take(max) {
+        write_thread(text, thread, width);
     }
-    let left_out = threads.len().saturating_sub(most);
+    let left_out = threads.len().saturating_sub(max);
     if left_out > 0 {
         let _ = writeln!(text, "{DIM}and {} with lower max{END}", pluralize(left_out as u64, "thread"));
     }
 }
 
-fn row(text: &mut String, thread: &ThreadReport, width: Width) {
+fn write_thread(text: &mut String, thread: &ThreadReport, width: Width) {
     let style = if thread.misses > 0 { YELLOW } else { "" };
-    let (last, below) = (microseconds(thread.last_us), microseconds(thread.p999_us));
+    let (last, below) = (format_us(thread.last_us), format_us(thread.p999_us));
     let _ = writeln!(
         text,
         "{:<15}{:>7}  {:<8}{:>4}{}{BOLD}{:>9}{END}{style}{:>7}{END}  {CYAN}{}{END}",
@@ -323,37 +170,37 @@ fn row(text: &mut String, thread: &ThreadReport, width: Width) {
         thread.priority,
         thread.cpu,
         width.unless_narrow(format!("{:>10}{last:>9}{below:>9}", with_thousands(thread.count))),
-        longest(thread.max_us, thread.max_is),
+        format_maximum(thread.max_us, thread.max_is),
         with_thousands(thread.misses),
         width.bars(&thread.places)
     );
 }
 
-/// How many they are, and which was the latest.
-fn threads_that_ended(text: &mut String, ended: &[&ThreadReport]) {
-    // They are in order.
-    let Some(latest) = ended.first() else { return };
+/// Writes the number of exited threads, and the one with the maximum.
+fn write_exited_threads(text: &mut String, exited: &[&ThreadReport]) {
+    // They are sorted by maximum.
+    let Some(latest) = exited.first() else { return };
     let _ = writeln!(
         text,
         "{DIM}{} exited (--once has them), max {} in {} {}{END}",
-        pluralize(ended.len() as u64, "thread"),
-        longest(latest.max_us, latest.max_is),
+        pluralize(exited.len() as u64, "thread"),
+        format_maximum(latest.max_us, latest.max_is),
         escape_control(&latest.name),
         latest.tid
     );
 }
 
-/// What the monitor did not see, if there is anything.
-pub fn unseen(report: &Report) -> Option<String> {
+/// Describes wakeups that the monitor missed according to the scheduler, if there are any.
+pub fn describe_missed(report: &Report) -> Option<String> {
     let unseen = report.unseen.filter(|unseen| unseen.unseen > 0)?;
     let (unseen, slept) = (with_thousands(unseen.unseen), with_thousands(unseen.slept));
     Some(format!("{unseen} of {slept} wakeups were not seen, according to the scheduler"))
 }
 
-/// Whether accounting is exact, and what an independent count says.
-fn sums(text: &mut String, report: &Report) {
+/// Writes whether accounting is exact, and the comparison with the scheduler's own count.
+fn write_accounting(text: &mut String, report: &Report) {
     let sums = &report.wakeups;
-    let mut ways = vec![
+    let mut classes = vec![
         format!("{} highest priority", with_thousands(sums.wakeup)),
         format!("{} same priority", with_thousands(sums.shared)),
         format!("{} preempted", with_thousands(sums.preempted)),
@@ -364,7 +211,7 @@ fn sums(text: &mut String, report: &Report) {
         (sums.displaced, "displaced"),
         (sums.open, "not running yet"),
     ];
-    ways.extend(
+    classes.extend(
         rare.iter()
             .filter(|(count, _)| *count > 0)
             .map(|(count, name)| format!("{} {name}", with_thousands(*count))),
@@ -373,9 +220,9 @@ fn sums(text: &mut String, report: &Report) {
         0 => format!("{GREEN}accounting is exact{END}"),
         difference => format!("{RED}accounting is wrong by {difference}{END}"),
     };
-    let _ = writeln!(text, "\n{verdict}; {} woken: {}", with_thousands(sums.woken), ways.join(", "));
-    if let Some(unseen) = unseen(report) {
-        let _ = writeln!(text, "{YELLOW}{unseen}{END}");
+    let _ = writeln!(text, "\n{verdict}; {} woken: {}", with_thousands(sums.woken), classes.join(", "));
+    if let Some(missed) = describe_missed(report) {
+        let _ = writeln!(text, "{YELLOW}{missed}{END}");
     }
     if sums.without_row > 0 {
         let without = pluralize(sums.without_row, "wakeup");
@@ -395,24 +242,9 @@ fn sums(text: &mut String, report: &Report) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use tompion_latency::{Histogram, Maximum};
 
-    #[test]
-    fn distributions_are_logarithmic() {
-        assert_eq!((BOUNDS[0], BOUNDS[1], BOUNDS[12]), (1000, 2000, 10_000_000));
-        let mut histogram = Histogram::default();
-        for (begin, count) in [(0, 1), (1000, 100_000), (4000, 300), (12_000_000, 1)] {
-            histogram.add(begin, begin + 1000, count);
-        }
-        assert_eq!(distribution(&histogram), "▁█▄··········▁");
-        assert_eq!(distribution(&Histogram::default()), "··············");
-    }
-
-    #[test]
-    fn spans_have_two_units() {
-        let spans = [5, 65, 3700, 200_000].map(|seconds| span(seconds * 1_000_000_000));
-        assert_eq!(spans, ["5 s", "1 min 5 s", "1 h 1 min", "2 d 7 h"]);
-    }
+    use super::{super::table::STYLES, *};
 
     fn thread(tid: u32, us: u64, has_ended: bool) -> ThreadReport {
         let mut places = Histogram::default();
@@ -434,8 +266,8 @@ mod tests {
         }
     }
 
-    /// A frame without its colours.
-    fn shown(report: &Report, size: (u16, u16)) -> Vec<String> {
+    /// Returns a frame without its colours.
+    fn plain_lines(report: &Report, size: (u16, u16)) -> Vec<String> {
         let plain = STYLES.iter().fold(frame(report, size), |text, style| text.replace(style, ""));
         plain.lines().map(ToOwned::to_owned).collect()
     }
@@ -445,11 +277,11 @@ mod tests {
     }
 
     #[test]
-    fn given_any_terminal_then_no_line_is_longer_and_the_longest_is_seen() {
+    fn given_any_terminal_then_no_line_is_longer_and_the_maximum_is_shown() {
         let report =
             report((1..40).map(|tid| thread(4_194_000 + tid, 100 * u64::from(tid), false)).rev().collect());
         for columns in [1, 40, 59, 60, 79, 80, 97, 98, 120, 250] {
-            let lines = shown(&report, (columns, 24));
+            let lines = plain_lines(&report, (columns, 24));
             assert_eq!(lines.len(), 24, "{columns}: {lines:?}");
             for line in &lines {
                 assert!(line.chars().count() <= usize::from(columns), "{columns}: {line}");
@@ -461,19 +293,19 @@ mod tests {
     }
 
     #[test]
-    fn given_threads_that_ended_then_those_that_live_have_the_room() {
+    fn given_exited_threads_then_running_ones_have_the_room() {
         let ended = (1..80).map(|tid| thread(tid, 1000 - u64::from(tid), true));
         let report = report(ended.chain([thread(900, 5, false), thread(901, 4, false)]).collect());
-        let lines = shown(&report, (80, 24));
+        let lines = plain_lines(&report, (80, 24));
         let line = |words: &str| lines.iter().any(|line| line.starts_with(words));
         assert!(line("thread-900") && line("thread-901") && !line("thread-1 "), "{lines:?}");
         assert!(line("79 threads exited (--once has them), max 999 µs in thread-1 1"), "{lines:?}");
-        assert!(whole(&report).contains("\nthread-1 "), "all are in the whole");
+        assert!(report_text(&report).contains("\nthread-1 "), "the whole report has all threads");
     }
 
     #[test]
-    fn what_colours_takes_no_room() {
-        assert_eq!(cut(&format!("{BOLD}highest{END} µs"), 9), format!("{BOLD}highest{END} µ"));
-        assert_eq!(cut(&format!("{RED}ab{END}"), 1), format!("{RED}a{END}"));
+    fn styles_take_no_room() {
+        assert_eq!(truncate(&format!("{BOLD}highest{END} µs"), 9), format!("{BOLD}highest{END} µ"));
+        assert_eq!(truncate(&format!("{RED}ab{END}"), 1), format!("{RED}a{END}"));
     }
 }

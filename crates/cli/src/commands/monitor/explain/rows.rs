@@ -1,27 +1,27 @@
-//! The segments of a latency as rows that people read: the pieces of an interrupt are one, and
-//! short ones stand with their neighbours.
+//! Segments of a latency, folded to few rows: the pieces of an interrupt are one row, and short
+//! segments belong to their neighbours' rows.
 
 use tompion_latency::attribution::{Cause, Segment};
 
 use crate::{messages::pluralize, units};
 
-/// So many rows need no shortening.
-const FEW: usize = 12;
-/// Rows at most.
-const MOST: usize = 30;
-/// What is shorter than this part of the latency is short.
-const SHORT: u64 = 100;
+/// Number of rows that needs no folding.
+const UNFOLDED_ROWS: usize = 12;
+/// Maximum number of rows after folding.
+const MAX_ROWS: usize = 30;
+/// A row is short if it takes less than the latency divided by this.
+const SHORT_DIVISOR: u64 = 100;
 
-/// One or more segments, one behind the other.
+/// Consecutive segments.
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
-    /// When it begins and ends.
+    /// Begin and end.
     pub time: (u64, u64),
-    /// By whose doing, in no order.
+    /// Parties that caused it, in no order.
     parties: Vec<Party<'a>>,
 }
 
-/// All that is one party's doing.
+/// Segments of one party.
 #[derive(Clone, Debug)]
 struct Party<'a> {
     longest: &'a Segment,
@@ -35,17 +35,17 @@ impl<'a> Row<'a> {
         Self { time: (segment.begin, segment.end), parties: vec![party] }
     }
 
-    /// How long it takes, in nanoseconds.
+    /// Returns the length, in nanoseconds.
     pub fn length(&self) -> u64 {
         self.time.1 - self.time.0
     }
 
-    /// The longest segment of the party that had most of it.
+    /// Returns the longest segment of the party with the largest share.
     pub fn main(&self) -> Option<&'a Segment> {
         self.parties.iter().max_by_key(|party| party.ns).map(|party| party.longest)
     }
 
-    /// What else is in it: "+38 interrupts, 700 µs"; empty if there is nothing.
+    /// Describes the other parties: "+38 interrupts, 700 µs"; empty if there are none.
     pub fn describe_others(&self) -> String {
         let Some(main) = self.main() else { return String::new() };
         let mut words = String::new();
@@ -61,8 +61,8 @@ impl<'a> Row<'a> {
             let others = others.filter(|party| is_so(party.longest.cause));
             let (pieces, ns) = others.fold((0, 0), |sum, party| (sum.0 + party.pieces, sum.1 + party.ns));
             if pieces > 0 {
-                let what = if pieces == 1 { one } else { several };
-                words += &format!("; +{pieces} {what}, {}", units::format_duration(ns as f64));
+                let noun = if pieces == 1 { one } else { several };
+                words += &format!("; +{pieces} {noun}, {}", units::format_duration(ns as f64));
             }
         }
         words
@@ -73,8 +73,8 @@ impl<'a> Row<'a> {
         self.main().zip(other.main()).is_some_and(|(one, other)| alike(one, other))
     }
 
-    /// Takes the next one in.
-    fn take(&mut self, next: Self) {
+    /// Adds the next row to this one.
+    fn merge(&mut self, next: Self) {
         self.time.1 = next.time.1;
         for party in next.parties {
             match self.parties.iter_mut().find(|it| it.longest.has_same_party(party.longest)) {
@@ -91,31 +91,31 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Each segment by itself.
+/// Returns a row for each segment.
 pub fn all(segments: &[Segment]) -> Vec<Row<'_>> {
     segments.iter().map(Row::of).collect()
 }
 
-/// Few enough to be read.
+/// Returns few rows.
 pub fn folded(segments: &[Segment]) -> Vec<Row<'_>> {
     let mut rows: Vec<Row<'_>> = Vec::new();
     for row in segments.iter().map(Row::of) {
         match rows.last_mut() {
             Some(last) if last.is_like(&row) => {
-                last.take(row);
-                // They are of one interrupt.
+                last.merge(row);
+                // They are pieces of one interrupt.
                 last.parties.iter_mut().for_each(|party| party.pieces = 1);
             }
             _ => rows.push(row),
         }
     }
-    if rows.len() <= FEW {
+    if rows.len() <= UNFOLDED_ROWS {
         return rows;
     }
     let latency: u64 = rows.iter().map(Row::length).sum();
     while let Some((place, shortest)) = rows.iter().enumerate().min_by_key(|(_, row)| row.length()) {
-        let is_short = u128::from(shortest.length()) * u128::from(SHORT) < u128::from(latency);
-        if rows.len() == 1 || !is_short && rows.len() <= MOST {
+        let is_short = u128::from(shortest.length()) * u128::from(SHORT_DIVISOR) < u128::from(latency);
+        if rows.len() == 1 || !is_short && rows.len() <= MAX_ROWS {
             break;
         }
         fold(&mut rows, place);
@@ -123,8 +123,8 @@ pub fn folded(segments: &[Segment]) -> Vec<Row<'_>> {
     rows
 }
 
-/// Has a neighbour take a row in: one on the same CPU, if there is, and the longer one. Neighbours
-/// that are alike then become one.
+/// Merges a row with a neighbour: with one on the same CPU, or else the longer one. Neighbours that
+/// are alike then are merged, too.
 fn fold(rows: &mut Vec<Row<'_>>, place: usize) {
     let cpu = |row: &Row<'_>| row.main().map(|main| main.cpu);
     let (Some(row), before, after) =
@@ -144,17 +144,17 @@ fn fold(rows: &mut Vec<Row<'_>>, place: usize) {
     }
 }
 
-/// Has a row take the next one in.
+/// Merges a row with the next one.
 fn join(rows: &mut Vec<Row<'_>>, first: usize) {
     if first + 1 < rows.len() {
         let next = rows.remove(first + 1);
         if let Some(row) = rows.get_mut(first) {
-            row.take(next);
+            row.merge(next);
         }
     }
 }
 
-/// That not each segment has a row; nothing if it has.
+/// Returns a note if rows were folded.
 pub fn note(segments: usize, rows: usize) -> Option<String> {
     (rows < segments).then(|| {
         let pieces = pluralize(segments as u64, "piece");
@@ -166,7 +166,7 @@ pub fn note(segments: usize, rows: usize) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Segments one behind the other: what, of whom, for how many nanoseconds.
+    /// Makes consecutive segments of causes, names, thread ids and lengths in nanoseconds.
     fn segments(parts: &[(Cause, &str, u32, u64)]) -> Vec<Segment> {
         let mut at = 1000;
         let mut segment = |&(cause, who, tid, ns): &(Cause, &str, u32, u64)| {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn given_hundreds_of_pieces_then_short_ones_stand_with_who_had_the_processor() {
+    fn given_hundreds_of_pieces_then_short_ones_are_in_the_row_of_the_running_thread() {
         let (hog, soft) =
             ((Cause::HigherPriority, "hog", 5, 970_000), (Cause::SoftInterrupt, "rcu", 5, 20_000));
         let exec = (Cause::HigherPriority, "taskset", 6, 120);
@@ -215,12 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn given_long_pieces_without_end_then_there_are_no_more_rows_than_can_be_read() {
+    fn given_many_long_pieces_then_the_number_of_rows_is_bounded() {
         let runs =
             [(Cause::HigherPriority, "a", 5, 1_100), (Cause::HigherPriority, "b", 6, 1_000)].repeat(45);
         let segments = segments(&runs);
         let rows = folded(&segments);
-        assert!(rows.len() <= MOST, "{:?}", shown(&rows));
+        assert!(rows.len() <= MAX_ROWS, "{:?}", shown(&rows));
         assert_eq!(rows.iter().map(Row::length).sum::<u64>(), 45 * 2_100);
         let is_whole = rows.windows(2).all(|pair| pair[0].time.1 == pair[1].time.0);
         assert!(is_whole && rows[0].time.0 == 1000, "{:?}", shown(&rows));

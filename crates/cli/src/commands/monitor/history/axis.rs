@@ -1,14 +1,14 @@
-//! Which times stand on an axis, and what they are called.
+//! Ticks of a time axis and their labels.
 
 use jiff::{Timestamp, ToSpan as _, Zoned, tz::TimeZone};
 use tompion_history::{Span, plot::Tick};
 
-/// No more than have room.
-const MOST: i64 = 11;
+/// Maximum number of ticks.
+const MAX_TICKS: i64 = 11;
 const MINUTE: i64 = 60_000;
 const DAY: i64 = 24 * 60 * MINUTE;
 
-/// From one tick to the next.
+/// Distance between ticks.
 #[derive(Clone, Copy)]
 enum Step {
     Minutes(i64),
@@ -38,7 +38,7 @@ const STEPS: [Step; 18] = [
 ];
 
 impl Step {
-    /// About how long it is, in milliseconds.
+    /// Returns the approximate length, in milliseconds.
     const fn length(self) -> i64 {
         match self {
             Self::Minutes(number) => number * MINUTE,
@@ -47,7 +47,7 @@ impl Step {
         }
     }
 
-    /// The last round time before another.
+    /// Returns the last round time before another.
     fn floor(self, time: &Zoned) -> Option<Zoned> {
         match self {
             Self::Minutes(_) | Self::Days(_) => time.start_of_day().ok(),
@@ -79,17 +79,17 @@ impl Step {
     }
 }
 
-/// Round times within a span.
+/// Returns ticks at round times within a span.
 pub fn ticks(span: Span, zone: &TimeZone) -> Vec<Tick> {
     let length = span.to_ms - span.from_ms;
-    let fits = |step: &&Step| length / step.length() <= MOST;
+    let fits = |step: &&Step| length / step.length() <= MAX_TICKS;
     let step = STEPS.iter().find(fits).or(STEPS.last()).copied().unwrap_or(Step::Days(1));
     let Ok(from) = Timestamp::from_millisecond(span.from_ms) else { return Vec::new() };
     let mut time = step.floor(&from.to_zoned(zone.clone()));
     let mut found = Vec::new();
     while let Some(now) = time {
         let time_ms = now.timestamp().as_millisecond();
-        if time_ms > span.to_ms || found.len() as i64 > 4 * MOST {
+        if time_ms > span.to_ms || found.len() as i64 > 4 * MAX_TICKS {
             break;
         }
         if time_ms >= span.from_ms {

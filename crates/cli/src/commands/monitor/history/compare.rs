@@ -1,4 +1,4 @@
-//! `tompion monitor compare`: two times, or two kernels.
+//! `tompion monitor compare`: compares two periods or two kernels.
 
 use std::{fmt::Write as _, io::Write as _, path::PathBuf};
 
@@ -10,13 +10,13 @@ use tompion_history::{
 };
 
 use super::{
-    beyond,
+    selection::{describe_excess, file_rights, open_history},
     times::{format_time, moment},
 };
 use crate::{
     commands::monitor::{
-        picture::Output,
-        text::{BOLD, DIM, END, GREEN, RED, microseconds},
+        picture::PictureArgs,
+        table::{BOLD, DIM, END, GREEN, RED, format_us},
     },
     messages::{self, escape_control, pluralize, print_status, with_thousands},
 };
@@ -48,13 +48,13 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let output = arguments.output.clone().map(Output::of);
-    output.as_ref().map(Output::check).transpose()?;
-    let _rights = super::rights(arguments.history.as_deref());
-    let store = super::open(arguments.history.as_ref())?;
+    let output = arguments.output.clone().map(PictureArgs::of);
+    output.as_ref().map(PictureArgs::check).transpose()?;
+    let _rights = file_rights(arguments.history.as_deref());
+    let store = open_history(arguments.history.as_ref())?;
     let side = |text: &str| anyhow::Ok((text.to_owned(), choice(&store, text)?));
     let sides = [side(&arguments.before)?, side(&arguments.after)?];
-    let asked = sides.each_ref().map(|side| side.1.span);
+    let spans = sides.each_ref().map(|side| side.1.span);
     let found = Comparison::of(&store, sides)?;
     for (name, report) in found.names.iter().zip(&found.reports) {
         if report.coverage.rows == 0 {
@@ -72,12 +72,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut standard, &found)?;
         writeln!(standard)?;
     } else {
-        write!(standard, "{}", whole(&found, asked))?;
+        write!(standard, "{}", comparison_text(&found, spans))?;
     }
     Ok(())
 }
 
-/// A side: a time or a kernel.
+/// Parses a side: a period or a kernel.
 fn choice(store: &Store, text: &str) -> anyhow::Result<Choice> {
     if let Some((from, to)) = text.split_once("..") {
         let end = |text: &str, open: i64| if text.is_empty() { Ok(open) } else { moment(text) };
@@ -104,9 +104,9 @@ fn choice(store: &Store, text: &str) -> anyhow::Result<Choice> {
     Ok(Choice { span: Span::ALL, systems: Some(found) })
 }
 
-fn whole(found: &Comparison, asked: [Span; 2]) -> String {
+fn comparison_text(found: &Comparison, spans: [Span; 2]) -> String {
     let mut text = String::new();
-    for ((name, report), asked) in found.names.iter().zip(&found.reports).zip(asked) {
+    for ((name, report), span) in found.names.iter().zip(&found.reports).zip(spans) {
         let _ = writeln!(
             text,
             "{BOLD}{}{END}  {}, {DIM}{} to {}{END}",
@@ -115,13 +115,13 @@ fn whole(found: &Comparison, asked: [Span; 2]) -> String {
             format_time(report.from_ms),
             format_time(report.to_ms)
         );
-        if let Some(beyond) = beyond(asked, report) {
-            let _ = writeln!(text, "{DIM}{beyond}{END}");
+        if let Some(excess) = describe_excess(span, report) {
+            let _ = writeln!(text, "{DIM}{excess}{END}");
         }
     }
-    table(&mut text, "", found.kinds.iter().map(|it| (it.kind.words(), &it.sides, it.verdict)));
+    write_table(&mut text, "", found.kinds.iter().map(|it| (it.kind.words(), &it.sides, it.verdict)));
     if !found.jobs.is_empty() {
-        table(&mut text, "job", found.jobs.iter().map(|it| (it.name.as_str(), &it.sides, it.verdict)));
+        write_table(&mut text, "job", found.jobs.iter().map(|it| (it.name.as_str(), &it.sides, it.verdict)));
     }
     for job in found.jobs.iter().filter(|job| job.misses != [0, 0]) {
         let of = |side: usize| {
@@ -135,12 +135,16 @@ fn whole(found: &Comparison, asked: [Span; 2]) -> String {
             of(1)
         );
     }
-    let _ = writeln!(text, "\n{}", verdict(found));
+    let _ = writeln!(text, "\n{}", verdict_text(found));
     text
 }
 
-/// Both sides beside each other, a line for each of some things; `head` says what they are.
-fn table<'a>(text: &mut String, head: &str, rows: impl Iterator<Item = (&'a str, &'a [Side; 2], Verdict)>) {
+/// Writes a table of both sides, with a heading for its names.
+fn write_table<'a>(
+    text: &mut String,
+    head: &str,
+    rows: impl Iterator<Item = (&'a str, &'a [Side; 2], Verdict)>,
+) {
     let _ = writeln!(
         text,
         "\n{BOLD}{head:<21}{:>21}{:>21}{:>21}{:>21}{END}",
@@ -150,7 +154,7 @@ fn table<'a>(text: &mut String, head: &str, rows: impl Iterator<Item = (&'a str,
         let below =
             |share: &str| sides.each_ref().map(|side| side.below_us.get(share).copied().unwrap_or(0.0));
         let columns = [below("50"), below("99.9"), below("99.999"), sides.each_ref().map(|side| side.max_us)];
-        let pair = |[one, other]: [f64; 2]| format!("{} → {}", microseconds(one), microseconds(other));
+        let pair = |[one, other]: [f64; 2]| format!("{} → {}", format_us(one), format_us(other));
         let columns: String = columns.into_iter().map(|column| format!("{:>21}", pair(column))).collect();
         let (style, word) = verdict_label(verdict);
         let _ = writeln!(text, "{:<21}{columns}  {style}{word}{END}", escape_control(name));
@@ -165,17 +169,12 @@ const fn verdict_label(verdict: Verdict) -> (&'static str, &'static str) {
     }
 }
 
-/// What it comes to, in words.
-fn verdict(found: &Comparison) -> String {
+/// Returns the result of the comparison in words.
+fn verdict_text(found: &Comparison) -> String {
     let Some(kind) = found.judged_by() else { return "They have no kind of latency in common.".into() };
     let [before, after] = found.names.each_ref().map(|name| escape_control(name));
-    let longest = kind.sides.each_ref().map(|side| side.max_us);
-    let both = format!(
-        "{}: {} against {}",
-        kind.kind.long_words(),
-        microseconds(longest[1]),
-        microseconds(longest[0])
-    );
+    let max = kind.sides.each_ref().map(|side| side.max_us);
+    let both = format!("{}: {} against {}", kind.kind.long_words(), format_us(max[1]), format_us(max[0]));
     match kind.verdict {
         Verdict::Same => format!(
             "{BOLD}{after} is neither better nor worse than {before}.{END} Maximum latencies differ no more than they would \
@@ -183,19 +182,19 @@ fn verdict(found: &Comparison) -> String {
         ),
         Verdict::Worse => format!(
             "{RED}{BOLD}{after} is worse than {before}.{END} Its max latency is {} ({both}); {}",
-            times(longest[1], longest[0]),
-            reason(kind, 1, (&after, &before))
+            format_ratio(max[1], max[0]),
+            significance(kind, 1, (&after, &before))
         ),
         Verdict::Better => format!(
             "{GREEN}{BOLD}{after} is better than {before}.{END} Its max latency is {} ({both}); {}",
-            times(longest[1], longest[0]),
-            reason(kind, 0, (&before, &after))
+            format_ratio(max[1], max[0]),
+            significance(kind, 0, (&before, &after))
         ),
     }
 }
 
-/// How much longer or shorter one is than another.
-fn times(one: f64, other: f64) -> String {
+/// Formats the ratio of two lengths.
+fn format_ratio(one: f64, other: f64) -> String {
     if one >= other {
         format!("{:.1} × as long", one / other.max(0.001))
     } else {
@@ -203,7 +202,7 @@ fn times(one: f64, other: f64) -> String {
     }
 }
 
-fn reason(kind: &KindComparison, late: usize, (of_late, of_other): (&str, &str)) -> String {
+fn significance(kind: &KindComparison, late: usize, (of_late, of_other): (&str, &str)) -> String {
     let [beyond, rows] = [kind.sides[late].rows_beyond, kind.sides[late].rows].map(with_thousands);
     let chance = match kind.chance {
         chance if chance < 1e-6 => "less than once in a million comparisons".to_owned(),
@@ -221,6 +220,9 @@ mod tests {
 
     #[test]
     fn ratios_are_in_words() {
-        assert_eq!((times(30.0, 10.0), times(10.0, 25.0)), ("3.0 × as long".into(), "2.5 × shorter".into()));
+        assert_eq!(
+            (format_ratio(30.0, 10.0), format_ratio(10.0, 25.0)),
+            ("3.0 × as long".into(), "2.5 × shorter".into())
+        );
     }
 }

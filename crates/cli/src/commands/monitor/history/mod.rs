@@ -1,115 +1,15 @@
-//! What a history says: `tompion monitor report`, `plot` and `compare`.
+//! Evaluation of the history: `tompion monitor report`, `plot` and `compare`.
 
 mod axis;
 mod compare;
+mod labels;
 mod page;
 mod plot;
 mod report;
+mod selection;
 mod times;
 
-use std::path::{Path, PathBuf};
-
-use anyhow::bail;
-use clap::Args;
-use tompion_history::{Choice, HistoryReport, Span, Store, default_path};
-use tompion_os::FileRights;
-
-pub use compare::{Arguments as CompareArguments, run as compare};
-pub use plot::Wish as PlotWish;
-pub use report::{Arguments as ReportArguments, run as report};
-
-use self::times::format_time;
-
-/// Which part of which history.
-#[derive(Args)]
-// The commands' own arguments are a group of this name.
-#[group(skip)]
-pub struct Part {
-    /// Read this history [default: /var/lib/tompion/history.sqlite, or a user's own below
-    /// ~/.local/state]
-    #[arg(long, value_name = "FILE")]
-    history: Option<PathBuf>,
-    /// Start at this time: 2026-10-01, `2026-10-01 14:00`, or a time of today
-    #[arg(long, value_name = "TIME")]
-    from: Option<String>,
-    /// Stop at this time
-    #[arg(long, value_name = "TIME")]
-    to: Option<String>,
-    /// Select the end of the history, this long: 30h, 7d, 4w, 1y, or day, week, month, year
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to"], value_parser = times::last)]
-    last: Option<i64>,
-}
-
-impl Part {
-    /// Whether any of it was named.
-    pub fn is_asked_for(&self) -> bool {
-        self.history.is_some() || self.from.is_some() || self.to.is_some() || self.last.is_some()
-    }
-
-    /// Opens the history.
-    pub fn open(&self) -> anyhow::Result<Store> {
-        open(self.history.as_ref())
-    }
-
-    /// The rights with which it is read.
-    pub fn rights(&self) -> Option<FileRights> {
-        rights(self.history.as_deref())
-    }
-
-    /// The part of it.
-    pub fn choice(&self) -> anyhow::Result<Choice> {
-        Ok(Choice::of(times::span(self.from.as_deref(), self.to.as_deref(), self.last)?))
-    }
-}
-
-/// Root's own rights, where the machine's history is asked for: nobody else can have laid anything
-/// there. Other files are opened with the rights of the user who called sudo.
-pub fn rights(path: Option<&Path>) -> Option<FileRights> {
-    path.is_none().then(FileRights::of_the_process).and_then(Result::ok)
-}
-
-/// Why a history has nothing of a time.
-fn nothing(store: &Store, asked: Span) -> anyhow::Result<String> {
-    if store.outline(&Choice::of(Span::ALL))?.coverage.rows == 0 {
-        return Ok("nothing written yet: a row is appended every five minutes".into());
-    }
-    Ok(format!("nothing was counted {}", describe_span(asked)))
-}
-
-/// A time as it was asked for, of which either end may be open.
-fn describe_span(asked: Span) -> String {
-    let (from, to) = (format_time(asked.from_ms), format_time(asked.to_ms));
-    match (asked.from_ms > Span::ALL.from_ms, asked.to_ms < Span::ALL.to_ms) {
-        (true, true) => format!("from {from} to {to}"),
-        (true, false) => format!("from {from} on"),
-        (false, true) => format!("before {to}"),
-        (false, false) => "at any time".into(),
-    }
-}
-
-/// What is to be known where a report has more than was asked for.
-fn beyond(asked: Span, report: &HistoryReport) -> Option<String> {
-    let is_more = report.coverage.rows > 0 && asked.is_exceeded_by(report.span());
-    is_more.then(|| {
-        format!(
-            "requested: {}; rows (five minutes; of older times hours or days) are not divided",
-            describe_span(asked)
-        )
-    })
-}
-
-/// Opens a history, or the usual one.
-fn open(path: Option<&PathBuf>) -> anyhow::Result<Store> {
-    let usual = default_path();
-    let path = path.unwrap_or(&usual);
-    match path.try_exists() {
-        Ok(true) => {}
-        Ok(false) => {
-            bail!("{}: no history; start one: tompion monitor --history", path.display())
-        }
-        Err(error) => {
-            bail!("{}: {error}; the machine's history is root's: sudo tompion monitor …", path.display())
-        }
-    }
-    Ok(Store::open_to_read(path)?)
-}
+pub use compare::{Arguments as CompareArgs, run as compare};
+pub use plot::HistoryPlotArgs;
+pub use report::{Arguments as ReportArgs, run as report};
+pub use selection::file_rights;

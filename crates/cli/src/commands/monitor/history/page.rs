@@ -1,4 +1,4 @@
-//! A report as a page: one HTML file that needs nothing else.
+//! A report as an HTML page without other files.
 
 use std::fmt::Write as _;
 
@@ -7,45 +7,45 @@ use tompion_latency::{CpuReport, Kind, KindReport, Late, of_all_cpus};
 use tompion_report::html::{self, escape, figure};
 
 use super::{
-    report::{event, share, system_name},
-    times::{format_time, length},
+    labels::{counted_percent, format_event, system_name},
+    times::{format_length, format_time},
 };
 use crate::{
     commands::monitor::{
         job_table,
-        text::{self, longest, microseconds},
+        table::{format_maximum, format_phases, format_time as format_ns, format_us},
     },
     messages::{pluralize, with_thousands},
 };
 
-/// As many rows as a table has of what there may be thousands of.
-const MOST: usize = 100;
+/// Maximum number of rows of a table.
+const MAX_ROWS: usize = 100;
 
-/// What a page shows, SVG documents.
+/// Pictures of a page, as SVG documents.
 pub struct Pictures {
-    /// Maximum latencies over the time.
+    /// Maximum latencies over time.
     pub maxima: String,
-    /// All of them by their length.
+    /// Histograms of all latencies.
     pub histograms: String,
-    /// The longest responses of jobs over the time, if there are jobs.
+    /// Maximum response times of jobs over time, if there are jobs.
     pub jobs: Option<String>,
 }
 
-/// The page of a report.
-pub fn of(report: &HistoryReport, pictures: &Pictures) -> String {
+/// Returns the page of a report.
+pub fn report_page(report: &HistoryReport, pictures: &Pictures) -> String {
     let title =
         format!("Real-time latencies from {} to {}", format_time(report.from_ms), format_time(report.to_ms));
     let sections = [
         head(&title, report),
         tiles(report),
-        believed(report),
+        accuracy(report),
         "<h2>Maximum latencies</h2>\n".into(),
         figure(
             &pictures.maxima,
             "Max of each CPU, in steps of at least five minutes; where a step has several, the band \
              reaches down to the shortest of their maxima.",
         ),
-        describe_sources(&report.cpus),
+        maxima(&report.cpus),
         "<h2>All latencies</h2>\n".into(),
         figure(
             &pictures.histograms,
@@ -65,27 +65,27 @@ fn head(title: &str, report: &HistoryReport) -> String {
     format!("<h1>{}</h1>\n<p class=\"soft\">{}</p>\n", escape(title), escape(&system))
 }
 
-/// The figures that one looks for first.
+/// Returns the most important figures.
 fn tiles(report: &HistoryReport) -> String {
     let all = of_all_cpus(&report.cpus);
     let by = [Kind::TimerWakeupAll, Kind::TimerWakeup, Kind::Wakeup];
     let kind = by.into_iter().find(|kind| all.contains_key(kind));
-    let most = |kind: Kind| {
+    let max = |kind: Kind| {
         let of_cpus = report.cpus.iter().filter_map(|cpu| Some((cpu.cpu, cpu.kinds.get(&kind)?)));
         of_cpus.max_by(|one, other| one.1.max_us.total_cmp(&other.1.max_us))
     };
     let mut tiles = Vec::new();
-    if let Some((kind, (cpu, found))) = kind.and_then(|kind| Some((kind, most(kind)?))) {
+    if let Some((kind, (cpu, found))) = kind.and_then(|kind| Some((kind, max(kind)?))) {
         let meaning = format!("{}, on CPU {cpu}", kind.long_words());
-        tiles.push(("max latency", longest(found.max_us, found.max_is), meaning));
+        tiles.push(("max latency", format_maximum(found.max_us, found.max_is), meaning));
         let below = all.get(&kind).and_then(|places| places.below(999)).unwrap_or(0);
-        let below = microseconds((below as f64 / 1000.0).min(found.max_us));
+        let below = format_us((below as f64 / 1000.0).min(found.max_us));
         tiles.push(("99.9 %", below, kind.long_words().into()));
     }
     tiles.push(("wakeups", with_thousands(report.wakeups.woken), "of all real-time threads".into()));
     let counted_ms = report.coverage.counted_ms;
-    let share = format!("{} %", share(counted_ms, report.to_ms - report.from_ms));
-    tiles.push(("of the time counted", share, format!("{} in all", length(counted_ms))));
+    let share = format!("{} %", counted_percent(counted_ms, report.to_ms - report.from_ms));
+    tiles.push(("of the time counted", share, format!("{} in all", format_length(counted_ms))));
     let tile = |(what, figure, meaning): (&str, String, String)| {
         format!(
             "<div class=\"point\"><div class=\"what\">{what}</div><div class=\"figure\">{}</div>\
@@ -97,8 +97,8 @@ fn tiles(report: &HistoryReport) -> String {
     format!("<div class=\"points\">\n{}</div>\n", tiles.into_iter().map(tile).collect::<String>())
 }
 
-/// What readers must know before they believe the figures.
-fn believed(report: &HistoryReport) -> String {
+/// Returns notes on errors of the figures, if there are any.
+fn accuracy(report: &HistoryReport) -> String {
     let sums = report.wakeups;
     let mut notes = String::new();
     if sums.difference != 0 {
@@ -126,17 +126,17 @@ fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
 
 fn kinds(cpus: &[CpuReport]) -> String {
     let row = |(cpu, kind, found): (u32, Kind, &KindReport)| {
-        let figures = [found.mean_us, found.p50_us, found.p99_us, found.p999_us].map(microseconds);
+        let figures = [found.mean_us, found.p50_us, found.p99_us, found.p999_us].map(format_us);
         let mut row = vec![kind.long_words().to_owned(), cpu.to_string(), with_thousands(found.count)];
         row.extend(figures);
-        row.push(longest(found.max_us, found.max_is));
+        row.push(format_maximum(found.max_us, found.max_is));
         row
     };
     let rows: Vec<Vec<String>> = by_kind(cpus).into_iter().map(row).collect();
     table(&["kind", "CPU", "count", "mean", "50 %", "99 %", "99.9 %", "max"], &rows)
 }
 
-/// All of all CPUs, those of one kind together.
+/// Returns the kinds of all CPUs, sorted by kind.
 fn by_kind(cpus: &[CpuReport]) -> Vec<(u32, Kind, &KindReport)> {
     let all = cpus.iter().flat_map(|cpu| cpu.kinds.iter().map(move |(kind, found)| (cpu.cpu, *kind, found)));
     let mut all: Vec<_> = all.collect();
@@ -144,16 +144,16 @@ fn by_kind(cpus: &[CpuReport]) -> Vec<(u32, Kind, &KindReport)> {
     all
 }
 
-fn describe_sources(cpus: &[CpuReport]) -> String {
+fn maxima(cpus: &[CpuReport]) -> String {
     let row = |(cpu, kind, found): (u32, Kind, &KindReport)| -> Option<Vec<String>> {
         let late: &Late = found.worst.as_ref()?;
         Some(vec![
             kind.long_words().to_owned(),
             cpu.to_string(),
-            longest(found.max_us, found.max_is),
+            format_maximum(found.max_us, found.max_is),
             format!("{} {} ({})", late.name, late.tid, late.priority),
-            text::time(late.time_ns, "%Y-%m-%d %H:%M:%S%.3f"),
-            text::parts(late),
+            format_ns(late.time_ns, "%Y-%m-%d %H:%M:%S%.3f"),
+            format_phases(late),
         ])
     };
     let rows: Vec<Vec<String>> = by_kind(cpus).into_iter().filter_map(row).collect();
@@ -164,13 +164,13 @@ fn describe_sources(cpus: &[CpuReport]) -> String {
     table.replace("<table>", "<table class=\"narrow prose\">")
 }
 
-/// Response times of jobs, and their longest.
+/// Returns tables of response times of jobs and their maxima.
 fn jobs(found: &HistoryJobs, picture: Option<&str>) -> String {
     const HEADS: [&str; 10] =
         ["job", "activations", "mean", "50 %", "99 %", "99.9 %", "max", "deadline", "misses", "released by"];
     let row = |job: &HistoryJob| {
         let mut row = vec![job.name.clone(), with_thousands(job.activations)];
-        row.extend([job.mean_us, job.p50_us, job.p99_us, job.p999_us, job.max_us].map(microseconds));
+        row.extend([job.mean_us, job.p50_us, job.p99_us, job.p999_us, job.max_us].map(format_us));
         row.extend([
             job_table::deadlines(job),
             with_thousands(job.misses),
@@ -182,10 +182,10 @@ fn jobs(found: &HistoryJobs, picture: Option<&str>) -> String {
         let longest = job.longest.as_ref()?;
         Some(vec![
             job.name.clone(),
-            microseconds(longest.response_us),
+            format_us(longest.response_us),
             format!("{} {}", longest.thread, longest.tid),
-            text::time(longest.time_ns, "%Y-%m-%d %H:%M:%S%.3f"),
-            job_table::parts_of(longest),
+            format_ns(longest.time_ns, "%Y-%m-%d %H:%M:%S%.3f"),
+            job_table::longest_phases(longest),
         ])
     };
     let rows: Vec<Vec<String>> = found.jobs.iter().map(row).collect();
@@ -194,7 +194,7 @@ fn jobs(found: &HistoryJobs, picture: Option<&str>) -> String {
         0 => String::new(),
         lost => format!(" {} lost: rings were full.", pluralize(lost, "begin, end or wakeup")),
     };
-    let watched = length(i64::try_from(found.watched_ms).unwrap_or(i64::MAX));
+    let watched = format_length(i64::try_from(found.watched_ms).unwrap_or(i64::MAX));
     let figure = picture.map_or_else(String::new, |picture| {
         figure(
             picture,
@@ -202,12 +202,12 @@ fn jobs(found: &HistoryJobs, picture: Option<&str>) -> String {
              it was missed.",
         )
     });
-    let describe_sources = table(&["job", "max", "thread", "when", "phases"], &longest);
+    let longest_table = table(&["job", "max", "thread", "when", "phases"], &longest);
     format!(
         "<h2>Jobs and their deadlines</h2>\n<p class=\"soft\">From an activation's release to its end. Jobs were monitored for \
          {watched}.{lost}</p>\n{figure}{}{}",
         table(&HEADS, &rows).replace("<table>", "<table class=\"narrow\">"),
-        describe_sources.replace("<table>", "<table class=\"narrow prose\">")
+        longest_table.replace("<table>", "<table class=\"narrow prose\">")
     )
 }
 
@@ -217,15 +217,15 @@ fn incidents(incidents: &[Incident]) -> String {
     }
     let row = |incident: &Incident| {
         vec![
-            text::time(incident.time_ns, "%Y-%m-%d %H:%M:%S%.3f"),
+            format_ns(incident.time_ns, "%Y-%m-%d %H:%M:%S%.3f"),
             incident.cpu.to_string(),
-            microseconds(incident.latency_ns as f64 / 1000.0),
+            format_us(incident.latency_ns as f64 / 1000.0),
             format!("{} {}", incident.thread, incident.tid),
             incident.cause.clone(),
             incident.folder.display().to_string(),
         ]
     };
-    let rows: Vec<Vec<String>> = incidents.iter().rev().take(MOST).map(row).collect();
+    let rows: Vec<Vec<String>> = incidents.iter().rev().take(MAX_ROWS).map(row).collect();
     let table = table(&["when", "CPU", "latency", "thread", "causes", "trace"], &rows);
     let title = pluralize(incidents.len() as u64, "incident");
     format!("<h2>{title}</h2>\n{}", table.replace("<table>", "<table class=\"narrow prose\">"))
@@ -239,8 +239,8 @@ fn events(report: &HistoryReport) -> String {
         .events
         .iter()
         .rev()
-        .take(MOST)
-        .map(|found| vec![format_time(found.time_ms), event(found)])
+        .take(MAX_ROWS)
+        .map(|found| vec![format_time(found.time_ms), format_event(found)])
         .collect();
     let table = table(&["when", "what"], &rows).replace("<table>", "<table class=\"prose\">");
     format!("<h2>Interruptions of counting</h2>\n{table}")

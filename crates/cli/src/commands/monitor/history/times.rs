@@ -1,4 +1,4 @@
-//! Times of histories: days and weeks rather than seconds.
+//! Times and time spans of histories: days and weeks rather than seconds.
 
 use anyhow::bail;
 use jiff::{Timestamp, Zoned, tz::TimeZone};
@@ -8,7 +8,7 @@ use crate::selection::parse_moment;
 
 const HOUR: i64 = 3_600_000;
 
-/// A time span in milliseconds: `30h`, `7d`, `week`.
+/// Parses a time span: `30h`, `7d`, `week`. Returns milliseconds.
 pub fn last(text: &str) -> Result<i64, String> {
     let expected = || format!("expected a time such as 30h, 7d, 4w, 1y or week, found `{text}`");
     let hours = match text {
@@ -32,11 +32,11 @@ pub fn last(text: &str) -> Result<i64, String> {
     Ok(hours * HOUR)
 }
 
-/// What is between two times, or the last while.
+/// Parses the span between two times, or the last while.
 pub fn span(from: Option<&str>, to: Option<&str>, last: Option<i64>) -> anyhow::Result<Span> {
     if let Some(last) = last {
         let now = Timestamp::now().as_millisecond();
-        // What a clock that was ahead has written belongs to the last while, too.
+        // Rows of a clock that was ahead belong to the last while, too.
         return Ok(Span { from_ms: now - last, ..Span::ALL });
     }
     let from_ms = from.map_or(Ok(Span::ALL.from_ms), moment)?;
@@ -51,22 +51,22 @@ pub fn span(from: Option<&str>, to: Option<&str>, last: Option<i64>) -> anyhow::
     Ok(Span { from_ms, to_ms })
 }
 
-/// A time, in milliseconds since 1970.
+/// Parses a time. Returns milliseconds since 1970.
 pub fn moment(text: &str) -> anyhow::Result<i64> {
     let zone = TimeZone::system();
     let ns = parse_moment(text, &zone, || Ok(Zoned::now().date()))?;
     Ok(ns / 1_000_000)
 }
 
-/// A time of the day, with the day.
+/// Formats milliseconds since 1970 as date and time of day.
 pub fn format_time(ms: i64) -> String {
     let time = Timestamp::from_millisecond(ms).map(|time| time.to_zoned(TimeZone::system()));
     time.map_or_else(|_| "?".into(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
-/// `12 s`, `3 min 5 s`, `2 d 4 h`.
-pub fn length(ms: i64) -> String {
-    super::super::text::span(ms.max(0).unsigned_abs().saturating_mul(1_000_000))
+/// Formats milliseconds in two units: `12 s`, `3 min 5 s`, `2 d 4 h`.
+pub fn format_length(ms: i64) -> String {
+    crate::commands::monitor::table::format_span(ms.max(0).unsigned_abs().saturating_mul(1_000_000))
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
             assert!(last(wrong).is_err(), "{wrong}");
         }
         let whole = span(Some("2026-10-01"), Some("2026-11-01"), None).unwrap();
-        // Clocks may be set within it.
+        // The clock may change by an hour within it.
         assert!((whole.to_ms - whole.from_ms - 31 * 24 * HOUR).abs() <= HOUR);
         assert!(span(Some("2026-10-02"), Some("2026-10-01"), None).is_err());
         assert_eq!(span(None, None, None).unwrap(), Span::ALL);

@@ -1,5 +1,5 @@
-//! `--exec`: a command for each late wake-up that was kept. They may hang, and must neither pile up
-//! nor keep the monitor from its end.
+//! `--exec`: runs a command for each incident. Commands may hang; they must neither pile up nor
+//! delay the monitor's end.
 
 use std::{
     io,
@@ -19,21 +19,16 @@ const MAX_COMMANDS: usize = 8;
 /// Time that running commands have to end when the monitor ends.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Those that run.
+/// Running commands.
 #[derive(Debug, Default)]
-pub struct Commands {
+pub struct ExecCommands {
     running: Vec<Child>,
 }
 
-impl Commands {
-    /// Runs one for an incident in a folder, unless too many run.
-    pub fn run(
-        &mut self,
-        text: &Option<String>,
-        (incident, folder): (&Incident, &Path),
-        inheritance: Inheritance,
-    ) {
-        let Some(text) = text else { return };
+impl ExecCommands {
+    /// Runs a command for an incident in a folder, unless too many run.
+    pub fn run(&mut self, command: &str, incident: &Incident, folder: &Path, inheritance: Inheritance) {
+        let text = command;
         let mut command = Command::new("/bin/sh");
         command.args(["-c", text]).env("TOMPION_INCIDENT", folder);
         command.env("TOMPION_LATENCY_NS", incident.latency_ns.to_string());
@@ -42,7 +37,7 @@ impl Commands {
             command.env("TOMPION_JOB", &job.name);
         }
         inheritance.hand_on(&mut command);
-        match self.begin(&mut command) {
+        match self.start(&mut command) {
             Ok(true) => {}
             Ok(false) => print_status(format!(
                 "`{text}` is not run for {}: {MAX_COMMANDS} are running",
@@ -52,9 +47,9 @@ impl Commands {
         }
     }
 
-    /// False if too many run.
-    fn begin(&mut self, command: &mut Command) -> io::Result<bool> {
-        self.forget_ended();
+    /// Starts a command. Returns false if too many run.
+    fn start(&mut self, command: &mut Command) -> io::Result<bool> {
+        self.reap();
         let has_room = self.running.len() < MAX_COMMANDS;
         if has_room {
             self.running.push(command.spawn()?);
@@ -62,11 +57,11 @@ impl Commands {
         Ok(has_room)
     }
 
-    fn forget_ended(&mut self) {
+    fn reap(&mut self) {
         self.running.retain_mut(|command| !matches!(command.try_wait(), Ok(Some(_))));
     }
 
-    /// Waits a while for those that run.
+    /// Waits for running commands, for a bounded time, and reports those that are left.
     pub fn finish(&mut self) {
         self.wait(END_TIMEOUT);
         if !self.running.is_empty() {
@@ -78,12 +73,12 @@ impl Commands {
         }
     }
 
-    fn wait(&mut self, patience: Duration) {
-        let until = Instant::now() + patience;
-        self.forget_ended();
+    fn wait(&mut self, timeout: Duration) {
+        let until = Instant::now() + timeout;
+        self.reap();
         while !self.running.is_empty() && Instant::now() < until {
             thread::sleep(Duration::from_millis(5));
-            self.forget_ended();
+            self.reap();
         }
     }
 }
@@ -93,21 +88,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn given_commands_that_hang_then_no_more_are_begun_and_the_end_does_not_wait_for_them() {
-        let mut commands = Commands::default();
-        let begun: Vec<bool> = (0..MAX_COMMANDS + 2)
-            .map(|_| commands.begin(Command::new("sleep").arg("600")).unwrap())
+    fn given_commands_that_hang_then_no_more_start_and_the_end_does_not_wait_for_them() {
+        let mut commands = ExecCommands::default();
+        let started: Vec<bool> = (0..MAX_COMMANDS + 2)
+            .map(|_| commands.start(Command::new("sleep").arg("600")).unwrap())
             .collect();
-        assert_eq!(begun.iter().filter(|begun| **begun).count(), MAX_COMMANDS);
+        assert_eq!(started.iter().filter(|started| **started).count(), MAX_COMMANDS);
         commands.wait(Duration::from_millis(20));
-        assert_eq!(commands.running.len(), MAX_COMMANDS, "they run on");
+        assert_eq!(commands.running.len(), MAX_COMMANDS, "they continue");
         for command in &mut commands.running {
             command.kill().unwrap();
             command.wait().unwrap();
         }
         commands.wait(Duration::from_secs(60));
-        assert!(commands.running.is_empty() && commands.begin(&mut Command::new("true")).unwrap());
+        assert!(commands.running.is_empty() && commands.start(&mut Command::new("true")).unwrap());
         commands.wait(Duration::from_secs(60));
-        assert!(commands.running.is_empty(), "what has ended is forgotten");
+        assert!(commands.running.is_empty(), "ended commands are removed");
     }
 }
