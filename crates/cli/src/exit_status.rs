@@ -11,7 +11,7 @@ use std::{
 pub const OWN_FAILURE: u8 = 125;
 /// Exit status: the command was found and can't be run.
 const NOT_RUN: u8 = 126;
-/// Exit status: there is no such command.
+/// Exit status: the command was not found.
 pub const NOT_FOUND: u8 = 127;
 /// Number that shells add to that of the signal which ended a command.
 const SIGNAL_BASE: i32 = 128;

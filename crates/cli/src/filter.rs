@@ -1,4 +1,4 @@
-//! `--filter EXPR`, for all commands that take it.
+//! `--filter EXPR`, for all commands that have it.
 
 use tompion_filter::{Expression, FilterError, Name, Scope, Span};
 use tompion_reader::{
@@ -8,23 +8,23 @@ use tompion_reader::{
 
 use crate::messages::{nearest, print_status};
 
-/// What a recording knows besides fields.
+/// Names that a filter of a recording may have besides fields.
 const CONTEXTS: &str =
     "a context ($tid, $pid, $comm, $prio, $cpu, $cgroup, $net_ns and its kin, $app.PROVIDER:NAME)";
 
-/// An error as it stands in a message: what is wrong below the filter, with a caret.
+/// Formats an error below the filter, with a caret.
 fn below(error: FilterError) -> String {
     format!("\n{}", error.render())
 }
 
-/// Reads a filter from the command line.
+/// Parses a filter from the command line.
 pub fn parse(text: &str) -> Result<Expression, String> {
     let expression = tompion_filter::parse(text).map_err(below)?;
     tompion_filter::compile_unbound(&expression).map_err(below)?;
     Ok(expression)
 }
 
-/// Reads a filter for a recording; what goes on is one line, whatever was typed.
+/// Parses a filter for a recording. Returns it in one line.
 pub fn for_recording(text: &str) -> Result<String, String> {
     let expression = parse(text)?;
     if let Some((name, at)) = tompion_session::unknown_contexts(&expression).next() {
@@ -33,12 +33,12 @@ pub fn for_recording(text: &str) -> Result<String, String> {
     }
     tompion_session::check_filter(&expression).map_err(below)?;
     let line = expression.to_text();
-    // Written out it is longer: `1K` becomes 1024. Agents must be able to read it.
+    // The result may be longer (`1K` becomes 1024), and agents must be able to parse it.
     tompion_filter::parse(&line).map_err(below)?;
     Ok(line)
 }
 
-/// The error that there is nothing of a name, with the one that comes nearest to it.
+/// Returns the error for an unknown name, with the most similar known one.
 fn unknown(
     expression: &Expression,
     (name, at): (&Name, Span),
@@ -46,20 +46,20 @@ fn unknown(
     known: &[String],
 ) -> FilterError {
     let name = name.to_string();
-    // Every context begins with the same sign, which is no likeness.
+    // Every context begins with the same sign, which must not count as similarity.
     let (sign, word) = name.split_at(usize::from(name.starts_with('$')));
     let near = nearest(word, known.iter().filter_map(|known| known.strip_prefix(sign)));
     let hint = near.first().map(|near| format!("; did you mean `{sign}{near}`?")).unwrap_or_default();
     FilterError::new(expression.text(), at, expected, format!("`{name}`{hint}"))
 }
 
-/// The filter for a reader.
+/// Compiles a filter for a reader.
 pub fn compile(expression: Option<&Expression>) -> Result<Option<Filter>, FilterError> {
     expression.map(Filter::new).transpose()
 }
 
-/// Whether a filter fits the selected events; says what doesn't. Of a context that none of them has
-/// is only warned: it may be recorded another time.
+/// Returns whether a filter fits the selected events, and reports what doesn't. A context that no
+/// event has is only a warning: another recording may have it.
 pub fn fits(expression: Option<&Expression>, traces: &TraceSet) -> bool {
     let Some(expression) = expression else { return true };
     let (contexts, fields): (Vec<_>, Vec<_>) = filter::missing(expression, traces)

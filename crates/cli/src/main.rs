@@ -1,5 +1,5 @@
-//! The `tompion` command: thin. Arguments become the libraries' configurations, their results
-//! become text; nothing is decided here that another program could want to decide, too.
+//! The `tompion` command. It is thin: arguments become the libraries' configurations, and results
+//! become text. Decisions that another program could need are made in the libraries.
 #![forbid(unsafe_code)]
 
 mod commands;
@@ -71,14 +71,14 @@ enum Command {
     Completions(commands::manual::CompletionArguments),
 }
 
-/// Signals that some commands handle ([`tompion_os::Signals`]) and all others ignore: a signal sent
-/// to every `tompion` process must end none.
-const MEANINGLESS_SIGNALS: [i32; 2] = [10, 12];
+/// SIGUSR1 and SIGUSR2, which some commands handle ([`tompion_os::Signals`]) and all others ignore:
+/// a signal to every `tompion` process must end none.
+const IGNORED_SIGNALS: [i32; 2] = [10, 12];
 
 fn main() -> ExitCode {
-    tompion_os::ignore_until_exec(&MEANINGLESS_SIGNALS);
-    // Before any argument is looked at: whatever path comes, the user who named it could have gone
-    // there alone.
+    tompion_os::ignore_until_exec(&IGNORED_SIGNALS);
+    // Before any argument is parsed, so that each path is opened with the rights of the user who
+    // gave it.
     if let Err(error) = tompion_os::act_as_invoking_user() {
         messages::print_status(format!("can't act as the user who called sudo: {error}"));
         return ExitCode::from(messages::FAILED);

@@ -1,4 +1,4 @@
-//! How Tompion speaks to people: one line each, on standard error.
+//! Messages to the user: one line each, on standard error.
 
 use std::{
     borrow::Cow,
@@ -10,18 +10,18 @@ use std::{
 
 pub use tompion_report::format::{pluralize, with_thousands};
 
-/// Exit code: it could not be done.
+/// Exit code: the command failed.
 pub const FAILED: u8 = 1;
 /// Exit code: the command line was wrong.
 pub const WRONG_USAGE: u8 = 2;
-/// Exit code: somebody has ended, on purpose, what was looked at. Units name it, so that nobody
-/// begins anew what was stopped.
+/// Exit code: another command stopped the monitor on purpose. Systemd units list it, so that they
+/// don't restart the service.
 pub const ENDED: u8 = 3;
 
-/// What the system says where this process has as many files open as it may.
+/// System's error for a process that may not open more files.
 const TOO_MANY_FILES: &str = "Too many open files (os error 24)";
 
-/// Says something.
+/// Prints a message, without control characters.
 pub fn print_status(text: impl Display) {
     static ADVICE: Once = Once::new();
     let text = text.to_string();
@@ -32,7 +32,7 @@ pub fn print_status(text: impl Display) {
     }
 }
 
-/// How to have more files open, by this process's limits.
+/// Returns advice for opening more files, by this process's limits.
 fn file_limit_advice() -> String {
     const ENOUGH: u64 = 65_536;
     match tompion_os::file_limit() {
@@ -47,8 +47,8 @@ fn file_limit_advice() -> String {
     }
 }
 
-/// A text with question marks for its control characters: programs and traces can put anything into
-/// their names, and a terminal would do what they say.
+/// Replaces control characters by question marks: names in programs and traces can contain
+/// anything, and a terminal would obey them.
 pub fn escape_control(text: &str) -> Cow<'_, str> {
     if text.contains(char::is_control) {
         Cow::Owned(text.replace(char::is_control, "?"))
@@ -57,10 +57,10 @@ pub fn escape_control(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Longest command line in a text, in characters.
+/// Maximum length of a command line in messages, in characters.
 const MAX_COMMAND_LINE: usize = 160;
 
-/// A command line as a shell would take it, without control characters and cut to a bounded length.
+/// Formats a command line as a shell takes it, without control characters, with a bounded length.
 pub fn command_line(words: &[String]) -> String {
     let line = tompion_reader::manifest::shell_line(words);
     let line = escape_control(&line);
@@ -70,8 +70,8 @@ pub fn command_line(words: &[String]) -> String {
     }
 }
 
-/// Standard output, on which traces are printed as they are; a terminal gets question marks for
-/// control characters, but for these sequences.
+/// Returns standard output for traces. On a terminal, control characters become question marks,
+/// except for these sequences.
 pub fn output(known: &'static [&'static str]) -> Box<dyn Write> {
     let output = io::stdout().lock();
     if output.is_terminal() {
@@ -81,24 +81,24 @@ pub fn output(known: &'static [&'static str]) -> Box<dyn Write> {
     }
 }
 
-/// Writes bytes without the control characters of ASCII, but for line breaks and tabs, and without
-/// those of UTF-8 from U+0080 to U+009F.
+/// Writer that replaces control characters of ASCII, except line breaks and tabs, and those from
+/// U+0080 to U+009F in UTF-8.
 struct ControlEscaper<W> {
     output: W,
-    /// Whether the byte before was the first of such a character, or of one of the next 32.
+    /// Whether the previous byte begins a character from U+0080 to U+00BF.
     after_c2: bool,
-    /// Sequences that are let through. They don't change what a line says, wherever they are.
+    /// Sequences that pass. They don't change the meaning of a line, wherever they are.
     known: &'static [&'static str],
 }
 
 impl<W: Write> Write for ControlEscaper<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut escape_control = bytes.to_vec();
-        for (place, byte) in escape_control.iter_mut().enumerate() {
+        let mut escaped = bytes.to_vec();
+        for (index, byte) in escaped.iter_mut().enumerate() {
             let after_c2 = std::mem::replace(&mut self.after_c2, *byte == 0xc2);
-            // Half of a character is none to a terminal.
+            // A single byte from 0x80 on is no control character in UTF-8.
             let is_control = byte.is_ascii_control() && !matches!(*byte, b'\n' | b'\t');
-            let rest = bytes.get(place..).unwrap_or_default();
+            let rest = bytes.get(index..).unwrap_or_default();
             if is_control && self.known.iter().any(|known| rest.starts_with(known.as_bytes())) {
                 continue;
             }
@@ -106,7 +106,7 @@ impl<W: Write> Write for ControlEscaper<W> {
                 *byte = b'?';
             }
         }
-        self.output.write_all(&escape_control)?;
+        self.output.write_all(&escaped)?;
         Ok(bytes.len())
     }
 
@@ -115,7 +115,7 @@ impl<W: Write> Write for ControlEscaper<W> {
     }
 }
 
-/// Says why something failed. A reader who went away (`| head`) is no failure.
+/// Reports a failure. A closed pipe (`| head`) is no failure.
 pub fn failure(error: &anyhow::Error, verbose: bool) -> ExitCode {
     if is_closed_pipe(error) {
         return ExitCode::SUCCESS;
@@ -124,8 +124,7 @@ pub fn failure(error: &anyhow::Error, verbose: bool) -> ExitCode {
     if verbose {
         print_status(chain.join(": "));
     } else {
-        // The cause of an operating system's refusal belongs to the line; longer chains wait for
-        // -v.
+        // The line has the operating system's reason; -v prints longer chains.
         print_status(chain.iter().take(2).cloned().collect::<Vec<_>>().join(": "));
     }
     ExitCode::from(FAILED)
@@ -138,13 +137,14 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Answers a wrong command line, or a question for help or the version.
+/// Prints a usage error, the help or the version.
 pub fn usage(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     if error.use_stderr() { ExitCode::from(WRONG_USAGE) } else { ExitCode::SUCCESS }
 }
 
-/// What was counted and not kept, by the manifest's names; none if there was nothing.
+/// Describes counts beyond the limits of a recording, by the manifest's names; none if all are
+/// zero.
 pub fn beyond_limits<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Option<String> {
     let some = counts.filter(|(_, count)| *count != 0);
     let texts = some
@@ -159,7 +159,7 @@ pub fn nearest_hint<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Str
     if near.is_empty() { String::new() } else { format!("; nearest: {}", near.join(", ")) }
 }
 
-/// The words that come nearest to one that isn't known, the nearest first; at most three.
+/// Returns at most three known words that are similar to an unknown one, the most similar first.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut near: Vec<_> = known.map(|other| (strsim::jaro_winkler(word, other), other)).collect();
     near.retain(|&(likeness, _)| likeness > 0.6);
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_not_said() {
+    fn control_characters_are_replaced() {
         assert_eq!(escape_control("\u{1b}]0;title\u{7}\u{9b}31mé\n"), "?]0;title??31mé?");
         assert!(matches!(escape_control("plain"), Cow::Borrowed(_)));
         let mut writer = ControlEscaper { output: Vec::new(), after_c2: false, known: &["\u{1b}[0m"] };

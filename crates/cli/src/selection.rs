@@ -1,4 +1,4 @@
-//! Which events to read: `-e`, `--filter`, and times, for all commands that take them.
+//! Selection of events to read: `-e`, `--filter`, and times, for all commands that have them.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Select the end of the trace, this long: 5s, 200ms, 1m
     #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to"], value_parser = units::time)]
     last: Option<Duration>,
-    /// Names that babeltrace2 has for the options above
+    /// Names of the options above in babeltrace2
     #[arg(long, aliases = ["end", "timerange"], hide = true, value_name = "TIME", value_parser = renamed)]
     begin: Option<String>,
 }
@@ -44,12 +44,12 @@ fn renamed(_: &str) -> Result<String, &'static str> {
 }
 
 impl Arguments {
-    /// What is asked for, of traces at these paths.
+    /// Returns the selection for traces at these paths.
     pub fn selection(&self, paths: &[PathBuf], zone: &TimeZone) -> anyhow::Result<Selection> {
         self.selection_of_shifted(paths, zone, 0)
     }
 
-    /// The same of traces all of whose times are so many nanoseconds later.
+    /// Returns the selection for traces to whose times these nanoseconds are added.
     pub fn selection_of_shifted(
         &self,
         paths: &[PathBuf],
@@ -71,23 +71,24 @@ impl Arguments {
         Ok(Selection { events: self.events.clone(), from, to, filter, predicate: None })
     }
 
-    /// Whether a filter was given.
+    /// Returns whether a filter was given.
     pub fn has_filter(&self) -> bool {
         self.filter.is_some()
     }
 
-    /// Whether the traces know an event of each name that was asked for; says of which not.
+    /// Returns whether the traces have an event for each given name, and reports names without one.
     pub fn finds_names(&self, traces: &TraceSet) -> bool {
         find_names(&self.events, traces)
     }
 
-    /// Whether the traces have what the filter asks for; says what not.
+    /// Returns whether the filter fits the traces, and reports what doesn't.
     pub fn fits(&self, traces: &TraceSet) -> bool {
         filter::fits(self.filter.as_ref(), traces)
     }
 }
 
-/// Whether the traces know an event for each of these globs; says for which not.
+/// Returns whether the traces have an event for each of these patterns, and reports those without
+/// one.
 pub fn find_names(globs: &[String], traces: &TraceSet) -> bool {
     let streams = traces.traces().iter().flat_map(|trace| &trace.metadata().streams);
     let names: BTreeSet<&str> =
@@ -107,12 +108,13 @@ pub fn find_names(globs: &[String], traces: &TraceSet) -> bool {
     all
 }
 
-/// The time zone in which times are given and shown.
+/// Returns the time zone in which times are given and shown.
 pub fn zone(utc: bool) -> TimeZone {
     if utc { TimeZone::UTC } else { TimeZone::system() }
 }
 
-/// The day of the traces' first event, so many nanoseconds later, for times that don't say theirs.
+/// Returns the day of the traces' first event, to whose time these nanoseconds are added. It
+/// completes times without a date.
 pub fn first_day(paths: &[PathBuf], zone: &TimeZone, nanoseconds: i64) -> anyhow::Result<civil::Date> {
     let mut traces = tompion_reader::open(paths)?;
     let first = traces.next_event().and_then(|event| event.timestamp());
@@ -121,7 +123,7 @@ pub fn first_day(paths: &[PathBuf], zone: &TimeZone, nanoseconds: i64) -> anyhow
     Ok(Timestamp::from_nanosecond(first.into())?.to_zoned(zone.clone()).date())
 }
 
-/// Nanoseconds since 1970.
+/// Parses a time. Returns nanoseconds since 1970.
 pub fn parse_moment(
     text: &str,
     zone: &TimeZone,
@@ -136,7 +138,7 @@ pub fn parse_moment(
     } else if let Ok(time) = text.parse::<civil::DateTime>() {
         in_zone(time)?
     } else if let Ok(time) = text.parse::<civil::Time>() {
-        // After those with a day: of them it would take the time alone.
+        // After the forms with a date, of which this would take only the time.
         in_zone(day()?.to_datetime(time))?
     } else if let Ok(time) = text.parse::<Timestamp>() {
         time.to_zoned(zone.clone())
@@ -146,7 +148,7 @@ pub fn parse_moment(
     Ok(i64::try_from(zoned.timestamp().as_nanosecond())?)
 }
 
-/// `123.45` as seconds and nanoseconds.
+/// Parses `123.45` as seconds and nanoseconds.
 fn seconds(text: &str) -> Option<(i64, i64)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

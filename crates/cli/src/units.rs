@@ -1,10 +1,10 @@
-//! Sizes and times with their units, as users type them.
+//! Sizes, times and numbers with units, as users type them.
 
 use std::time::Duration;
 
 pub use tompion_report::format::format_duration;
 
-/// A number of bytes: `4096`, `256K`, `1M`, `2G`.
+/// Parses a number of bytes: `4096`, `256K`, `1M`, `2G`.
 pub fn size(text: &str) -> Result<u64, String> {
     let expected = || format!("expected a size such as 256K or 1M, found `{text}`");
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
@@ -20,7 +20,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(expected)
 }
 
-/// A span of time: `10s`, `500ms`, `2m`, `1h`; a number alone is seconds.
+/// Parses a time span: `10s`, `500ms`, `2m`, `1h`; a number alone is seconds.
 pub fn time(text: &str) -> Result<Duration, String> {
     let expected = || format!("expected a time such as 10s or 500ms, found `{text}`");
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
@@ -37,7 +37,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|_| expected())
 }
 
-/// How many: `100000000`, `500k`, `100M`.
+/// Parses a number: `100000000`, `500k`, `100M`.
 pub fn count(text: &str) -> Result<u64, String> {
     let expected = || format!("expected a number such as 500k or 100M, found `{text}`");
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());

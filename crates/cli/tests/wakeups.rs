@@ -135,7 +135,7 @@ fn gaps_are_told_by_their_cause() {
         assert!(gap["cause"] == "unknown" || gap["cause"] == "steal", "{gap}");
     }
     let text = run(&mut test(&["hwgap", "--duration", "100ms", "--width", "10ms"])).succeeded().out;
-    assert!(text.contains("what came between") && text.contains("gaps above 10.0 µs"), "{text}");
+    assert!(text.contains("CPU  cause ") && text.contains("gaps above 10.0 µs"), "{text}");
 }
 
 #[test]

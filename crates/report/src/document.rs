@@ -133,7 +133,8 @@ impl Document {
         self.machine.iter().any(|fact| fact.name == "hypervisor" && fact.value.starts_with("yes"))
     }
 
-    /// Returns the maximum wakeup latency with a recorder, in nanoseconds; none if it wasn't measured.
+    /// Returns the maximum wakeup latency with a recorder, in nanoseconds; none if it wasn't
+    /// measured.
     pub fn max_wakeup_latency_ns(&self, recorder: Who) -> Option<f64> {
         let wakeups = self.results.cyclic.iter().find(|wakeups| wakeups.recorder == recorder)?;
         wakeups.outcome.cpus.iter().map(|measured| measured.late.max_ns).reduce(f64::max)

@@ -158,7 +158,7 @@ fn hardware(document: &Document) -> Point {
         ns if ns <= document.limit_ns => Grade::Marginal,
         _ => Grade::Bad,
     };
-    let who = if document.is_virtual() { "the hypervisor" } else { "firmware or hardware" };
+    let cause = if document.is_virtual() { "the hypervisor" } else { "firmware or hardware" };
     Point {
         grade,
         what: "Hardware gaps",
@@ -167,7 +167,7 @@ fn hardware(document: &Document) -> Point {
             "no unexplained gap above 10 µs".into()
         } else {
             format!(
-                "longest gap that software does not explain ({who}); all CPUs at once {}",
+                "longest gap that software does not explain ({cause}); all CPUs at once {}",
                 pluralize(at_once, "time")
             )
         },

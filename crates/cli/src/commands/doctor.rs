@@ -1,5 +1,4 @@
-//! `tompion doctor`: a registry of checks, each with what it found, why it matters, and what mends
-//! it.
+//! `tompion doctor`: a table of checks. Each has a finding, a reason why it matters, and a remedy.
 
 use std::{io::Write, process::ExitCode};
 
@@ -26,7 +25,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// How a check came out.
+/// Result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
@@ -35,7 +34,7 @@ enum State {
     Drawback,
     /// Recording doesn't work.
     Bad,
-    /// It could not be found out.
+    /// The check could not run.
     Unknown,
 }
 
@@ -55,11 +54,11 @@ impl Finding {
     }
 }
 
-/// A check: its name, why it matters, and how to find out.
+/// Check: its name, the reason why it matters, and the function that runs it.
 struct Check {
     name: &'static str,
     why: &'static str,
-    look: fn() -> Finding,
+    run: fn() -> Finding,
 }
 
 const REGISTERED: &str =
@@ -69,7 +68,7 @@ const CHECKS: &[Check] = &[
     Check {
         name: "rseq",
         why: "events are appended in restartable sequences",
-        look: || match (tompion_os::rseq_area(), tompion_os::processor().exchanges_16_bytes) {
+        run: || match (tompion_os::rseq_area(), tompion_os::processor().exchanges_16_bytes) {
             (Some(_), _) => Finding::good("registered by the C library"),
             (None, true) => Finding::other(
                 State::Drawback,
@@ -87,12 +86,12 @@ const CHECKS: &[Check] = &[
     Check {
         name: "rseq restarts",
         why: "a section that continues after another one ran on its CPU corrupts events",
-        look: restarts,
+        run: restarts,
     },
     Check {
         name: "section barrier",
         why: "a recording ends without disturbing the threads that are recorded",
-        look: || match tompion_os::prepare_section_barrier() {
+        run: || match tompion_os::prepare_section_barrier() {
             Ok(()) => Finding::good("membarrier restarts sections"),
             Err(_) if tompion_os::rseq_area().is_none() => Finding::good("not needed: there are no sections"),
             Err(error) => {
@@ -103,7 +102,7 @@ const CHECKS: &[Check] = &[
     Check {
         name: "clock",
         why: "the clock is most of an event's cost",
-        look: || match tompion_os::tsc_state() {
+        run: || match tompion_os::tsc_state() {
             Ok(()) => {
                 let counter = tompion_os::COUNTER_NAME;
                 Finding::good(format!("the kernel keeps time by {counter}; events read it directly"))
@@ -118,7 +117,7 @@ const CHECKS: &[Check] = &[
     Check {
         name: "memory files",
         why: "rings are sealed memory files, which neither side can shrink",
-        look: || match tompion_os::create_memfd(c"tompion-doctor", 4096) {
+        run: || match tompion_os::create_memfd(c"tompion-doctor", 4096) {
             Ok(_) => Finding::good("can be created and sealed"),
             Err(error) => Finding::other(State::Bad, error.to_string(), "allow memfd_create in the sandbox"),
         },
@@ -126,7 +125,7 @@ const CHECKS: &[Check] = &[
     Check {
         name: "sockets",
         why: "programs find their session by an abstract Unix socket",
-        look: || match tompion_os::Listener::bind(&format!("tompion-doctor-{}", tompion_os::monotonic_ns())) {
+        run: || match tompion_os::Listener::bind(&format!("tompion-doctor-{}", tompion_os::monotonic_ns())) {
             Ok(_) => Finding::good("abstract Unix sockets work"),
             Err(error) => Finding::other(State::Bad, error.to_string(), "allow Unix sockets in the sandbox"),
         },
@@ -134,36 +133,36 @@ const CHECKS: &[Check] = &[
     Check {
         name: "libtompion",
         why: "programs that are linked with -ltompion load it",
-        look: || library("libtompion.so.0"),
+        run: || library("libtompion.so.0"),
     },
     Check {
         name: "kernel events",
         why: "`record -k` shows scheduling, interrupts, system calls and I/O in the same trace",
-        look: kernel,
+        run: kernel,
     },
     Check {
         name: "user probes",
         why: "`record -k uprobe:…` and `usdt:` must not change what the probed program computes",
-        look: user_probes,
+        run: user_probes,
     },
     Check {
         name: "malloc preload",
         why: "`record --preload malloc` records the allocations of any program",
-        look: || library("libtompion-malloc.so"),
+        run: || library("libtompion-malloc.so"),
     },
     Check {
         name: "pthread preload",
         why: "`record --preload pthread` records the locks and threads of any program",
-        look: || library("libtompion-pthread.so"),
+        run: || library("libtompion-pthread.so"),
     },
     Check {
         name: "func preload",
         why: "`record --preload func` records the functions of programs compiled with -finstrument-functions",
-        look: || library("libtompion-func.so"),
+        run: || library("libtompion-func.so"),
     },
 ];
 
-/// Whether the kernel restarts sections, tried by two threads.
+/// Tests with two threads whether the kernel restarts sections.
 fn restarts() -> Finding {
     const MEND: &str = "use a kernel that restarts sections; until then, programs use reserve/commit at about \
                         four times the cost per event";
@@ -181,7 +180,7 @@ fn restarts() -> Finding {
     }
 }
 
-/// Whether probes in programs leave the programs' data alone, tried on this one.
+/// Tests on this process whether probes leave the data of programs alone.
 fn user_probes() -> Finding {
     match tompion_os::probes_keep_red_zone() {
         Ok(true) => Finding::good("leave the 128 bytes below the stack pointer alone"),
@@ -199,7 +198,7 @@ fn user_probes() -> Finding {
     }
 }
 
-/// Whether the kernel can be recorded. All that is in the way is told at once.
+/// Checks whether the kernel can be recorded, and names all obstacles at once.
 fn kernel() -> Finding {
     let obstacles = tompion_kernel::obstacles();
     if obstacles.is_empty() {
@@ -217,7 +216,7 @@ fn library(name: &str) -> Finding {
     }
 }
 
-/// A line of the answer.
+/// Row of the output.
 #[derive(Serialize)]
 struct Row {
     name: &'static str,
@@ -240,17 +239,17 @@ impl From<fitness::Finding> for Row {
     }
 }
 
-/// The rows about recording.
+/// Runs the checks for recording.
 fn recording() -> Vec<Row> {
     let rows = CHECKS.iter().map(|check| {
-        let Finding { state, found, mend } = (check.look)();
+        let Finding { state, found, mend } = (check.run)();
         Row { name: check.name, state, found, why: check.why, mend }
     });
     rows.collect()
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    // What is looked at is the machine's, at paths that root alone can change.
+    // The checked paths belong to the machine; only root can change them.
     let _rights = FileRights::of_the_process().ok();
     let rows = match arguments.rt {
         true => fitness::examine(&Root::default()).into_iter().map(Row::from).collect(),

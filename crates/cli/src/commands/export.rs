@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(report(&traces, &rewritten, &arguments.output))
 }
 
-/// What was written, what had to be said otherwise, and what could not be read.
+/// Reports what was written, what the format can't express, and what could not be read.
 pub fn report(traces: &TraceSet, rewritten: &Rewritten, output: &std::path::Path) -> ExitCode {
     for note in &rewritten.notes {
         print_status(format!("note: CTF 1.8 can't express everything: {note}"));

@@ -1,4 +1,4 @@
-//! `tompion list`: reads the descriptions that programs carry in their files.
+//! `tompion list`: lists the events that programs describe in their files.
 
 use std::{
     collections::BTreeSet,
@@ -23,7 +23,7 @@ use tompion_schema::{EVENT_MAGIC, Event, decode_outline, description_size};
 
 use crate::messages::escape_control;
 
-/// Program or library that is read by parts.
+/// Program or library that is read in parts.
 type File<'data> = object::File<'data, &'data ReadCache<BoundedFile>>;
 
 /// Maximum number of bytes that are read of a file: a process may have mapped one of any size.
@@ -94,7 +94,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The events that `record -k` can have, by the descriptions that their traces have.
+/// Returns the events that `record -k` can record, with the descriptions that traces have.
 fn kernel_events(available: AvailableEvents) -> Vec<Event> {
     let readable = available.catalog.listed().iter().filter_map(|listed| available.catalog.read(listed).ok());
     let vocabulary = Vocabulary { tracepoints: readable.collect(), ..Vocabulary::of_calls(available.calls) };
@@ -103,7 +103,7 @@ fn kernel_events(available: AvailableEvents) -> Vec<Event> {
     known_classes(&vocabulary).chain(others).map(|class| vocabulary.event(class)).chain(state).collect()
 }
 
-/// Events with programs of their own, and system calls.
+/// Returns events with BPF programs of their own, and system calls.
 fn known_classes(vocabulary: &Vocabulary) -> impl Iterator<Item = Class> {
     let calls = &vocabulary.calls;
     let of = |number| if calls.knows(number) { Call::Known(number) } else { Call::Unknown };
@@ -111,7 +111,7 @@ fn known_classes(vocabulary: &Vocabulary) -> impl Iterator<Item = Class> {
     (0..KNOWN.len()).map(Class::Known).chain(syscalls)
 }
 
-/// The names of events that `record -k` can have.
+/// Returns the names of events that `record -k` can record.
 pub fn kernel_event_names(available: AvailableEvents) -> Vec<String> {
     let listed: Vec<String> = available.catalog.listed().iter().map(|listed| listed.name.clone()).collect();
     let vocabulary = Vocabulary::of_calls(available.calls);
@@ -120,7 +120,7 @@ pub fn kernel_event_names(available: AvailableEvents) -> Vec<String> {
     known.chain(listed).chain(state).collect()
 }
 
-/// A file's USDT probes; none where it has no such, or is no file that can have them.
+/// Returns the USDT probes of a file; none if it is no ELF file.
 fn marks_of(file: &Path, shown: &Path) -> Vec<Row> {
     let row = |mark: Mark| Row {
         name: format!("usdt:{}:{}", mark.provider, mark.name),
@@ -142,7 +142,7 @@ fn row(event: &Event, file: Option<&Path>) -> Row {
     }
 }
 
-/// Files to look into, each with the name to show.
+/// Returns the files to read, each with the name to show.
 fn files(what: &str) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
     if what.parse::<u32>().is_ok() && !Path::new(what).exists() {
         return files_of_process(what);
@@ -158,7 +158,7 @@ fn files(what: &str) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
     }
 }
 
-/// All files that a process has mapped to execute, by way of its own root.
+/// Returns all files that a process mapped as executable, by way of its own root.
 fn files_of_process(pid: &str) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))
         .with_context(|| format!("can't read process {pid}"))?;
@@ -179,7 +179,7 @@ fn events_of(file: &Path) -> anyhow::Result<Vec<Event>> {
     }
 }
 
-/// The file's bytes from this address to the end of its section.
+/// Returns the file's bytes from this address to the end of its section.
 fn bytes_at<'data>(object: &File<'data>, address: u64) -> Option<&'data [u8]> {
     let section = object.sections().find(|section| {
         let begin = section.address();
@@ -188,13 +188,13 @@ fn bytes_at<'data>(object: &File<'data>, address: u64) -> Option<&'data [u8]> {
     section.data().ok()?.get(usize::try_from(address - section.address()).ok()?..)
 }
 
-/// The description that is meant at this address of the section.
+/// Returns the description that a reference at this address of the section leads to.
 fn elsewhere<'data>(object: &File<'data>, address: u64, bytes: &[u8]) -> Option<&'data [u8]> {
     let distance = bytes.strip_prefix(&ELSEWHERE.to_le_bytes())?.first_chunk()?;
     bytes_at(object, address.checked_add(4)?.checked_add_signed(i32::from_le_bytes(*distance).into())?)
 }
 
-/// Descriptions stand at multiples of eight bytes, with anything between them.
+/// Decodes the descriptions of a section, which are at multiples of eight bytes.
 fn events_in(object: &File<'_>, address: u64, section: &[u8]) -> Vec<Event> {
     let decode = |bytes: &[u8]| decode_outline(bytes.get(..description_size(bytes).ok()?)?).ok();
     let mut events = Vec::new();

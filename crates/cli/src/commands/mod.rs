@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use tompion_os::{FileRights, User};
 
-/// The traces that a user named, or the newest one in the current folder.
+/// Returns the given traces, or the newest one in the current folder.
 fn traces(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     if !named.is_empty() {
         return Ok(named.to_vec());
@@ -44,22 +44,21 @@ fn traces(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     }
 }
 
-/// The file rights of the user who called sudo, for what that user named; a command may have root's
-/// own at the moment.
+/// Takes the file rights of the user who called sudo, for paths that the user gave. The command may
+/// have root's rights at the moment.
 fn invoking_users_rights() -> anyhow::Result<Option<FileRights>> {
     let user = User::behind_sudo();
     user.map(|user| user.own_files()).transpose().context("can't act as the user who called sudo")
 }
 
-/// Writes a file that the user named, in the place of an older one, with no more than the user's
-/// rights.
+/// Writes a file that the user named, with no more than the user's rights. An older file is
+/// replaced.
 fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let _rights = invoking_users_rights()?;
     tompion_os::write_file(path, bytes).with_context(|| format!("can't write {}", path.display()))
 }
 
-/// Says of each trace whose session was killed that it is incomplete, and what helps. Returns
-/// whether there is one.
+/// Warns of each trace whose session was killed, with advice. Returns whether there is one.
 fn warn_if_incomplete(traces: &[PathBuf]) -> bool {
     let mut found = false;
     for folder in traces.iter().filter_map(|trace| tompion_session::incomplete(trace)) {
@@ -72,23 +71,22 @@ fn warn_if_incomplete(traces: &[PathBuf]) -> bool {
     found
 }
 
-/// Says of each stream that its times are odd, and of each damage where it is.
+/// Reports timestamp regressions, unusable indexes and corruptions.
 fn report_problems(traces: &tompion_reader::TraceSet) {
-    for disorder in traces.timestamp_regressions() {
+    for regression in traces.timestamp_regressions() {
         crate::messages::print_status(format!(
-            "warning: {disorder}; events are shown in the order of the file"
+            "warning: {regression}; events are shown in the order of the file"
         ));
     }
     for problem in traces.index_problems() {
         crate::messages::print_status(format!("warning: {problem}; the index is not used"));
     }
-    for damage in traces.corruptions() {
-        crate::messages::print_status(damage);
+    for corruption in traces.corruptions() {
+        crate::messages::print_status(corruption);
     }
 }
 
-/// Where the libraries are that belong to this program: beside it, or in the `lib` folder beside
-/// its own.
+/// Finds a library of this program: beside it, or in the `lib` folder beside its folder.
 fn library(name: &str) -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().context("can't tell where this program is")?;
     let folder = program.parent().unwrap_or(Path::new("/"));

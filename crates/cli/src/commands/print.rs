@@ -126,7 +126,7 @@ enum Field {
     Loglevel,
     /// URI of the event class's model (model.emf.uri)
     Emf,
-    /// Accepted for babeltrace2's sake: no trace has call sites
+    /// Accepted for compatibility with babeltrace2: no trace has call sites
     Callsite,
 }
 
@@ -163,7 +163,7 @@ fn whole(text: &str) -> Result<i64, &'static str> {
     text.parse().map_err(|_| "expected a whole number of at most 64 bits")
 }
 
-/// What stands before names, if something was asked for.
+/// Returns the fields before an event's name.
 fn header_fields(fields: &[Field]) -> HeaderFields {
     if fields.is_empty() {
         return HeaderFields::default();
@@ -185,7 +185,7 @@ fn header_fields(fields: &[Field]) -> HeaderFields {
     shown
 }
 
-/// Which names are shown, if something was asked for.
+/// Returns the field names to print.
 fn names(names: &[Name]) -> Names {
     if names.is_empty() {
         return Names::default();
@@ -227,7 +227,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         print_status(format!("{option}: expected --format text, found another format"));
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
-    if let Some(option) = not_of_calls(arguments).filter(|_| arguments.calls) {
+    if let Some(option) = unsupported_by_calls(arguments).filter(|_| arguments.calls) {
         print_status(format!("{option}: expected without --calls, found both"));
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
@@ -269,7 +269,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if arguments.selection.finds_names(&traces) { code } else { ExitCode::from(messages::FAILED) })
 }
 
-/// The first option that only changes the text.
+/// Returns the first given option that only affects the text format.
 fn text_only(arguments: &Arguments) -> Option<&'static str> {
     let given = [
         ("--fields", !arguments.fields.is_empty()),
@@ -279,8 +279,9 @@ fn text_only(arguments: &Arguments) -> Option<&'static str> {
     given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
 }
 
-/// The first option that lines of calls cannot follow: a filter may separate returns from entries.
-fn not_of_calls(arguments: &Arguments) -> Option<&'static str> {
+/// Returns the first given option that --calls doesn't support: a filter may separate returns from
+/// entries.
+fn unsupported_by_calls(arguments: &Arguments) -> Option<&'static str> {
     let given = [
         ("--format", !matches!(arguments.format, Format::Text)),
         ("--filter", arguments.selection.has_filter()),
@@ -293,14 +294,14 @@ fn not_of_calls(arguments: &Arguments) -> Option<&'static str> {
     given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
 }
 
-/// How much later all times are, in nanoseconds.
+/// Returns the offset that is added to all times, in nanoseconds.
 fn shift(arguments: &Arguments) -> anyhow::Result<i64> {
     let seconds = arguments.clock_offset.unwrap_or(0).checked_mul(1_000_000_000);
     let shift = seconds.and_then(|shift| shift.checked_add(arguments.clock_offset_ns.unwrap_or(0)));
     shift.context("expected a --clock-offset of at most 292 years (9223372036 s), found a larger one")
 }
 
-/// How the text is to look.
+/// Returns the options of the text format.
 fn options(arguments: &Arguments) -> PrintOptions {
     let clock = match (arguments.clock_cycles, arguments.clock_seconds) {
         (true, _) => ClockFormat::Cycles,
@@ -329,10 +330,11 @@ fn format(arguments: &Arguments, options: PrintOptions) -> follow::Format {
     }
 }
 
-/// How long all streams have to bring what is older than the newest packet.
-const PAUSE: Duration = Duration::from_millis(400);
+/// Interval at which --follow reads. Within it, all streams must have delivered events that are
+/// older than the newest packet.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(400);
 
-/// Prints what is there and what comes, until all recordings have ended.
+/// Prints the events so far and new ones, until all recordings have ended.
 fn follow(
     paths: &[PathBuf],
     selection: Selection,
@@ -345,7 +347,7 @@ fn follow(
     let mut follow = Follow::new(paths, selection);
     let mut code = ExitCode::SUCCESS;
     loop {
-        // Asked before, so that the last round sees all.
+        // Checked before reading, so that the last round reads everything.
         let is_last = paths.iter().all(|path| has_ended(path));
         let round = follow.round(is_last, format, output)?;
         round.losses.iter().for_each(|loss| print_status(format!("warning: {loss}")));
@@ -356,11 +358,11 @@ fn follow(
         if is_last {
             return Ok(code);
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(FOLLOW_INTERVAL);
     }
 }
 
-/// Whether a trace is of a recording that has ended, or was killed. Nobody knows of others' traces.
+/// Returns whether a recording has ended or was killed. That is unknown of other producers' traces.
 fn has_ended(trace: &Path) -> bool {
     let folders = trace.ancestors().take(4);
     let manifest = folders
@@ -369,7 +371,7 @@ fn has_ended(trace: &Path) -> bool {
     manifest.is_some_and(|manifest| !manifest.is_recording()) || tompion_session::incomplete(trace).is_some()
 }
 
-/// Losses and damages, on standard error.
+/// Reports losses and corruptions on standard error.
 fn report(traces: &TraceSet, options: &PrintOptions) -> ExitCode {
     for loss in traces.losses() {
         print_status(format!("warning: {}", text::loss_warning(traces, loss, options)));

@@ -87,7 +87,7 @@ pub struct Arguments {
     /// list BINARY`), kprobe:FUNCTION(…), kretprobe:…
     #[arg(short, long, value_name = "GLOBS", num_args = 0..=1, default_missing_value = "", value_delimiter = ',')]
     kernel: Option<Vec<String>>,
-    /// When a ring is full, discard new events, or overwrite the oldest (flight recorder)
+    /// Discard new events when a ring is full, or overwrite the oldest (flight recorder)
     #[arg(long, value_enum, default_value = "discard")]
     mode: ModeArgument,
     /// Set the size of a sub-buffer
@@ -139,11 +139,11 @@ pub struct Arguments {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ContextArgument {
-    /// Events have it anyway, or not, as --tid says.
+    /// Field that events have anyway, or that --tid selects.
     Always,
     Thread(Context),
     Application,
-    /// Of the kernel's events alone.
+    /// Field of kernel events only.
     Stack(KernelContext),
 }
 
@@ -241,7 +241,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         backing: arguments.backing.clone(),
         jobs: None,
         selector: selector(arguments.selector)?,
-        // A program that records itself runs as whoever it is.
+        // A program that records itself keeps its own user.
         user: if arguments.gather_as.is_none() { User::behind_sudo() } else { None },
         invocation: std::env::args().collect(),
     };
@@ -251,12 +251,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
                 print_status(error);
                 return Ok(ExitCode::from(exit_status::OWN_FAILURE));
             }
-            // Another recording has taken the name since it was chosen.
+            // Another recording took the name in the meantime.
             Err(Error::FolderExists(_)) if arguments.output.is_none() => {
                 config.folder = folder(&arguments, &config.target);
             }
-            // Programs that start together start a session each, and all use the one that was
-            // first.
+            // Programs that start at the same time start a session each; all use the first one.
             Err(Error::Session(error))
                 if arguments.gather_as.is_some() && error.kind() == ErrorKind::AddrInUse =>
             {
@@ -271,7 +270,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns the exit status after a recording: the command's, or what became of the recording.
+/// Returns the exit status after a recording: the command's, or that of the recording.
 fn status_of(outcome: &Outcome, is_complete: bool) -> ExitCode {
     match outcome.failure() {
         Some(status) => exit_status::pass_on(status),
@@ -294,6 +293,7 @@ pub fn usage_status() -> Option<ExitCode> {
     command_start::place_of_record(&words).map(|_| ExitCode::from(exit_status::OWN_FAILURE))
 }
 
+/// Takes the descriptor of the map that selects the ring set.
 fn selector(number: Option<i32>) -> anyhow::Result<Option<Arc<OwnedFd>>> {
     let take = |number| {
         let taken = tompion_os::take_inherited(number);
@@ -302,8 +302,8 @@ fn selector(number: Option<i32>) -> anyhow::Result<Option<Arc<OwnedFd>>> {
     Ok(number.map(take).transpose()?.map(Arc::new))
 }
 
-/// What to record of the kernel, or what is wrong with it. Without patterns, system calls are those
-/// of whom the recording follows.
+/// Returns the kernel events to record, or an error message. Without patterns, only the system
+/// calls of the recorded processes are recorded.
 fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>, String> {
     let contexts = kernel_contexts(&arguments.contexts);
     let Some(words) = &arguments.kernel else {
@@ -312,18 +312,19 @@ fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>
             false => Ok(None),
         };
     };
-    let (wishes, mut patterns): (Vec<String>, Vec<String>) =
-        whole_words(words).into_iter().partition(|word| ProbeSpec::is_one(word));
+    let (probe_specs, mut patterns): (Vec<String>, Vec<String>) =
+        join_probe_arguments(words).into_iter().partition(|word| ProbeSpec::is_one(word));
     let mut probes = Vec::new();
-    for wish in &wishes {
+    for spec in &probe_specs {
         probes.extend(
-            ProbeSpec::parse(wish)
-                .and_then(|wish| wish.find())
+            ProbeSpec::parse(spec)
+                .and_then(|spec| spec.find())
                 .map_err(|error| describe_probe_error(&error))?,
         );
     }
     // A lone -k beside probes or patterns asks for the default events, too.
-    let wants_default = patterns.iter().any(String::is_empty) || wishes.is_empty() && patterns.is_empty();
+    let wants_default =
+        patterns.iter().any(String::is_empty) || probe_specs.is_empty() && patterns.is_empty();
     patterns.retain(|pattern| !pattern.is_empty());
     let available = AvailableEvents::of_this_kernel();
     let mut selection = Selection::default();
@@ -348,7 +349,7 @@ fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>
     Ok(Some(KernelChoice { selection, calls: available.calls, filter, contexts }))
 }
 
-/// The filter for the kernel's events, and lines about what it can't know of them.
+/// Compiles the filter for kernel events, and reports names that they don't have.
 fn kernel_filter(text: &str, selection: &mut Selection, calls: &Calls) -> Result<Filter, String> {
     let filter = Filter::new(text, selection, calls).map_err(|problem| problem.to_string())?;
     if !filter.unknown.is_empty() {
@@ -361,34 +362,34 @@ fn kernel_filter(text: &str, selection: &mut Selection, calls: &Calls) -> Result
     Ok(filter)
 }
 
-/// Words that were taken apart at the commas between a probe's arguments, put together again.
-fn whole_words(words: &[String]) -> Vec<String> {
-    let mut whole: Vec<String> = Vec::new();
+/// Joins words that were split at the commas between a probe's arguments.
+fn join_probe_arguments(words: &[String]) -> Vec<String> {
+    let mut joined: Vec<String> = Vec::new();
     for word in words {
-        match whole.last_mut() {
+        match joined.last_mut() {
             Some(last) if ProbeSpec::is_one(last) && last.contains('(') && !last.ends_with(')') => {
                 *last += ",";
                 *last += word;
             }
-            _ => whole.push(word.trim().to_owned()),
+            _ => joined.push(word.trim().to_owned()),
         }
     }
-    whole
+    joined
 }
 
-/// What is wrong with a probe, and what could have been meant.
+/// Describes an error of a probe, with the nearest known names.
 fn describe_probe_error(error: &ProbeSpecError) -> String {
     let hint = |(name, names): &(String, Vec<String>)| nearest_hint(name, names.iter().map(String::as_str));
     format!("{error}{}", error.suggestions.as_ref().map(hint).unwrap_or_default())
 }
 
-/// What a pattern without a match could have meant.
+/// Returns a hint for a pattern without a match: the nearest known names.
 fn nearest_kernel_events(pattern: &str) -> String {
     let names = super::list::kernel_event_names(AvailableEvents::of_this_kernel());
     nearest_hint(pattern, names.iter().map(String::as_str))
 }
 
-/// Where the trace goes.
+/// Returns the folder of the trace.
 fn folder(arguments: &Arguments, target: &Target) -> PathBuf {
     match (&arguments.output, &arguments.gather_in) {
         (Some(folder), _) => folder.clone(),
@@ -410,14 +411,14 @@ fn thread_contexts(arguments: &[ContextArgument]) -> Vec<Context> {
     contexts
 }
 
-/// What the kernel's events have of that.
+/// Returns the context fields of kernel events.
 fn kernel_contexts(arguments: &[ContextArgument]) -> Contexts {
     let of_kernel = |argument: &ContextArgument| match argument {
         ContextArgument::Stack(context) => Some(*context),
         ContextArgument::Thread(Context::Comm) => Some(KernelContext::Comm),
         ContextArgument::Thread(Context::Priority) => Some(KernelContext::Priority),
         ContextArgument::Thread(Context::Cgroup) => Some(KernelContext::Cgroup),
-        // Every event of the kernel has its process.
+        // Every kernel event has its process.
         ContextArgument::Thread(Context::Pid | Context::Namespaces)
         | ContextArgument::Always
         | ContextArgument::Application => None,
@@ -430,12 +431,12 @@ fn target(arguments: &Arguments) -> Result<Target, String> {
         (Some(name), _, _) => Target::SharedFolder(name.clone()),
         (None, [], []) => Target::Everything,
         (None, [], command) => Target::Command(command.to_vec()),
-        (None, words, _) => Target::Processes(family(words, !arguments.no_children)?),
+        (None, words, _) => Target::Processes(process_tree(words, !arguments.no_children)?),
     })
 }
 
-/// Finds the processes that were named by id or name.
-fn family(words: &[String], has_descendants: bool) -> Result<ProcessTree, String> {
+/// Finds the processes that were given by id or name.
+fn process_tree(words: &[String], has_descendants: bool) -> Result<ProcessTree, String> {
     let mut named = Vec::new();
     for word in words.iter().map(|word| word.trim()) {
         match word.parse() {
@@ -456,13 +457,13 @@ fn processes_of_name(name: &str) -> Result<Vec<u32>, String> {
     Err(format!("no process is named `{name}`{hint}"))
 }
 
-/// A session that a program has started has no terminal: what it has to say goes into a file.
+/// Redirects messages to a file below the folder: a session that a program started has no terminal.
 fn log_to_file(parent: &Path) -> anyhow::Result<()> {
     const LOG: &str = "tompion.log";
     let parent = DirHandle::open_or_create(parent)?;
     let log = match parent.append(LOG) {
         Ok(log) => log,
-        // Somebody has laid something there that must not be written to.
+        // The path may be a link or a file of another user, which must not be written to.
         Err(error) => {
             let mut log = parent.create_new(format!("tompion-{}.log", std::process::id()))?;
             writeln!(log, "tompion: not in {LOG}: {error}")?;
@@ -473,23 +474,23 @@ fn log_to_file(parent: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sees to it that somebody can read what is wrong with the options that a program brought along.
+/// Redirects usage errors to a file, if a program started this session with wrong options.
 pub fn prepare_for_usage_error() {
     let mut words = std::env::args_os().skip(1);
     if words.next().as_deref() == Some(OsStr::new("record"))
         && words.next().as_deref() == Some(OsStr::new("--gather-in"))
     {
-        // If the folder can't be made, nobody can be told.
+        // If the folder can't be made, the error can't be reported.
         let _ = words.next().map(|folder| log_to_file(Path::new(&folder)));
     }
 }
 
-/// What a folder is called after.
+/// Returns the target's part of a folder's name.
 fn name_of(target: &Target) -> String {
     let file_name = |path: &str| Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
     match target {
         Target::Command(words) => words.first().and_then(|word| file_name(word)).unwrap_or_default(),
-        Target::Processes(family) => match family.named[..] {
+        Target::Processes(tree) => match tree.named[..] {
             [pid] => tompion_os::name_of(&pid.to_string()).unwrap_or_else(|| pid.to_string()),
             _ => "processes".into(),
         },
@@ -498,7 +499,7 @@ fn name_of(target: &Target) -> String {
     }
 }
 
-/// `tompion-NAME-TIME`, with a number behind it if that is taken.
+/// Returns a free name: `tompion-NAME-TIME`, with a number if that is taken.
 fn default_folder(parent: &Path, name: &str) -> PathBuf {
     let time = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
     let dash = if name.is_empty() { "" } else { "-" };
@@ -520,8 +521,8 @@ fn preloads(wanted: &[Preload]) -> anyhow::Result<Vec<PathBuf>> {
     libraries.collect::<anyhow::Result<_>>().context("--preload")
 }
 
-/// Says what came of it. The trace of a recording without events is taken away again. Returns
-/// whether there is a trace with all that was to be written.
+/// Reports the outcome, and removes the trace of a recording without events. Returns whether the
+/// trace is complete.
 fn report_outcome(config: &Config, arguments: &Arguments, outcome: &Outcome) -> bool {
     let RecordingSummary { manifest, known, stopped } = &outcome.report;
     for problem in &outcome.problems {
@@ -546,7 +547,7 @@ fn report_outcome(config: &Config, arguments: &Arguments, outcome: &Outcome) -> 
         print_status(format!("nothing recorded: {}", explain_empty_recording(config, arguments, outcome)));
         return false;
     }
-    // Where not all names are known, nobody can say that one is missing.
+    // A pattern without a match can be reported only if all names are known.
     for glob in arguments.events.iter().filter(|_| beyond.event_names == 0) {
         if !known.iter().any(|(provider, name)| matches_name(glob, provider, name)) {
             print_status(format!("no event matches `{glob}`{}", suggestion(glob, known)));
@@ -559,24 +560,22 @@ fn report_outcome(config: &Config, arguments: &Arguments, outcome: &Outcome) -> 
         describe_sources(manifest),
         losses(manifest, lost)
     ));
-    // Also where only one process's events could not be written: the line above says how many those
-    // are.
+    // Also if only one process's events could not be written; the line above has their number.
     stopped.is_none() && !manifest.sources.iter().any(|source| source.lost.contains_key(NOT_WRITTEN))
 }
 
-/// The cause of losses under which events stand that could not be written, on a full disk for
-/// instance.
+/// Loss cause of events that could not be written, for instance on a full disk.
 const NOT_WRITTEN: &str = "not_written";
 
-/// The kind of the kernel's trace in the manifest.
+/// Kind of the kernel's source in the manifest.
 const KERNEL: &str = "kernel";
 
-/// Whose events were recorded.
+/// Describes the sources that have events.
 pub fn describe_sources(manifest: &Manifest) -> String {
     let with_events = || manifest.sources.iter().filter(|source| source.events != 0);
     let of_processes = || with_events().filter(|source| source.kind != KERNEL);
     let processes = of_processes().filter(|source| source.pid != 0).count() as u64;
-    // A recorder that was killed has not written how many processes share a trace.
+    // A killed recorder did not write how many processes share a trace.
     let is_shared = of_processes().any(|source| source.pid == 0);
     let kernel = with_events().any(|source| source.kind == KERNEL);
     let mut parts = Vec::new();
@@ -592,12 +591,12 @@ pub fn describe_sources(manifest: &Manifest) -> String {
     parts.join(" and ")
 }
 
-/// The sum of counts that programs may have made up.
+/// Adds counts, which faulty programs may have set to any value.
 pub fn total(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// What was lost, and why.
+/// Describes the losses, with their causes and advice.
 pub fn losses(manifest: &Manifest, lost: u64) -> String {
     let overwritten = total(manifest.sources.iter().map(|source| source.overwritten));
     let mut causes = std::collections::BTreeMap::<&str, u64>::new();
@@ -605,12 +604,12 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
         let sum = causes.entry(cause).or_default();
         *sum = sum.saturating_add(*count);
     }
-    // Nothing that a recorder could keep: the child runs on its parent's memory.
+    // A recorder can't record these: the child runs in its parent's memory.
     let untraced = causes.remove(tompion_reader::manifest::VFORK_CHILD).unwrap_or(0);
     let lost = lost.saturating_sub(untraced);
     let causes: Vec<String> =
         causes.iter().map(|(cause, count)| format!("{cause}: {}", with_thousands(*count))).collect();
-    // While it says that it is being recorded, something is still to be recovered.
+    // In this state, a killed recording was not recovered yet.
     let is_known = !manifest.losses_unknown && !manifest.is_recording();
     let mut text = match (is_known, lost) {
         (true, 0) => nothing_lost(manifest),
@@ -623,8 +622,8 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
         let processes = pluralize(unknown, "process");
         text = format!("losses of {processes} UNKNOWN (their counts are impossible), {text}");
     }
-    // First what weighs most: nobody should read "none lost" of processes that are not there at
-    // all.
+    // The most important part comes first: "none lost" must not hide processes that were not
+    // recorded.
     if manifest.rejected_processes != 0 {
         text = format!("{} NOT RECORDED, {text}", pluralize(manifest.rejected_processes, "process"));
     }
@@ -634,7 +633,7 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
     if untraced != 0 {
         text += &format!(", {} of vfork children not traced", pluralize(untraced, "event"));
     }
-    // Rings fill up, too, when nothing can be written.
+    // Rings also fill up if nothing can be written.
     if causes.iter().any(|cause| cause.starts_with(NOT_WRITTEN)) {
         text += " (make room there, or record elsewhere: -o DIR)";
     } else if causes.iter().any(|cause| cause.starts_with("full")) {
@@ -643,14 +642,14 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
     text
 }
 
-/// That nothing was lost, of whom that can be said.
+/// Says that nothing was lost, of the processes of which that is known.
 fn nothing_lost(manifest: &Manifest) -> String {
     let unknown = manifest.sources.iter().any(|source| source.losses_unknown);
     if unknown || manifest.rejected_processes != 0 { "none lost of the others" } else { "none lost" }
         .to_owned()
 }
 
-/// The reason, and what to do.
+/// Returns the reason for an empty recording, with advice.
 fn explain_empty_recording(config: &Config, arguments: &Arguments, outcome: &Outcome) -> String {
     let RecordingSummary { known, .. } = &outcome.report;
     let command = config.target.describe();
@@ -667,7 +666,7 @@ fn explain_empty_recording(config: &Config, arguments: &Arguments, outcome: &Out
         };
     }
     if known.is_empty() && !outcome.problems.is_empty() {
-        // Why, was said.
+        // The reason was reported already.
         return format!("{command} could not join");
     }
     if known.is_empty() {
@@ -715,7 +714,7 @@ fn not_loaded(command: &str, arguments: &Arguments, config: &Config, outcome: &O
     )
 }
 
-/// That none of the known events fired, with some of their names.
+/// Says that none of the known events fired, with some of their names.
 fn none_fired(known: &[(String, String)]) -> String {
     let names: Vec<String> =
         known.iter().take(3).map(|(provider, name)| format!("{provider}:{name}")).collect();

@@ -26,7 +26,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for problem in problems {
         print_status(problem);
     }
-    // As the user named it, where that is the trace.
+    // Shown as the user named it, if that is the trace.
     let is_named = std::fs::canonicalize(&arguments.folder).is_ok_and(|named| named == folder);
     let folder = if is_named { arguments.folder.display() } else { folder.display() };
     let events = total(manifest.sources.iter().map(|source| source.events));

@@ -37,10 +37,10 @@ pub struct Arguments {
     /// Under sudo, run the command as root instead of the user who called sudo
     #[arg(long)]
     as_root: bool,
-    /// The process after whose end everything is put back (used by tompion itself)
+    /// Process after whose end everything is restored (used by tompion itself)
     #[arg(long, hide = true, value_name = "PID", conflicts_with_all = ["cpus", "command", "restore"])]
     guard: Option<u32>,
-    /// Where proc, sys and run are (used by tests)
+    /// Folder of proc, sys and run (used by tests)
     #[arg(long, hide = true, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Command to run on these CPUs, with its arguments
@@ -58,10 +58,10 @@ const SIGCHLD: i32 = 17;
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let root = Root::new(&arguments.root);
-    // All that is read and written is the machine's, at paths that root alone can change.
+    // All paths belong to the machine; only root can change them.
     let _rights = if root.is_real() { FileRights::of_the_process().ok() } else { None };
     if let Some(pid) = arguments.guard {
-        // Nobody hears this process; what it can't put back stays noted.
+        // This process has no output. What it can't restore stays in the state file.
         shield::guard(&root, pid, || drop(tompion_os::report_ready()))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -137,7 +137,7 @@ fn spawn(arguments: &Arguments, shield: &Shield, inheritance: Inheritance) -> io
     command.spawn()
 }
 
-/// Waits for the command's end, and passes on what signals reach this process.
+/// Waits for the command's end, and forwards signals to it.
 fn wait(mut child: Child, signals: &Signals) -> io::Result<ExitStatus> {
     let poller = Poller::new()?;
     poller.add(std::os::fd::AsFd::as_fd(signals), 0)?;
@@ -147,7 +147,7 @@ fn wait(mut child: Child, signals: &Signals) -> io::Result<ExitStatus> {
         }
         poller.wait(None)?;
         while let Some((signal, by_kernel)) = signals.next() {
-            // A terminal's Ctrl-C has reached the command already.
+            // Ctrl-C on a terminal has reached the command already.
             if signal != SIGCHLD && !by_kernel {
                 let _ = tompion_os::kill(child.id(), signal);
             }

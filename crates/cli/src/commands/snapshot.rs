@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The recording that a user named. A folder whose name is a number is named by `./4711`.
+/// Finds the recording that a user named. A folder whose name is a number is given as `./4711`.
 fn find(named: &str) -> anyhow::Result<Running> {
     Ok(match named.parse() {
         Ok(pid) => Running::of_process(pid)?,
@@ -59,7 +59,7 @@ fn find(named: &str) -> anyhow::Result<Running> {
     })
 }
 
-/// Whose recordings are looked for: under sudo, those of the user behind it, too.
+/// Returns the users whose recordings are searched: under sudo also the user behind it.
 fn users() -> Vec<u32> {
     let behind = User::behind_sudo().map(|user| user.uid());
     [tompion_os::effective_user()].into_iter().chain(behind).collect()
@@ -72,7 +72,7 @@ fn hint() -> &'static str {
     }
 }
 
-/// Says what to type for each of several recordings.
+/// Lists the commands that choose one of several recordings.
 fn choose(all: &[Running]) -> ExitCode {
     print_status(format!("{} are running; choose one:", pluralize(all.len() as u64, "recording")));
     for running in all {

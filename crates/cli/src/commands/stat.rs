@@ -69,11 +69,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             durations::write(durations, &mut output)?;
         }
     }
-    for disorder in &summary.timestamp_regressions {
-        print_status(format!("warning: {disorder}"));
+    for regression in &summary.timestamp_regressions {
+        print_status(format!("warning: {regression}"));
     }
-    for damage in &summary.corruptions {
-        print_status(damage);
+    for corruption in &summary.corruptions {
+        print_status(corruption);
     }
     let finds_names = selection::find_names(&arguments.events, &traces);
     let is_sound = summary.corruptions.is_empty() && finds_names;
@@ -83,7 +83,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// Maximum number of rows of each table in the text.
 const MAX_ROWS: usize = 20;
 
-/// The summary, and what only this command knows.
+/// Summary, with results that only this command has.
 #[derive(Serialize)]
 struct Stat<'a> {
     /// Whether the recording's session was killed, so that neither events nor losses are all there.

@@ -54,10 +54,10 @@ pub struct Arguments {
     size: (u32, u32),
 }
 
-/// Smallest and largest side of a picture, in pixels: below, the page has no room for its parts.
+/// Allowed sides of a picture, in pixels. Below the minimum, the page has no room for its parts.
 const SIDES: std::ops::RangeInclusive<u32> = 400..=16_384;
 
-/// `1280x720`
+/// Parses a size such as `1280x720`.
 fn picture_size(text: &str) -> Result<(u32, u32), String> {
     let side = |text: &str| text.parse().ok().filter(|side| SIDES.contains(side));
     let sides = text.split_once(['x', '×']).and_then(|(width, height)| side(width).zip(side(height)));
@@ -66,7 +66,7 @@ fn picture_size(text: &str) -> Result<(u32, u32), String> {
     })
 }
 
-/// `8080`, `127.0.0.1:8080`, `[::1]:8080`, `127.0.0.1`.
+/// Parses `8080`, `127.0.0.1:8080`, `[::1]:8080` or `127.0.0.1`.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let port = text.parse().map(local).ok();
@@ -99,7 +99,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(png) = &arguments.png {
         return thread::scope(|scope| {
             scope.spawn(|| server.run());
-            // The server has no end.
+            // The server runs forever, so the process exits here.
             match save(&server, png, &range) {
                 Ok(()) => std::process::exit(0),
                 Err(error) => {
@@ -140,8 +140,8 @@ fn has_display() -> bool {
     ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some_and(|it| !it.is_empty()))
 }
 
-/// Opens the browser that the desktop prefers, for the user behind sudo, who has the desktop. Never
-/// as root: a browser runs what strangers send.
+/// Opens the desktop's default browser, as the user behind sudo. Never as root: a browser runs
+/// untrusted code.
 fn open(url: &str) {
     let mut command = Command::new("xdg-open");
     command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -160,8 +160,8 @@ fn open(url: &str) {
     }
 }
 
-/// How long a picture may take once the trace is read.
-const PICTURE: Duration = Duration::from_secs(60);
+/// Time that Chromium has for a picture once the trace is indexed.
+const PICTURE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Name of the file with Chromium's messages.
 const LOG: &str = "tompion.log";
 
@@ -210,9 +210,9 @@ fn save(server: &Server, png: &Path, range: &PictureRange) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Returns the file that Chromium draws to. Root's is in the private profile: Chromium follows
-/// links, which another user may lay beside the picture. Others' is beside it, because a confined
-/// Chromium can't share the folder for temporary files.
+/// Returns the file that Chromium draws to. For root it is in the private profile: Chromium follows
+/// links, which another user may place beside the picture. For others it is beside the picture,
+/// because a confined Chromium can't share the folder for temporary files.
 fn drawn_file(png: &Path, profile: &Path) -> PathBuf {
     match tompion_os::file_user() {
         0 => profile.join("picture.png"),
@@ -220,16 +220,16 @@ fn drawn_file(png: &Path, profile: &Path) -> PathBuf {
     }
 }
 
-/// What Chromium says where the system has no sandbox for it.
+/// Message of Chromium if the system has no sandbox for it.
 const NO_SANDBOX: &str = "No usable sandbox";
 
-/// A picture that is to be drawn.
+/// Picture to draw.
 struct Picture<'a> {
     chromium: &'a Path,
-    /// Who runs Chromium, where that is not the user of this process.
+    /// User that runs Chromium, if it is not this process's user.
     user: Option<&'a User>,
     url: &'a str,
-    /// Folder for what Chromium writes besides.
+    /// Folder for Chromium's profile and log.
     profile: &'a Path,
     png: &'a Path,
     /// Width and height in pixels.
@@ -237,8 +237,8 @@ struct Picture<'a> {
 }
 
 impl Picture<'_> {
-    /// Draws it, with Chromium's sandbox. It goes without only for a root whom nobody is behind, as
-    /// whom it refuses to run with one, and where the system has none.
+    /// Draws the picture, with Chromium's sandbox. The sandbox is off only for root without a user
+    /// behind sudo, because Chromium refuses to run as root with it, and where the system has none.
     fn draw(&self) -> anyhow::Result<()> {
         let is_root = self.user.is_none() && tompion_os::effective_user() == 0;
         self.run(!is_root)?;
@@ -269,10 +269,10 @@ impl Picture<'_> {
         let mut child = command.spawn().with_context(|| format!("cannot run {chromium}"))?;
         let began = Instant::now();
         while child.try_wait()?.is_none() {
-            if began.elapsed() > PICTURE {
+            if began.elapsed() > PICTURE_TIMEOUT {
                 child.kill()?;
                 child.wait()?;
-                bail!("{chromium} took more than {} s for the picture", PICTURE.as_secs());
+                bail!("{chromium} took more than {} s for the picture", PICTURE_TIMEOUT.as_secs());
             }
             thread::sleep(Duration::from_millis(20));
         }

@@ -63,7 +63,7 @@ fn command_after_kernel(
     }
 }
 
-/// Where the value of an option stands.
+/// Position of an option's value.
 enum Value {
     /// The word is no option.
     NoOption,

@@ -87,12 +87,13 @@ enum PolicyArgument {
     Other,
 }
 
-/// Shortest interval: less than a wake-up takes.
-const SHORTEST: Duration = Duration::from_micros(10);
+/// Minimum interval; a wakeup takes about as long.
+const MIN_INTERVAL: Duration = Duration::from_micros(10);
 
+/// Parses an interval within its bounds.
 pub fn interval(text: &str) -> Result<Duration, String> {
     let time = units::time(text)?;
-    if (SHORTEST..=Duration::from_secs(60)).contains(&time) {
+    if (MIN_INTERVAL..=Duration::from_secs(60)).contains(&time) {
         Ok(time)
     } else {
         Err(format!("expected 10us to 60s, found `{text}`"))
@@ -120,11 +121,11 @@ impl Arguments {
 }
 
 const SIGINT: i32 = 2;
-/// Asks recordings to save: who asks all programs of this name shall not end the test.
+/// Requests snapshots of recordings. A signal to all programs of this name must not end the test.
 const SIGUSR1: i32 = 10;
 const SIGTERM: i32 = 15;
-/// How often the table is written anew on a terminal, and signals are looked for.
-const REFRESH: Duration = Duration::from_millis(100);
+/// Interval at which the live table is redrawn and signals are checked.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -137,8 +138,8 @@ struct Report<'a> {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let cpus = super::usable(arguments.cpus.as_ref())?;
-    // Taken before the threads are there, so that signals come to nobody else.
+    let cpus = super::choose_cpus(arguments.cpus.as_ref())?;
+    // Taken before the threads start, so that signals are delivered to this thread only.
     let signals = Signals::take(&[SIGINT, SIGUSR1, SIGTERM])?;
     let config = Config {
         cpus,
@@ -158,32 +159,32 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let running = cyclic::start(config);
     let shown = wait(&running, &signals, arguments.json)?;
     let outcome = running.finish()?;
-    tell(arguments, &outcome, shown)?;
+    write_outcome(arguments, &outcome, shown)?;
     Ok(if outcome.broken.is_some() { ExitCode::from(messages::FAILED) } else { ExitCode::SUCCESS })
 }
 
-/// The recording in which this runs: `tompion record` has started it, and its session is in the
-/// environment.
+/// Returns the recorder of this process: its parent, if that is `tompion record` and its session is
+/// in the environment.
 fn own_recorder() -> Option<u32> {
     std::env::var_os(SESSION_VARIABLE).filter(|names| !names.is_empty())?;
     let parent = std::os::unix::process::parent_id();
     (tompion_os::name_of(&parent.to_string())? == "tompion").then_some(parent)
 }
 
-/// Waits until it ends, or a signal ends it. Returns how many lines stand on the terminal.
+/// Waits until the test ends, or a signal ends it. Returns the number of lines on the terminal.
 fn wait(running: &Running, signals: &Signals, quiet: bool) -> io::Result<usize> {
     let poller = Poller::new()?;
     poller.add(std::os::fd::AsFd::as_fd(signals), 0)?;
     let is_live = !quiet && io::stdout().is_terminal();
     let mut shown = 0;
     while running.goes_on() {
-        poller.wait(Some(REFRESH))?;
+        poller.wait(Some(REFRESH_INTERVAL))?;
         if signals.next().is_some_and(|(signal, _)| signal != SIGUSR1) {
             break;
         }
         if is_live {
             let mut output = anstream::stdout().lock();
-            take_back(&mut output, shown)?;
+            erase_lines(&mut output, shown)?;
             shown = write_live(&mut output, &running.progress())?;
             output.flush()?;
         }
@@ -191,15 +192,15 @@ fn wait(running: &Running, signals: &Signals, quiet: bool) -> io::Result<usize> 
     Ok(shown)
 }
 
-/// Moves the cursor back to the first of so many lines.
-fn take_back(output: &mut dyn Write, lines: usize) -> io::Result<()> {
+/// Moves the cursor to the first of these lines, and erases them.
+fn erase_lines(output: &mut dyn Write, lines: usize) -> io::Result<()> {
     if lines != 0 { write!(output, "\x1b[{lines}A\x1b[J") } else { Ok(()) }
 }
 
 /// Width of a column.
 const WIDTH: usize = 11;
 
-/// Nanoseconds as microseconds.
+/// Formats nanoseconds as microseconds.
 fn us(ns: f64) -> String {
     format!("{:.1}", ns / 1000.0)
 }
@@ -220,7 +221,7 @@ fn write_live(output: &mut dyn Write, progress: &[Progress]) -> io::Result<usize
     Ok(progress.len() + 1)
 }
 
-fn tell(arguments: &Arguments, outcome: &Outcome, shown: usize) -> anyhow::Result<()> {
+fn write_outcome(arguments: &Arguments, outcome: &Outcome, shown: usize) -> anyhow::Result<()> {
     let mut output = anstream::stdout().lock();
     if arguments.json {
         let report = Report {
@@ -233,17 +234,17 @@ fn tell(arguments: &Arguments, outcome: &Outcome, shown: usize) -> anyhow::Resul
         serde_json::to_writer_pretty(&mut output, &report)?;
         writeln!(output)?;
     } else {
-        take_back(&mut output, shown)?;
+        erase_lines(&mut output, shown)?;
         write_text(arguments, outcome, &mut output)?;
     }
     output.flush()?;
     if let Some(broken) = &outcome.broken {
-        print_status(words_of(broken));
+        print_status(describe_break(broken));
     }
     Ok(())
 }
 
-fn words_of(broken: &Break) -> String {
+fn describe_break(broken: &Break) -> String {
     let Break { cpu, late_ns, expected_ns, asked } = broken;
     let asked = match asked {
         Some(pid) => format!("process {pid} saves a snapshot"),
@@ -269,8 +270,8 @@ fn write_text(arguments: &Arguments, outcome: &Outcome, output: &mut dyn Write) 
     let cpus = pluralize(outcome.cpus.len() as u64, "CPU");
     let every = units::format_duration(arguments.interval.as_nanos() as f64);
     writeln!(output, "{cpus}, woken every {every} by {how}, {policy}")?;
-    let lacks = outcome.cpus.iter().flat_map(|measured| &measured.prepared.could_not);
-    super::write_lacks(lacks.chain(&outcome.could_not), output)?;
+    let limitations = outcome.cpus.iter().flat_map(|measured| &measured.prepared.could_not);
+    super::write_limitations(limitations.chain(&outcome.could_not), output)?;
     writeln!(output)?;
     write!(output, "\x1b[1m{:>4}{:>14}", "CPU", "wakeups")?;
     for head in ["min", "mean", "50 %", "99 %", "99.99 %", "max"] {
@@ -288,14 +289,14 @@ fn write_text(arguments: &Arguments, outcome: &Outcome, output: &mut dyn Write) 
     if arguments.histogram { write_histogram(outcome, output) } else { Ok(()) }
 }
 
-/// Whole microseconds have a row each below this; from here on there is one for each decade's
-/// tenth.
-const FINE: u64 = 100;
+/// Microseconds below which each has a row of the histogram; from here on, ten rows per power of
+/// ten.
+const SINGLE_ROWS: u64 = 100;
 
-/// The first microsecond of the row in which one is.
+/// Returns the first microsecond of a value's row.
 fn row_of(us: u64) -> u64 {
     let mut step = 1;
-    while us / step >= FINE {
+    while us / step >= SINGLE_ROWS {
         step *= 10;
     }
     us / step * step
@@ -303,10 +304,10 @@ fn row_of(us: u64) -> u64 {
 
 fn write_histogram(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     let mut rows = std::collections::BTreeMap::<u64, Vec<u64>>::new();
-    for (place, measured) in outcome.cpus.iter().enumerate() {
+    for (index, measured) in outcome.cpus.iter().enumerate() {
         for (ns, count) in &measured.late.histogram {
             let row = rows.entry(row_of(ns / 1000)).or_insert_with(|| vec![0; outcome.cpus.len()]);
-            if let Some(sum) = row.get_mut(place) {
+            if let Some(sum) = row.get_mut(index) {
                 *sum += count;
             }
         }
@@ -316,22 +317,22 @@ fn write_histogram(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> 
         write!(output, "{:>14}", format!("CPU {}", measured.prepared.cpu))?;
     }
     writeln!(output, "\x1b[0m")?;
-    let most = rows.values().map(|row| row.iter().sum::<u64>()).max().unwrap_or(1);
+    let max = rows.values().map(|row| row.iter().sum::<u64>()).max().unwrap_or(1);
     for (from, counts) in rows {
         write!(output, "{from:>12}")?;
         for count in &counts {
             write!(output, "{:>14}", with_thousands(*count))?;
         }
-        // Logarithmic: the rare ones are what matters.
+        // Logarithmic, so that rare values are visible.
         let sum = counts.iter().sum::<u64>();
-        let length = (sum as f64 + 1.0).ln() / (most as f64 + 1.0).ln() * BAR;
+        let length = (sum as f64 + 1.0).ln() / (max as f64 + 1.0).ln() * BAR_WIDTH;
         writeln!(output, "  \x1b[36m{}\x1b[0m", "▇".repeat(length.round() as usize))?;
     }
     Ok(())
 }
 
-/// Longest bar.
-const BAR: f64 = 40.0;
+/// Columns of the longest bar.
+const BAR_WIDTH: f64 = 40.0;
 
 #[cfg(test)]
 mod tests {

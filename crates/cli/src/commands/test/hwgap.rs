@@ -61,9 +61,9 @@ pub struct Arguments {
 
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
-const REFRESH: Duration = Duration::from_millis(100);
-/// The kernel's tracers tell of a second at a time.
-const ONE_SAMPLE: Duration = Duration::from_millis(1200);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
+/// Minimum time for a sample of the kernel's tracers, which report once a second.
+const MIN_SAMPLE_TIME: Duration = Duration::from_millis(1200);
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -71,12 +71,12 @@ struct Report<'a> {
     threshold_ns: u64,
     #[serde(flatten)]
     outcome: &'a Outcome,
-    /// What the kernel's own tracers have found, those that it has.
+    /// Results of the kernel's own tracers, as far as it has them.
     tracers: &'a [Reported],
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let cpus = super::usable(arguments.cpus.as_ref())?;
+    let cpus = super::choose_cpus(arguments.cpus.as_ref())?;
     if arguments.width > arguments.window || arguments.width.is_zero() {
         anyhow::bail!("expected a --width above zero and at most --window");
     }
@@ -89,15 +89,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         priority: arguments.priority,
     };
     let signals = Signals::take(&[SIGINT, SIGTERM])?;
-    let (mut outcome, mut goes_on) = look(config, &signals)?;
-    let mut told = Vec::new();
+    let (mut outcome, mut goes_on) = measure(config, &signals)?;
+    let mut reports = Vec::new();
     for kind in Kind::ALL {
         match Tracer::start(kind) {
             Ok(tracer) if goes_on => {
                 let begin = Instant::now();
-                goes_on = wait(arguments.duration.max(ONE_SAMPLE), &signals)?;
+                goes_on = wait(arguments.duration.max(MIN_SAMPLE_TIME), &signals)?;
                 let looked_ns = begin.elapsed().as_nanos() as u64;
-                told.push(Reported { tracer: kind, looked_ns, samples: tracer.samples() });
+                reports.push(Reported { tracer: kind, looked_ns, samples: tracer.samples() });
             }
             Ok(_) => {}
             Err(reason) => {
@@ -111,23 +111,23 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             test: "hwgap",
             threshold_ns: arguments.threshold.as_nanos() as u64,
             outcome: &outcome,
-            tracers: &told,
+            tracers: &reports,
         };
         serde_json::to_writer_pretty(&mut output, &report)?;
         writeln!(output)?;
     } else {
-        write_text(arguments, &outcome, &told, &mut output)?;
+        write_text(arguments, &outcome, &reports, &mut output)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits for so long. False if a signal came.
+/// Waits for a time. Returns false if a signal came.
 fn wait(time: Duration, signals: &Signals) -> io::Result<bool> {
     let poller = Poller::new()?;
     poller.add(std::os::fd::AsFd::as_fd(signals), 0)?;
     let end = Instant::now() + time;
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-        poller.wait(Some(left.min(REFRESH)))?;
+        poller.wait(Some(left.min(REFRESH_INTERVAL)))?;
         if signals.next().is_some() {
             return Ok(false);
         }
@@ -135,15 +135,15 @@ fn wait(time: Duration, signals: &Signals) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Looks until the time is over, or a signal comes: then the second is false.
-fn look(config: Config, signals: &Signals) -> anyhow::Result<(Outcome, bool)> {
+/// Measures until the time is over, or a signal comes; then the second result is false.
+fn measure(config: Config, signals: &Signals) -> anyhow::Result<(Outcome, bool)> {
     let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
-    let thread = std::thread::spawn(move || hwgap::run(&config, &asked));
+    let is_stopped = Arc::clone(&stop);
+    let thread = std::thread::spawn(move || hwgap::run(&config, &is_stopped));
     let poller = Poller::new()?;
     poller.add(std::os::fd::AsFd::as_fd(signals), 0)?;
     while !thread.is_finished() {
-        poller.wait(Some(REFRESH))?;
+        poller.wait(Some(REFRESH_INTERVAL))?;
         if signals.next().is_some() {
             stop.store(true, Relaxed);
         }
@@ -155,7 +155,7 @@ fn look(config: Config, signals: &Signals) -> anyhow::Result<(Outcome, bool)> {
 fn write_text(
     arguments: &Arguments,
     outcome: &Outcome,
-    told: &[Reported],
+    reports: &[Reported],
     output: &mut dyn Write,
 ) -> io::Result<()> {
     let looked = outcome.cpus.iter().map(|measured| measured.looked_ns).max().unwrap_or(0);
@@ -166,46 +166,43 @@ fn write_text(
         units::format_duration(looked as f64),
         units::format_duration(arguments.threshold.as_nanos() as f64)
     )?;
-    let lacks = outcome.cpus.iter().flat_map(|measured| &measured.prepared.could_not);
-    super::write_lacks(lacks.chain(&outcome.could_not), output)?;
+    let limitations = outcome.cpus.iter().flat_map(|measured| &measured.prepared.could_not);
+    super::write_limitations(limitations.chain(&outcome.could_not), output)?;
     write_table(outcome, output)?;
     write_at_once(outcome, output)?;
     write_longest(outcome, output)?;
-    told.iter().try_for_each(|told| write_told(told, output))
+    reports.iter().try_for_each(|report| write_tracer_report(report, output))
 }
 
-/// What a tracer of the kernel has found.
-fn write_told(told: &Reported, output: &mut dyn Write) -> io::Result<()> {
-    let hardware: u64 = told.samples.iter().map(|sample| sample.hardware).sum();
-    let longest = told.samples.iter().map(|sample| sample.longest_us).max().unwrap_or(0);
-    let (looked, gaps) = (units::format_duration(told.looked_ns as f64), pluralize(hardware, "gap"));
-    match told.tracer {
+/// Writes the result of a tracer of the kernel.
+fn write_tracer_report(report: &Reported, output: &mut dyn Write) -> io::Result<()> {
+    let hardware: u64 = report.samples.iter().map(|sample| sample.hardware).sum();
+    let longest = report.samples.iter().map(|sample| sample.longest_us).max().unwrap_or(0);
+    let (looked, gaps) = (units::format_duration(report.looked_ns as f64), pluralize(hardware, "gap"));
+    match report.tracer {
         Kind::Hwlat if hardware == 0 => {
             writeln!(output, "\nthe kernel's hwlat, with interrupts off, {looked}: no gap")
         }
         Kind::Hwlat => {
-            writeln!(
-                output,
-                "\nthe kernel's hwlat, with interrupts off, {looked}: {gaps}, longest {longest} µs"
-            )
+            writeln!(output, "\nthe kernel's hwlat, with interrupts off, {looked}: {gaps}, max {longest} µs")
         }
         Kind::Osnoise => writeln!(
             output,
-            "\nthe kernel's osnoise, {looked}: {gaps} of hardware; longest of any cause {longest} µs"
+            "\nthe kernel's osnoise, {looked}: {gaps} of hardware; max of any cause {longest} µs"
         ),
     }
 }
 
 /// Width of a column.
 const WIDTH: usize = 13;
-/// Width of the causes.
+/// Width of the column with causes.
 const CAUSES: usize = 28;
 
 fn write_table(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     writeln!(
         output,
         "\n\x1b[1m{:>4}  {:<CAUSES$}{:>WIDTH$}{:>WIDTH$}{:>WIDTH$}\x1b[0m",
-        "CPU", "what came between", "gaps", "longest", "together"
+        "CPU", "cause", "gaps", "max", "total"
     )?;
     for Measured { prepared, causes, smi, .. } in &outcome.cpus {
         if causes.is_empty() {
@@ -237,8 +234,8 @@ fn write_table(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Most gaps that the text names.
-const MOST: usize = 5;
+/// Maximum number of gaps in the text.
+const MAX_GAPS: usize = 5;
 
 fn write_at_once(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     if outcome.cpus.len() < 2 {
@@ -248,7 +245,7 @@ fn write_at_once(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     match outcome.at_once.iter().map(|time| time.ns).max() {
         Some(longest) => writeln!(
             output,
-            "\nall CPUs at once: {times}, for {} at most; so a hypervisor or firmware stops them",
+            "\nall CPUs at once: {times}, max {}; only firmware or a hypervisor can do that",
             units::format_duration(longest as f64)
         ),
         None => writeln!(output, "\nall CPUs at once: never"),
@@ -261,8 +258,8 @@ fn write_longest(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     if gaps.is_empty() {
         return Ok(());
     }
-    writeln!(output, "\nlongest gaps that no software explains")?;
-    for gap in gaps.iter().take(MOST) {
+    writeln!(output, "\nlargest gaps without a software cause")?;
+    for gap in gaps.iter().take(MAX_GAPS) {
         let (long, second) = (units::format_duration(gap.ns as f64), gap.begin_ns as f64 / 1e9);
         writeln!(output, "  {long:>10}  on CPU {}, at {second:.6} s of CLOCK_MONOTONIC", gap.cpu)?;
     }

@@ -72,9 +72,9 @@ impl From<LoadArgument> for Load {
     }
 }
 
-/// Who recorded, and what was found.
+/// Result of a recorder.
 #[derive(Serialize)]
-struct Answer {
+struct RecorderResult {
     recorder: &'static str,
     #[serde(flatten)]
     found: Found,
@@ -84,9 +84,9 @@ struct Answer {
 struct Report<'a> {
     test: &'static str,
     #[serde(flatten)]
-    own: &'a Answer,
-    #[serde(skip_serializing_if = "<[Answer]>::is_empty")]
-    peers: &'a [Answer],
+    own: &'a RecorderResult,
+    #[serde(skip_serializing_if = "<[RecorderResult]>::is_empty")]
+    peers: &'a [RecorderResult],
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -114,22 +114,26 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         library,
     };
     let lttng = super::prepare_peer(arguments.peer);
-    let mut answers = vec![Answer { recorder: "Tompion", found: maxrate::run(&plan, None, &mut progress)? }];
+    let mut results =
+        vec![RecorderResult { recorder: "Tompion", found: maxrate::run(&plan, None, &mut progress)? }];
     if let Some(lttng) = &lttng {
-        answers.push(Answer { recorder: "LTTng", found: maxrate::run(&plan, Some(lttng), &mut progress)? });
+        results.push(RecorderResult {
+            recorder: "LTTng",
+            found: maxrate::run(&plan, Some(lttng), &mut progress)?,
+        });
     }
     clear_progress();
     let mut output = anstream::stdout().lock();
-    if let (true, [own, peers @ ..]) = (arguments.json, &answers[..]) {
+    if let (true, [own, peers @ ..]) = (arguments.json, &results[..]) {
         serde_json::to_writer_pretty(&mut output, &Report { test: "maxrate", own, peers })?;
         writeln!(output)?;
     } else {
-        answers.iter().try_for_each(|answer| write_text(answer, &mut output))?;
+        results.iter().try_for_each(|result| write_text(result, &mut output))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line that the next one replaces, on a terminal.
+/// Shows progress on a terminal, in a line that the next one replaces.
 fn progress(trial: &Trial) {
     if io::stderr().is_terminal() {
         let how = if trial.borne { "passed" } else { "failed" };
@@ -143,11 +147,11 @@ fn clear_progress() {
     }
 }
 
-/// Longest bar.
-const BAR: usize = 30;
+/// Columns of the longest bar.
+const BAR_WIDTH: usize = 30;
 
-fn write_text(answer: &Answer, output: &mut dyn Write) -> io::Result<()> {
-    let Found { load, producers, buffers, events_per_second, trials } = &answer.found;
+fn write_text(result: &RecorderResult, output: &mut dyn Write) -> io::Result<()> {
+    let Found { load, producers, buffers, events_per_second, trials } = &result.found;
     let what = match load {
         Load::User => "events of the program",
         Load::Syscalls => "events of the program, each with a system call that is recorded, too",
@@ -156,17 +160,17 @@ fn write_text(answer: &Answer, output: &mut dyn Write) -> io::Result<()> {
     writeln!(
         output,
         "\x1b[1m{}: {} events a second without loss\x1b[0m",
-        answer.recorder,
+        result.recorder,
         with_thousands(*events_per_second as u64)
     )?;
     let threads = messages::pluralize(u64::from(*producers), "thread");
     writeln!(output, "{what}; {threads}, {} × {} a CPU\n", buffers.count, size(buffers.size))?;
     writeln!(output, "{:>15}{:>15}{:>12}{:>12}", "requested", "reached", "lost", "share")?;
-    let most = trials.iter().map(|trial| trial.rate).fold(1.0, f64::max);
+    let max = trials.iter().map(|trial| trial.rate).fold(1.0, f64::max);
     for trial in trials {
         let lost = trial.lost + trial.kernel_lost;
         let all = trial.events + trial.kernel_events + trial.kernel_lost;
-        let bar = "▇".repeat((trial.rate / most * BAR as f64).ceil() as usize);
+        let bar = "▇".repeat((trial.rate / max * BAR_WIDTH as f64).ceil() as usize);
         let (colour, why) = match (trial.borne, lost) {
             (true, _) => (32, ""),
             (false, 0) => (33, "  late"),
@@ -184,7 +188,7 @@ fn write_text(answer: &Answer, output: &mut dyn Write) -> io::Result<()> {
     writeln!(output)
 }
 
-/// A size as it is typed.
+/// Formats a size as it is typed.
 fn size(bytes: u64) -> String {
     match bytes {
         bytes if bytes % (1 << 20) == 0 => format!("{}M", bytes >> 20),

@@ -63,18 +63,18 @@ enum Test {
     Wake(Subject),
 }
 
-/// A program under test.
+/// Program under test.
 #[derive(Args)]
 struct Subject {
-    /// What to do
+    /// Specification of the test
     spec: String,
-    /// Where to write what was found
+    /// File for the result
     result: PathBuf,
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    // Measurements need the machine's own files, and a folder into which nobody else can put
-    // anything. What the user names is read and written with the user's rights.
+    // Measurements need the machine's own files, and a folder that only root can write to. Files
+    // that the user names are read and written with the user's rights.
     let _rights = FileRights::of_the_process().ok();
     match &arguments.test {
         Test::Npt(arguments) => npt::run(arguments),
@@ -84,15 +84,19 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Test::Hwgap(arguments) => hwgap::run(arguments),
         Test::Report(arguments) => report::run(arguments),
         Test::Wake(subject) => {
-            Ok(told(tompion_rttest::campaign::run_wakeups(&subject.spec, &subject.result)))
+            Ok(report_to_parent(tompion_rttest::campaign::run_wakeups(&subject.spec, &subject.result)))
         }
-        Test::Loop(subject) => Ok(told(tompion_rttest::npt::run_loop(&subject.spec, &subject.result))),
-        Test::Produce(subject) => Ok(told(tompion_rttest::maxrate::produce(&subject.spec, &subject.result))),
+        Test::Loop(subject) => {
+            Ok(report_to_parent(tompion_rttest::npt::run_loop(&subject.spec, &subject.result)))
+        }
+        Test::Produce(subject) => {
+            Ok(report_to_parent(tompion_rttest::maxrate::produce(&subject.spec, &subject.result)))
+        }
     }
 }
 
-/// What a program under test says is read by the one that has started it.
-fn told(result: Result<(), tompion_rttest::Error>) -> ExitCode {
+/// Writes the error of a program under test for the parent process, which reads it.
+fn report_to_parent(result: Result<(), tompion_rttest::Error>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -103,14 +107,14 @@ fn told(result: Result<(), tompion_rttest::Error>) -> ExitCode {
     }
 }
 
-/// Another tracer to measure beside.
+/// Another tracer to measure for comparison.
 #[derive(Clone, Copy, ValueEnum)]
 enum Peer {
     /// LTTng-UST
     Lttng,
 }
 
-/// The rings of the recordings.
+/// Rings of the recordings.
 #[derive(Args)]
 struct BufferArguments {
     /// Set the size of a sub-buffer
@@ -127,13 +131,13 @@ impl BufferArguments {
     }
 }
 
-/// This program, and the library with the event of its loops.
+/// Returns the paths of this program, and of the library with the event of its loops.
 fn program_and_library() -> anyhow::Result<(PathBuf, PathBuf)> {
     let program = std::env::current_exe().context("can't tell where this program is")?;
     Ok((program, super::library("libtompion-npt.so")?))
 }
 
-/// The other tracer, ready; where it isn't, one line says why, and the test goes on without.
+/// Prepares the other tracer. If that fails, reports why, and the test continues without it.
 fn prepare_peer(peer: Option<Peer>) -> Option<Lttng> {
     match peer {
         None => None,
@@ -141,8 +145,8 @@ fn prepare_peer(peer: Option<Peer>) -> Option<Lttng> {
     }
 }
 
-/// The CPUs that were asked for, or all that this process may use.
-fn usable(cpus: Option<&CpuSet>) -> anyhow::Result<Vec<u32>> {
+/// Returns the requested CPUs, or all that this process may use.
+fn choose_cpus(cpus: Option<&CpuSet>) -> anyhow::Result<Vec<u32>> {
     let wanted: Option<Vec<u32>> = cpus.map(|cpus| cpus.iter().collect());
     anyhow::ensure!(
         wanted.as_ref().is_none_or(|cpus| !cpus.is_empty()),
@@ -151,20 +155,20 @@ fn usable(cpus: Option<&CpuSet>) -> anyhow::Result<Vec<u32>> {
     Ok(prepare::choose_cpus(wanted.as_deref())?)
 }
 
-/// What threads did not get, each line once.
-fn write_lacks<'a>(lines: impl Iterator<Item = &'a String>, output: &mut dyn Write) -> io::Result<()> {
-    let mut told: Vec<&String> = Vec::new();
+/// Writes what could not be set up for the threads, each line once.
+fn write_limitations<'a>(lines: impl Iterator<Item = &'a String>, output: &mut dyn Write) -> io::Result<()> {
+    let mut written: Vec<&String> = Vec::new();
     for line in lines {
-        if !told.contains(&line) {
-            told.push(line);
+        if !written.contains(&line) {
+            written.push(line);
             writeln!(output, "\x1b[33mcould not\x1b[0m {line}")?;
         }
     }
     Ok(())
 }
 
-/// Whether a folder for a trace can be made: it must not be there.
-fn is_free(folder: Option<&Path>) -> anyhow::Result<()> {
+/// Checks that the folder for a trace doesn't exist.
+fn check_output_folder(folder: Option<&Path>) -> anyhow::Result<()> {
     match folder {
         Some(folder) if folder.exists() => {
             anyhow::bail!("{} exists already; choose another folder with -o, or remove it", folder.display())

@@ -91,7 +91,7 @@ impl From<TraceArgument> for Trace {
     }
 }
 
-/// Loops in a second; none for as many as there can be.
+/// Iterations per second; none for no limit.
 #[derive(Clone, Copy)]
 struct Rate(Option<f64>);
 
@@ -104,10 +104,10 @@ fn rate(text: &str) -> Result<Rate, String> {
     Ok(Rate(Some(number as f64)))
 }
 
-/// LTTng's read timer, in microseconds, as in the papers' measurements.
+/// Period of LTTng's read timer in microseconds, as in the published measurements.
 const READ_TIMER: u32 = 10_000;
 
-/// Who recorded, and what came of it.
+/// Result of a recorder.
 #[derive(Serialize)]
 struct Column {
     recorder: &'static str,
@@ -132,7 +132,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         print_status("--peer lttng measures the event in the loop: it goes with --trace user");
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     }
-    super::is_free(arguments.output.as_deref())?;
+    super::check_output_folder(arguments.output.as_deref())?;
     let (tompion, library) = super::program_and_library()?;
     let options =
         PrepareOptions { cpu: prepare::choose_cpu(arguments.cpu)?, priority: Some(arguments.priority) };
@@ -180,7 +180,7 @@ const fn name(trace: Trace) -> &'static str {
     }
 }
 
-/// On a terminal, says how long it will take if that is more than a moment.
+/// Announces the duration on a terminal, if it is more than two seconds.
 fn announce(plan: &Plan, runs: u64) {
     let seconds = plan.rate.map_or(0.0, |rate| plan.loops as f64 / rate) * runs as f64;
     if seconds > 2.0 && io::IsTerminal::is_terminal(&io::stderr()) {
@@ -204,7 +204,7 @@ fn write_text(columns: &[Column], output: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the loop ran, and with what rights.
+/// Writes the CPU and the scheduling of the loop.
 fn write_head(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     let Outcome { setup, clock, .. } = outcome;
     let mut got = vec![if setup.pinned { format!("on CPU {}", setup.cpu) } else { "on any CPU".into() }];
@@ -262,8 +262,8 @@ fn bounds() -> impl Iterator<Item = u64> {
     (0..10).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)))
 }
 
-/// Longest bar.
-const BAR: usize = 40;
+/// Columns of the longest bar.
+const BAR_WIDTH: usize = 40;
 
 fn write_histogram(columns: &[Column], output: &mut dyn Write) -> io::Result<()> {
     let within = |summary: &Summary, from: u64, to: u64| -> u64 {
@@ -283,7 +283,7 @@ fn write_histogram(columns: &[Column], output: &mut dyn Write) -> io::Result<()>
     let last = rows.iter().rposition(|row| !is_empty(&row)).unwrap_or(0);
     writeln!(output, "\ngaps of at least")?;
     for (from, counts) in rows.get(first..=last).unwrap_or_default() {
-        write!(output, "{:>NAMES$}", round(*from))?;
+        write!(output, "{:>NAMES$}", format_bound(*from))?;
         for count in counts {
             write!(
                 output,
@@ -295,8 +295,8 @@ fn write_histogram(columns: &[Column], output: &mut dyn Write) -> io::Result<()>
         if let ([count], total @ 1..) =
             (&counts[..], columns.first().map_or(0, |column| column.outcome.loops))
         {
-            // Logarithmic: the rare ones are what matters.
-            let length = (*count as f64 + 1.0).ln() / (total as f64 + 1.0).ln() * BAR as f64;
+            // Logarithmic, so that rare values are visible.
+            let length = (*count as f64 + 1.0).ln() / (total as f64 + 1.0).ln() * BAR_WIDTH as f64;
             match length.round() as usize {
                 0 => {}
                 length => write!(output, "  \x1b[36m{}\x1b[0m", "▇".repeat(length))?,
@@ -307,8 +307,8 @@ fn write_histogram(columns: &[Column], output: &mut dyn Write) -> io::Result<()>
     Ok(())
 }
 
-/// A round number of nanoseconds.
-fn round(ns: u64) -> String {
+/// Formats a round number of nanoseconds.
+fn format_bound(ns: u64) -> String {
     match ns {
         0..1000 => format!("{ns} ns"),
         1000..1_000_000 => format!("{} µs", ns / 1000),
@@ -319,17 +319,9 @@ fn round(ns: u64) -> String {
 
 fn write_causes(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     if outcome.causes.is_empty() {
-        return writeln!(
-            output,
-            "\nnothing came between, and no gap was longer than {}",
-            units::format_duration(LONG_NS)
-        );
+        return writeln!(output, "\nno gap above {}, and no disturbance", units::format_duration(LONG_NS));
     }
-    writeln!(
-        output,
-        "\n{:<30}{:>WIDTH$}{:>WIDTH$}{:>WIDTH$}",
-        "what came between", "gaps", "longest", "together"
-    )?;
+    writeln!(output, "\n{:<30}{:>WIDTH$}{:>WIDTH$}{:>WIDTH$}", "cause", "gaps", "max", "total")?;
     for disturbance in &outcome.causes {
         let name = disturbance.cause.words();
         let (longest, together) =
@@ -352,7 +344,7 @@ fn write_counters(outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     let softirqs = counters.softirqs.iter().map(|(name, count)| format!("{name} {}", with_thousands(*count)));
     writeln!(
         output,
-        "\non CPU {} in the {} meanwhile",
+        "\non CPU {} during these {}",
         outcome.setup.cpu,
         units::format_duration(outcome.took_ns as f64)
     )?;

@@ -65,12 +65,12 @@ const WIDTH: usize = 11;
 
 fn write_text(cpu: u32, outcome: &Outcome, output: &mut dyn Write) -> io::Result<()> {
     let priorities = outcome.threads.each_ref().map(|thread| thread.fifo);
-    let who = match priorities {
+    let scheduling = match priorities {
         [Some(lower), Some(higher)] => format!("SCHED_FIFO {lower} and {higher}"),
         _ => "ordinary threads: neither is preferred".into(),
     };
-    writeln!(output, "two threads on CPU {cpu}, {who}")?;
-    super::write_lacks(outcome.threads.iter().flat_map(|thread| &thread.could_not), output)?;
+    writeln!(output, "two threads on CPU {cpu}, {scheduling}")?;
+    super::write_limitations(outcome.threads.iter().flat_map(|thread| &thread.could_not), output)?;
     write!(output, "\n\x1b[1m{:<18}{:>9}{:>11}", "woken by", "rounds", "preempted")?;
     for head in ["min", "mean", "99 %", "99.9 %", "max"] {
         write!(output, "{head:>WIDTH$}")?;

@@ -101,7 +101,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         "expected a page's name such as report.html, found {}",
         json.display()
     );
-    // Not after ten minutes.
+    // A file that can't be written is reported now, not after ten minutes.
     write(&arguments.output, "")?;
     let plan = plan(arguments)?;
     let lttng = super::prepare_peer(arguments.peer);
@@ -109,7 +109,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut progress = |step: &str| progress(begin, plan.duration, step);
     let results = campaign::run(&plan, lttng.as_ref(), &mut progress)?;
     clear_progress();
-    let name = arguments.name.clone().unwrap_or_else(computer);
+    let name = arguments.name.clone().unwrap_or_else(host_name);
     let document =
         Document::new(name, arguments.limit.as_nanos() as u64, begin.elapsed().as_secs_f64(), results);
     write(&json, &(serde_json::to_string(&document)? + "\n"))?;
@@ -131,8 +131,8 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     crate::commands::write_file(path, text.as_bytes())
 }
 
-/// This computer's name.
-fn computer() -> String {
+/// Returns the host name.
+fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "this machine".into() } else { name.trim().to_owned() }
 }
@@ -155,7 +155,7 @@ fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
     Ok(Plan {
         npt,
         rate,
-        cpus: super::usable(arguments.cpus.as_ref())?,
+        cpus: super::choose_cpus(arguments.cpus.as_ref())?,
         priority: arguments.priority,
         interval: arguments.interval,
         duration: arguments.duration,
@@ -164,10 +164,10 @@ fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
     })
 }
 
-/// Loops before those that count.
+/// Iterations before those that count.
 const DISCARD: u64 = 10_000;
 
-/// What can run of what was asked for; what can't gets a line.
+/// Returns the requested loads that can run, and reports the others.
 fn loads(wanted: &[LoadArgument]) -> Vec<Load> {
     let load = |argument: &LoadArgument| match argument {
         LoadArgument::None => None,
@@ -183,7 +183,7 @@ fn loads(wanted: &[LoadArgument]) -> Vec<Load> {
         .collect()
 }
 
-/// A line that the next one replaces, on a terminal.
+/// Shows progress on a terminal, in a line that the next one replaces.
 fn progress(begin: Instant, duration: Duration, step: &str) {
     if io::stderr().is_terminal() {
         let (passed, all) = (begin.elapsed().as_secs() / 60, duration.as_secs().div_ceil(60));

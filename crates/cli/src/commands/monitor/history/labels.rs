@@ -5,8 +5,8 @@ use tompion_history::{Event, EventKind, System};
 use super::times::format_length;
 use crate::messages::escape_control;
 
-/// Returns the share of a period that was counted, in percent, rounded down to hundredths: never 100 %
-/// of less than all.
+/// Returns the share of a period that was counted, in percent, rounded down to hundredths: never
+/// 100 % of less than all.
 pub fn counted_percent(covered: i64, all: i64) -> f64 {
     if all <= 0 { 100.0 } else { (covered as f64 / all as f64 * 10_000.0).floor().min(10_000.0) / 100.0 }
 }
