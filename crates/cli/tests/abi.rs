@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{TestDir, beside, installed, libraries, run};
 
-/// What stands in `crates/agent/tests/abi`.
+/// Content of `crates/agent/tests/abi`.
 fn kept(name: &str) -> PathBuf {
     beside("../../agent/tests/abi").join(name)
 }
@@ -61,7 +61,7 @@ fn programs_of_the_first_header_are_recorded_in_full() {
     }
 }
 
-/// What has no name here may change at any time.
+/// Anything without a name here may change at any time.
 #[test]
 fn the_library_exports_what_the_contract_has_and_nothing_else() {
     let bytes = std::fs::read(libraries().join("libtompion.so")).expect("the library");

@@ -112,7 +112,7 @@ fn a_recording_is_printed_while_it_runs() {
     assert!(text.contains("ticker:t"), "{text}");
     ticker.end();
     finish(recording, "record -p").succeeded();
-    // The recording has ended, and so does who follows it.
+    // The recording has ended, and so does `print --follow`.
     words.read_to_string(&mut text).expect("the other lines");
     assert_eq!(finish(follower, "print --follow").succeeded().err, "");
     let whole = run(&mut dir.tompion(&["print", "--no-delta", "trace"])).succeeded().out;
@@ -277,7 +277,7 @@ fn a_program_records_itself_into_a_folder() {
     });
 }
 
-/// Nobody looks when a service starts again after its recording was killed.
+/// A service is not watched when it restarts after its recording was killed.
 #[test]
 fn rings_that_a_killed_recording_has_left_keep_no_program_from_recording_itself() {
     let dir = TestDir::new();
@@ -329,11 +329,11 @@ fn wait_for_programs(folder: &Path, count: usize) {
     });
 }
 
-/// A user who is nobody else.
-const NOBODY: u32 = 65534;
+/// User id without any rights.
+const UNPRIVILEGED_UID: u32 = 65534;
 
 #[test]
-fn root_may_record_a_process_of_somebody_else() {
+fn root_may_record_a_process_of_another_user() {
     let dir = TestDir::new();
     let program = dir.program("ticker");
     if !rustix::process::geteuid().is_root() {
@@ -344,7 +344,7 @@ fn root_may_record_a_process_of_somebody_else() {
     if !reachable {
         return eprintln!("left out: the libraries stand where only root may read");
     }
-    let ticker = Ticker::start(Command::new(&program).uid(NOBODY).gid(NOBODY));
+    let ticker = Ticker::start(Command::new(&program).uid(UNPRIVILEGED_UID).gid(UNPRIVILEGED_UID));
     let recording = start(&mut dir.tompion(&["record", "-o", "trace", "-p", &ticker.pid()]));
     wait_for_events(&dir.path("trace"));
     let last = ticker.end();

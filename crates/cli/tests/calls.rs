@@ -92,17 +92,17 @@ fn installed_strace() -> bool {
 #[test]
 fn marks_are_text() {
     let dir = TestDir::new();
-    let program = dir.link("told", &["told.c"], &[]);
+    let program = dir.link("span", &["span.c"], &[]);
     let trace = dir.record(&[], &[&program]);
     let text = run(tompion().args(["print", "--calls"]).arg(&trace.folder)).succeeded().out;
-    let shown: Vec<&str> = text.lines().filter_map(|line| line.split(" told: ").nth(1)).collect();
+    let shown: Vec<&str> = text.lines().filter_map(|line| line.split(" span: ").nth(1)).collect();
     assert_eq!(
         shown,
         [
             "mark:loaded: rows 12 of 'orders'",
             "mark:loaded: rows 13 of 'a\\u{1b}[2J'",
-            "told:step begins: number = 1",
-            "told:step ends: ",
+            "planner:step begins: number = 1",
+            "planner:step ends: ",
         ]
     );
 }

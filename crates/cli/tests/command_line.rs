@@ -132,9 +132,9 @@ fn read_damaged(trace: &Trace) -> (Vec<u64>, String) {
     run(tompion().args(["stat", "--json"]).arg(&trace.folder)).exited(1);
     let number = |line: &str| line.split_once(", number = ")?.1.split_once(' ')?.0.parse().ok();
     let numbers = printed.out.lines().filter_map(number).collect();
-    let told: Vec<&str> = printed.err.lines().filter(|line| !line.contains("time goes back")).collect();
-    assert_eq!(told.len(), 1, "{}", printed.err);
-    (numbers, told[0].to_owned())
+    let reported: Vec<&str> = printed.err.lines().filter(|line| !line.contains("time goes back")).collect();
+    assert_eq!(reported.len(), 1, "{}", printed.err);
+    (numbers, reported[0].to_owned())
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn problems(finished: &Finished) -> Vec<&str> {
 }
 
 #[test]
-fn an_agent_of_another_version_is_told_so_in_one_line() {
+fn an_agent_of_another_version_is_rejected_in_one_line() {
     let (finished, events) = beside_fake_agent("version");
     assert!(events >= 40);
     let reason = "its libtompion speaks protocol 9, this tompion 1: install the same version of both";
@@ -237,22 +237,22 @@ fn a_session_survives_garbage() {
 }
 
 #[test]
-fn a_silent_caller_keeps_nobody_else_waiting() {
+fn a_silent_client_delays_no_other() {
     let (finished, events) = beside_fake_agent("silence");
     assert!(events >= 40, "{}", finished.err);
 }
 
 #[test]
-fn names_that_no_event_of_a_trace_has_are_told() {
+fn names_that_no_event_of_a_trace_has_are_reported() {
     let dir = with_hello();
     run(&mut dir.recording("trace", &["-e", "db:query_start,db:query_done"], &[&"./hello", &"3"]))
         .succeeded();
     let list = run(&mut dir.tompion(&["print", "-e", "db:query_start,db:query_done", "trace"])).succeeded();
     assert_eq!(list.out.lines().count(), 6);
     for command in ["print", "stat"] {
-        let told = run(&mut dir.tompion(&[command, "-e", "db:query_don", "trace"])).exited(1);
-        assert!(told.err.contains("no event of the trace matches `db:query_don`"), "{}", told.err);
-        assert!(told.err.contains("; nearest: db:query_done"), "{}", told.err);
+        let reported = run(&mut dir.tompion(&[command, "-e", "db:query_don", "trace"])).exited(1);
+        assert!(reported.err.contains("no event of the trace matches `db:query_don`"), "{}", reported.err);
+        assert!(reported.err.contains("; nearest: db:query_done"), "{}", reported.err);
     }
 }
 

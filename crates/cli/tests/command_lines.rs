@@ -8,7 +8,7 @@ use crate::support::{TestDir, run, tompion};
 #[test]
 fn processes_have_command_lines_and_parents() {
     let dir = TestDir::new();
-    let program = dir.link("told", &["told.c"], &[]);
+    let program = dir.link("span", &["span.c"], &[]);
     let script = format!("{} 'a b' \"$(printf 'x\\033[2J')\" ''; exit 3", program.display());
     run(&mut dir.recording("trace", &[], &[&"sh", &"-c", &script])).exited(3);
     let trace = dir.trace("trace");
@@ -36,10 +36,10 @@ fn processes_have_command_lines_and_parents() {
 #[test]
 fn a_command_with_events_is_named_once() {
     let dir = TestDir::new();
-    let trace = dir.record(&[], &[&dir.program("told"), &"argument"]);
+    let trace = dir.record(&[], &[&dir.program("span"), &"argument"]);
     let text = run(tompion().arg("stat").arg(&trace.folder)).succeeded().out;
     assert_eq!(text.matches("exited with 0").count(), 1, "{text}");
-    assert!(text.contains("/told argument  (child of "), "{text}");
+    assert!(text.contains("/span argument  (child of "), "{text}");
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! What is recorded of an event's circumstances, and which events are: contexts, filters,
-//! snapshots.
+//! Configuration of recordings: contexts, filters, snapshots.
 
 use std::process::Command;
 
@@ -62,7 +61,8 @@ fn filters_choose_by_what_the_application_says() {
     assert_eq!(chosen(&["--filter", r#"$app.net:user == "user-2" && i == 3"#]), [(2, 3)]);
 }
 
-/// What `print` passes of a recording of everything is what a recording with the same filter has.
+/// A recording with a filter has the events that `print` passes with the same filter of a recording
+/// of everything.
 #[test]
 fn filters_choose_afterwards_as_they_would_have_at_the_time() {
     let (_shop, trace) = record(&["-c", "comm,app,pid"]);
@@ -98,7 +98,7 @@ fn filters_choose_by_what_only_the_session_knows() {
     assert_eq!(chosen(&["--filter", r#"$comm != "worker-0" && $cpu < 4096 && i == 0"#]), all(&[1, 2], 0..1));
 }
 
-/// Where only the session knows one context and only the agent the other, the session gets both.
+/// The session gets both contexts if only it knows one of them, and only the agent the other.
 #[test]
 fn filters_choose_by_what_the_application_and_the_session_know() {
     let (_shop, trace) = record(&["--filter", r#"$app.net:request % 100 < 2 && $comm == "worker-1""#]);
@@ -148,8 +148,8 @@ fn filters_read_no_more_than_a_record_can_hold() {
     }
 }
 
-/// What a filter computes is rounded as everywhere, and the program's floating-point exceptions are
-/// its own.
+/// Results of a filter are rounded as everywhere, and floating-point exceptions of the program stay
+/// unchanged.
 #[test]
 fn filters_leave_floating_point_to_the_program() {
     let dir = TestDir::new();
@@ -264,7 +264,7 @@ fn a_span_that_passes_a_filter_is_recorded_with_its_end_and_no_other_end() {
 #[test]
 fn a_filter_of_the_session_that_nothing_passes_stops_nothing() {
     let dir = TestDir::new();
-    let options = ["--filter", r#"$comm == "nobody""#];
+    let options = ["--filter", r#"$comm == "absent""#];
     let recording = run(&mut dir.recording("trace", &options, &[&dir.program("spans")])).exited(125);
     assert_eq!(recording.err, "tompion: nothing recorded: no event passed the filter\n");
 }

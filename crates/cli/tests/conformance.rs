@@ -28,7 +28,7 @@ struct Compiler {
     cxx: &'static str,
     /// Takes objects with link-time code.
     archiver: &'static str,
-    /// What linking with link-time code needs.
+    /// Options for linking with link-time code generation.
     linker: &'static [&'static str],
     /// Warnings that it is wrong about.
     errs: &'static [&'static str],
@@ -205,7 +205,7 @@ impl Build {
     }
 }
 
-/// What a program has stated: name and fields of each event.
+/// Statements of a program: name and fields of each event.
 fn stated(output: &str) -> Vec<(String, Value)> {
     let parse = |line: &str| {
         let mut event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));

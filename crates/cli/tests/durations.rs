@@ -44,9 +44,9 @@ fn base(name: &str, part: &str) -> Option<String> {
 }
 
 #[track_caller]
-fn assert_equal(told: &Value, computed: &Computed) {
-    let rows = told.as_array().expect("a list");
-    assert_eq!(rows.len(), computed.len(), "{told}");
+fn assert_equal(reported: &Value, computed: &Computed) {
+    let rows = reported.as_array().expect("a list");
+    assert_eq!(rows.len(), computed.len(), "{reported}");
     for row in rows {
         let (durations, late) = &computed[row["name"].as_str().expect("a name")];
         assert_eq!(row["count"], durations.len(), "{row}");
@@ -57,8 +57,8 @@ fn assert_equal(told: &Value, computed: &Computed) {
         }
         for (percentile, percent) in [("p50_ns", 50), ("p99_ns", 99)] {
             let exact = durations[(durations.len() * percent).div_ceil(100) - 1];
-            let told = row[percentile].as_i64().expect("a percentile");
-            assert!(exact <= told && told <= exact + exact / 128, "{row}: {exact}");
+            let reported = row[percentile].as_i64().expect("a percentile");
+            assert!(exact <= reported && reported <= exact + exact / 128, "{row}: {exact}");
         }
     }
 }

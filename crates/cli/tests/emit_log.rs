@@ -56,7 +56,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// How many events of this role.
+    /// Number of events of this role.
     pub fn count(&self, role: &str) -> usize {
         self.emitted.iter().filter(|emitted| emitted.role == role).count()
     }
@@ -114,8 +114,8 @@ fn processes(emitted: &[Emitted]) -> BTreeMap<u64, Vec<&Emitted>> {
     processes
 }
 
-/// How many processes emitted something of which nothing was recorded. Of the others, all must be
-/// there.
+/// Counts the processes that emitted events of which none was recorded. All events of the others
+/// must be recorded.
 #[track_caller]
 fn missing_processes(found: &[Emitted], emitted: &[Emitted]) -> usize {
     let (mut found, emitted) = (processes(found), processes(emitted));

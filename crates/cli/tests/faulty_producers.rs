@@ -1,5 +1,5 @@
-//! Programs that go astray: what they have appended is in the trace, and what is not is counted as
-//! often as it is missing.
+//! Faulty programs: the events that they appended are in the trace, and each missing one is
+//! counted.
 
 use std::{
     fs::OpenOptions,
@@ -65,7 +65,7 @@ fn programs_that_may_not_use_membarrier_are_recorded_without_sections() {
     assert_eq!(of_events.expect("its trace")["producer"], "reserve");
 }
 
-/// What stands at the control file's beginning is the program's, and recovery needs none of it.
+/// The beginning of the control file belongs to the program; recovery doesn't need it.
 #[test]
 fn a_control_page_that_was_overwritten_does_not_keep_from_recovering() {
     let plan = Plan { delay: Duration::from_millis(50), pause: 2000, storm_us: 0 };

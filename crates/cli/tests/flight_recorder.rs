@@ -32,7 +32,7 @@ struct Running {
 
 fn emitter(dir: &TestDir, options: &[&str], count: &str) -> Running {
     let (program, progress) = (dir.program("emitter"), Progress::new(dir.path("progress")));
-    // Whoever runs the tests may have interrupts ignored, as shells do in the background.
+    // The test's parent may ignore SIGINT, as shells do in the background.
     let reset: [&dyn AsRef<OsStr>; 2] = [&"env", &"--default-signal=INT"];
     let own: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &"20000", &"0", &count];
     let command = [&reset[..], &own].concat();

@@ -52,8 +52,8 @@ impl Drop for Disk {
     }
 }
 
-/// One line says why, and this is the exit status.
-fn is_told(finished: Finished, status: i32, what: &str) -> Finished {
+/// Asserts that the command ended with this status, and that one line reports the full disk.
+fn assert_disk_full(finished: Finished, status: i32, what: &str) -> Finished {
     let finished = finished.exited(status);
     let lines = finished.err.lines().filter(|line| line.contains("No space left on device"));
     assert_eq!(lines.count(), 1, "{what}: {}", finished.err);
@@ -61,7 +61,7 @@ fn is_told(finished: Finished, status: i32, what: &str) -> Finished {
     finished
 }
 
-/// What is missing is counted, by the last line and in the trace.
+/// Missing events are counted, by the last line and in the trace.
 fn is_known(disk: &Disk, finished: &Finished, what: &str) {
     assert!(finished.err.contains("not_written: "), "{what}: {}", finished.err);
     assert!(finished.err.contains("(make room there, "), "{what}: {}", finished.err);
@@ -91,7 +91,7 @@ fn the_kernels_events_without_room_are_no_success() {
     for mode in ["discard", "overwrite"] {
         let Some(disk) = Disk::new(&dir, "1M") else { return };
         let options = ["-k", "syscall_*_getpgid", "-e", "nothing:*", "--subbuf-size", "4M", "--mode", mode];
-        let finished = is_told(record(&disk, &options, &[&order, &"60000"]), 125, mode);
+        let finished = assert_disk_full(record(&disk, &options, &[&order, &"60000"]), 125, mode);
         is_known(&disk, &finished, mode);
         drop(disk);
         std::fs::remove_dir(dir.path("disk")).expect("an empty folder");
@@ -105,7 +105,7 @@ fn events_of_programs_without_room_are_no_success() {
     for mode in ["discard", "overwrite"] {
         let Some(disk) = Disk::new(&dir, "1M") else { return };
         let options = ["--subbuf-size", "4M", "--mode", mode];
-        let finished = is_told(record(&disk, &options, &[&order, &"60000"]), 125, mode);
+        let finished = assert_disk_full(record(&disk, &options, &[&order, &"60000"]), 125, mode);
         is_known(&disk, &finished, mode);
         drop(disk);
         std::fs::remove_dir(dir.path("disk")).expect("an empty folder");
@@ -120,7 +120,7 @@ fn what_is_made_of_traces_without_room_is_no_success() {
     for words in [&["trim"][..], &["merge"], &["export", "--to", "ctf1"], &["export", "--to", "ctf2"]] {
         let mut command = tompion();
         command.args(words).arg("-o").arg(disk.path("made")).arg(&trace);
-        is_told(run(&mut command), 1, words[0]);
+        assert_disk_full(run(&mut command), 1, words[0]);
         let _ = std::fs::remove_dir_all(disk.path("made"));
     }
 }
@@ -134,9 +134,9 @@ fn a_printed_trace_without_room_is_no_success() {
         let output = std::fs::File::options().write(true).open(full).expect("a full disk");
         let mut child = tompion();
         let output = child.args(words).arg(&trace).stdout(output).output().expect("tompion");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{words:?}: {told}");
-        assert_eq!(told.lines().count(), 1, "{words:?}: {told}");
+        let reported = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {reported}");
+        assert_eq!(reported.lines().count(), 1, "{words:?}: {reported}");
     }
 }
 
@@ -153,10 +153,10 @@ fn view(trace: &Path, cache: &Path) -> Child {
 /// Ends a server that this test has started. Returns what it has said.
 fn end(mut server: Child) -> String {
     server.kill().expect("a server");
-    let mut told = String::new();
-    server.stderr.take().expect("a pipe").read_to_string(&mut told).expect("text");
+    let mut reported = String::new();
+    server.stderr.take().expect("a pipe").read_to_string(&mut reported).expect("text");
     server.wait().expect("its end");
-    told
+    reported
 }
 
 #[test]
@@ -183,10 +183,10 @@ fn a_recording_loses_nothing_to_the_index_on_its_disk() {
         };
         let beside = disk.path("read/.tompion-view/index");
         wait_until("an index", || beside.exists() || in_cache());
-        let told = end(server);
-        assert_eq!((beside.exists(), in_cache()), (is_beside, !is_beside), "{told}");
-        let lines = told.lines().filter(|line| line.contains("are left to recordings")).count();
-        assert_eq!(lines, usize::from(!is_beside), "{told}");
+        let reported = end(server);
+        assert_eq!((beside.exists(), in_cache()), (is_beside, !is_beside), "{reported}");
+        let lines = reported.lines().filter(|line| line.contains("are left to recordings")).count();
+        assert_eq!(lines, usize::from(!is_beside), "{reported}");
         assert!(recorded.err.contains("none lost"), "{}", recorded.err);
         drop(disk);
         std::fs::remove_dir(dir.path("disk")).expect("an empty folder");

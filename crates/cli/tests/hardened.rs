@@ -1,11 +1,11 @@
-//! What is loaded into other people's processes, and the command itself: hardened by the compiler
-//! and the linker.
+//! The libraries in traced processes, and the command itself, are hardened by the compiler and the
+//! linker.
 
 use std::{path::Path, process::Command};
 
 use crate::support::{TOMPION, installed, libraries, run};
 
-/// What `readelf` says of a file.
+/// Returns the output of `readelf` for a file.
 fn readelf(what: &str, file: &Path) -> String {
     run(Command::new("readelf").args([what, "--wide"]).arg(file)).succeeded().out
 }

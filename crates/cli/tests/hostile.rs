@@ -8,7 +8,7 @@ use crate::{
     support::{Finished, TestDir, Trace, finish, rounds, run, start, tompion},
 };
 
-/// What was damaged in one recording.
+/// Damages of one recording.
 const CORRUPTIONS: u32 = 20_000;
 
 /// Waits for the end of a recording; also says how much memory it took at most, in KiB.
@@ -18,7 +18,7 @@ fn finish_and_measure(recording: Child) -> (Finished, u64) {
     let most = std::thread::spawn(move || {
         let mut most = 0;
         while receiver.recv_timeout(Duration::from_millis(20)).is_err_and(|error| {
-            // Nobody sends anything; the other end is closed when the recording has ended.
+            // Nothing is sent; the other end is closed when the recording has ended.
             error == std::sync::mpsc::RecvTimeoutError::Timeout
         }) {
             let text = fs::read_to_string(&status).unwrap_or_default();
@@ -41,20 +41,23 @@ fn is_harmless(text: &str) -> bool {
 /// All tools make sense of the trace, and each innocent process has all its records, in order.
 /// `out` is what the innocents said.
 fn innocents_are_whole(trace: &Trace, out: &str, what: &str) {
-    let told = out.lines().filter_map(|line| line.strip_prefix("innocent ")?.split_once(' '));
-    let told: BTreeMap<&str, u64> = told.map(|(pid, count)| (pid, count.parse().expect("a count"))).collect();
+    let reported = out.lines().filter_map(|line| line.strip_prefix("innocent ")?.split_once(' '));
+    let reported: BTreeMap<&str, u64> =
+        reported.map(|(pid, count)| (pid, count.parse().expect("a count"))).collect();
     let json = run(tompion().args(["print", "--format", "json", "-e", "innocent:*"]).arg(&trace.folder));
     let mut counts = BTreeMap::<&str, u64>::new();
     for line in json.succeeded().out.lines() {
         let event = crate::support::event(line);
         // The others may say that they are innocent.
-        let Some(pid) = told.keys().find(|pid| event.source.ends_with(&format!("-{pid}"))) else { continue };
+        let Some(pid) = reported.keys().find(|pid| event.source.ends_with(&format!("-{pid}"))) else {
+            continue;
+        };
         let count = counts.entry(pid).or_default();
         *count += 1;
         assert_eq!(event.number("number"), *count, "{what}: {line}");
     }
-    assert!(told.len() > 1, "{what}: {out}");
-    assert_eq!(counts, told, "{what}");
+    assert!(reported.len() > 1, "{what}: {out}");
+    assert_eq!(counts, reported, "{what}");
 }
 
 /// Whether print, stat and babeltrace2 read the trace.
@@ -69,7 +72,7 @@ fn is_readable(trace: &Trace, what: &str) {
 }
 
 #[test]
-fn who_damages_shared_memory_harms_nobody_else() {
+fn a_program_that_damages_shared_memory_harms_no_other() {
     let dir = TestDir::new();
     let program = dir.program("hostile");
     let (mut refused, mut corruptions) = (0, 0);
@@ -125,7 +128,7 @@ fn who_claims_to_fill_rings_without_end_fills_no_memory() {
 }
 
 #[test]
-fn who_talks_nonsense_harms_nobody_else() {
+fn a_client_that_sends_nonsense_harms_no_other() {
     let dir = TestDir::new();
     let program = dir.program("hostile_talk");
     for (mode, seed) in ["overwrite", "discard"].into_iter().zip(1..) {

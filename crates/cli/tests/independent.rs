@@ -28,7 +28,7 @@ fn compare(traces: &[PathBuf]) -> Option<String> {
     Some(run(&mut script).succeeded().out)
 }
 
-/// How many comparisons of a kind a script's output tells.
+/// Returns the number of comparisons of a kind in a script's output.
 fn compared(output: &str, kind: &str) -> u64 {
     let counts = output.split([',', ':']).filter_map(|part| part.trim().strip_suffix(kind));
     counts.filter_map(|count| count.trim().parse::<u64>().ok()).sum()

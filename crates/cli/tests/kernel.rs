@@ -17,7 +17,7 @@ pub fn permitted() -> bool {
     found.is_empty()
 }
 
-/// What the manifest says of the kernel.
+/// Returns the kernel's source in the manifest.
 pub fn source(manifest: &Value) -> Value {
     let sources = manifest["sources"].as_array().expect("sources");
     sources.iter().find(|source| source["kind"] == "kernel").expect("the kernel").clone()
@@ -133,7 +133,7 @@ fn children_are_followed_and_strangers_are_not() {
         }
     }
     assert!(family.len() >= 42);
-    // What everybody does is there all the same.
+    // Events of all processes are there all the same.
     let switched: BTreeSet<u64> = calls("sched_switch").iter().map(|it| it.number("next_tid")).collect();
     assert!(switched.len() > family.len() && calls("sched_process_exec").len() > 41);
     let environment = fs::read_to_string(trace.folder.join("kernel/metadata")).expect("metadata");
@@ -195,7 +195,7 @@ fn a_flight_recorder_keeps_the_last_moments() {
     }
     let dir = TestDir::new();
     let script = "for i in $(seq 300); do /bin/true; done; cat /proc/self/comm";
-    // Of nobody else, whatever the machine has to do.
+    // Of no other process, whatever the machine has to do.
     let options = ["-ksyscall_*", "--mode", "overwrite", "--subbuf-size", "64K", "--subbufs", "8"];
     let trace = dir.record(&options, &[&"sh", &"-c", &script]);
     let events = trace.events();
@@ -230,7 +230,7 @@ fn without_permission_programs_are_recorded_alone() {
 /// Small systems and containers have no tracefs in any folder; the kernel describes itself all the
 /// same.
 #[test]
-fn calls_have_names_and_paths_where_nobody_mounted_tracefs() {
+fn calls_have_names_and_paths_where_tracefs_is_not_mounted() {
     if !permitted() || !installed("unshare") {
         return;
     }

@@ -1,6 +1,5 @@
-//! What the kernel's trace has, held against counts that were taken at the same time by somebody
-//! else: the program itself, the kernel's counters for perf, and getrusage. All of it is there, or
-//! losses tell what isn't.
+//! Compares the kernel's trace with independent counts of the same time: the program's own, the
+//! kernel's counters for perf, and getrusage. All events are there, or counted as lost.
 
 use std::{collections::BTreeSet, process::Command};
 
@@ -12,10 +11,10 @@ use crate::{
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// What the program says of one of its parts.
+/// Counts that the program printed for one of its parts.
 struct Part {
     tid: u64,
-    /// How often the program did it.
+    /// Number of times that the program did it.
     done: u64,
     /// Counted by perf.
     perf: u64,
@@ -50,8 +49,8 @@ fn cut(events: &[Event], tid: u64) -> Vec<Vec<&Event>> {
     pieces
 }
 
-/// Where in the pieces a part of the program stands: behind the warm-up, a reading, the part, a
-/// reading.
+/// Returns the index of a part's piece: the warm-up comes first, and each part is between two
+/// readings.
 fn part_of(place: usize) -> usize {
     // Each reading is between two calls, so it makes two pieces; the first ones are the warm-up's.
     4 + 4 * place
@@ -195,8 +194,7 @@ fn what_a_filter_leaves_out_is_not_called_unseen() {
     assert!(events.len() >= 10 && events.iter().all(|event| event.fields["next_comm"] == "sleep"));
 }
 
-/// Some kernels hide the threads of process 1 (docs/design/kernel.md). Nobody asked for those, and
-/// nothing can be done about it.
+/// Some kernels hide the threads of process 1 (docs/design/kernel.md), which the test doesn't need.
 #[test]
 fn threads_that_a_kernel_hides_raise_no_alarm() {
     if !permitted() {

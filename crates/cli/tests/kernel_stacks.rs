@@ -74,7 +74,7 @@ fn stacks_lead_through_the_program_into_the_kernel() {
         assert!(user[0].starts_with("middle") && user.contains(&"main".into()), "{event:?}: {user:?}");
     }
     has_its_context(&entries);
-    each_stack_is_told_once(&lines);
+    each_stack_is_described_once(&lines);
     text_agrees(&trace);
 }
 
@@ -94,21 +94,21 @@ fn has_its_context(entries: &[&(Event, Value)]) {
     }
 }
 
-fn each_stack_is_told_once(lines: &[(Event, Value)]) {
-    let mut told = BTreeMap::<u64, String>::new();
+fn each_stack_is_described_once(lines: &[(Event, Value)]) {
+    let mut reported = BTreeMap::<u64, String>::new();
     for (event, _) in lines.iter().filter(|(event, _)| event.name.starts_with("tompion_stack_")) {
         let addresses =
             event.fields["callstack_kernel"].as_array().or(event.fields["callstack_user"].as_array());
         let same = format!("{}: {:?}", event.name, addresses.expect("addresses"));
-        assert!(!told.values().any(|other| *other == same), "{same}");
-        assert!(told.insert(event.number("id"), same).is_none(), "{event:?}");
+        assert!(!reported.values().any(|other| *other == same), "{same}");
+        assert!(reported.insert(event.number("id"), same).is_none(), "{event:?}");
     }
     let numbers = |field: &str| {
         let numbers = lines.iter().filter_map(|(event, _)| event.context[field].as_u64());
         numbers.filter(|number| *number != 0).collect::<BTreeSet<_>>()
     };
     let (kernel, user) = (numbers("stack_kernel"), numbers("stack_user"));
-    assert!(kernel.union(&user).all(|number| told.contains_key(number)));
+    assert!(kernel.union(&user).all(|number| reported.contains_key(number)));
     assert!(kernel.is_disjoint(&user));
 }
 

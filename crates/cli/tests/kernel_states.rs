@@ -1,5 +1,4 @@
-//! What the states of a recording say of the kernel and of programs. Where the kernel can't be
-//! recorded, a line says so instead.
+//! States of a recording with the kernel. If the kernel can't be recorded, a line says so.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +80,7 @@ fn a_reader_of_a_pipe_is_woken_by_the_thread_that_writes() {
     assert!(woken.iter().any(|state| is_by_thread(&state)), "{woken:?}");
 }
 
-/// What `print` shows of a kernel trace, computed without the state engine.
+/// States computed from `print`'s output of a kernel trace, without the state engine.
 #[derive(Default)]
 struct Printed {
     /// Nanoseconds from switch to switch on one CPU, by thread.

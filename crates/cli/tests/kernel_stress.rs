@@ -13,8 +13,8 @@ use crate::{
 /// Rings that are full in no time.
 const TINY: [&str; 4] = ["--subbuf-size", "64K", "--subbufs", "2"];
 
-/// Holds a recording of nothing but the entry of getpgid, which nobody else calls, against the
-/// number of calls.
+/// Compares a recording of the entry of getpgid, which no other process calls, with the number of
+/// calls.
 #[track_caller]
 fn assert_accounted(dir: &TestDir, calls: u64) {
     let trace = dir.trace("trace");
@@ -69,7 +69,7 @@ impl Confinement {
 
 impl Drop for Confinement {
     fn drop(&mut self) {
-        // Whoever looks at the machine finds it if it stays.
+        // If it stays, it is found on the machine.
         let _ = fs::remove_dir(&self.0);
     }
 }

@@ -34,7 +34,7 @@ const PROGRAMS: u32 = 10;
 const ALL_AT_ONCE: &str =
     r#"program=$1; shift; while [ $# -gt 0 ]; do "$program" "$1" "$2" "$3" 0 & shift 3; done; wait"#;
 
-/// How the programs append.
+/// Write protocol of the programs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Producer {
     Rseq,
@@ -99,7 +99,7 @@ pub struct Found {
     pub number: u64,
 }
 
-/// What stands behind `name = ` in a line of text.
+/// Returns the value after `name = ` in a line of text.
 fn field<'a>(line: &'a str, name: &str) -> &'a str {
     let rest = line.split_once(&format!(" {name} = ")).map_or("", |(_, rest)| rest);
     rest.split([',', ' ']).next().unwrap_or_default()
@@ -178,7 +178,7 @@ impl Plan {
             state % below
         };
         let pause = [0, 100, 400, 2000][random(4) as usize];
-        // Without a pause there are soon more events than anybody wants to look at.
+        // Without a pause there are soon more events than a failed test can show.
         let longest = if pause == 0 { 4_000 } else { 30_000 };
         let delay = Duration::from_micros(random(longest));
         Self { storm_us: if storm { 20 + random(31) } else { 0 }, pause, delay }
@@ -312,7 +312,7 @@ fn everything_is_there(plan: &Plan, killed: &Killed) {
     there_are_no_gaps(plan, killed);
 }
 
-/// What is not there is counted.
+/// Missing events are counted.
 fn losses_are_counted(plan: &Plan, killed: &Killed) {
     each_number_once_and_in_order(plan, &killed.found);
     let returned: u64 = killed.returned.iter().sum();

@@ -63,7 +63,7 @@ fn sleep_in_real_time(times: u32) -> u64 {
     sleeper.join().expect("a thread that sleeps")
 }
 
-/// How many wake-ups of a thread a report has.
+/// Returns a thread's number of wakeups in a report.
 fn wakeups(report: &Value, tid: u64) -> u64 {
     let threads = report["threads"].as_array().expect("threads");
     let thread = threads.iter().find(|thread| thread["tid"] == tid);
@@ -107,14 +107,14 @@ fn timers_are_counted_however_a_thread_waits_for_them() {
         let mut command = tompion();
         command.args(["test", "cyclic", "--cpus", "0", "--loops", &LOOPS.to_string(), "-i", "500us"]);
         run(command.args(["--wakeup", wakeup, "--policy", policy])).succeeded();
-        // Nobody waits for a timer that goes off while its thread runs; whoever else sleeps in real
-        // time is counted, too.
+        // No thread waits for a timer that expires while it runs. Other real-time threads are
+        // counted, too.
         assert!(handled() >= LOOPS * 9 / 10, "{wakeup}: {}", handled());
     }
 }
 
 #[test]
-fn a_reset_begins_reports_anew() {
+fn a_reset_restarts_reports() {
     let Some(own) = Own::new("reset") else { return };
     let first = sleep_in_real_time(200);
     run(&mut own.monitor(&["reset"])).succeeded();
@@ -216,7 +216,7 @@ fn prometheus_gets_histograms_whose_counts_rise() {
             );
         }
         assert_eq!(values(&page, "tompion_sums_difference"), [0.0]);
-        // After a reset, the longest begin anew; counts go on.
+        // After a reset, maxima restart; counts continue.
         run(&mut own.monitor(&["reset"])).succeeded();
     }
     signal(server.id(), Signal::INT);

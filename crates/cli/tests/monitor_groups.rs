@@ -15,10 +15,10 @@ use crate::{
     support::{TestDir, finish, installed, run, signal, start, wait_until},
 };
 
-/// How often a napper sleeps.
+/// Number of times that a napper sleeps.
 const NAPS: u64 = 200;
 
-/// Where cgroups of the second version are mounted; none where tests can't make any.
+/// Returns the mount point of cgroup v2; none if tests can't make cgroups.
 fn top() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let top = mounts.lines().find_map(|line| {
@@ -92,7 +92,7 @@ fn report(own: &Own, arguments: &[&str]) -> Value {
     serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"))
 }
 
-/// How many wake-ups by timers a group has.
+/// Returns a group's number of wakeups by timers.
 fn count(report: &Value, noun: &str, pattern: &str) -> u64 {
     let groups = report["groups"].as_array().expect("groups");
     let group = groups.iter().find(|group| group[noun] == pattern);
@@ -120,13 +120,13 @@ fn a_cgroup_and_those_below_it_are_counted_by_themselves() {
     tree.nap("robot", &napper);
     tree.nap("robot/arm", &napper);
     tree.nap("", &napper);
-    let told = report(&own, &[]);
-    let two = count(&told, "cgroup", &path);
-    assert!(is_about(two, 2 * NAPS), "{two}: {told}");
-    let kinds = &told["groups"][0]["kinds"];
-    assert!(is_about(kinds["missed-timer"]["count"].as_u64().unwrap_or(0), 2 * NAPS), "{told}");
+    let reported = report(&own, &[]);
+    let two = count(&reported, "cgroup", &path);
+    assert!(is_about(two, 2 * NAPS), "{two}: {reported}");
+    let kinds = &reported["groups"][0]["kinds"];
+    assert!(is_about(kinds["missed-timer"]["count"].as_u64().unwrap_or(0), 2 * NAPS), "{reported}");
     let (max, longest) = (&kinds["timer-wakeup-all"]["max_us"], &kinds["timer-wakeup-all"]["worst"]);
-    assert!(longest["name"] == "robot" && longest["latency_us"] == *max, "{told}");
+    assert!(longest["name"] == "robot" && longest["latency_us"] == *max, "{reported}");
     // The service starts again.
     tree.remove("robot/arm");
     tree.remove("robot");
@@ -156,23 +156,23 @@ fn groups_that_are_there_are_found_and_changed_while_it_counts() {
     report(&own, &["--cgroup", &arms, "--cgroup", &mounted, "--thread", "robo*", "--thread", "robots"]);
     tree.nap("arm-1/hand", &napper);
     tree.nap("leg", &napper);
-    let told = report(&own, &[]);
+    let reported = report(&own, &[]);
     for (noun, pattern, naps) in
         [("cgroup", &*arms, NAPS), ("cgroup", &*whole, 2 * NAPS), ("thread", "robo*", 2 * NAPS)]
     {
-        let count = count(&told, noun, pattern);
-        assert!(is_about(count, naps), "{noun} {pattern}, {count}: {told}");
+        let count = count(&reported, noun, pattern);
+        assert!(is_about(count, naps), "{noun} {pattern}, {count}: {reported}");
     }
-    assert_eq!(count(&told, "thread", "robots"), 0);
+    assert_eq!(count(&reported, "thread", "robots"), 0);
     // One stays with what it has, one comes, others go.
     let leg = tree.path("leg");
     report(&own, &["--cgroup", &leg, "--cgroup", &whole]);
     tree.nap("leg", &napper);
     tree.nap("arm-1", &napper);
-    let told = report(&own, &[]);
-    assert_eq!(told["groups"].as_array().unwrap().len(), 2, "{told}");
-    let (of_leg, of_whole) = (count(&told, "cgroup", &leg), count(&told, "cgroup", &whole));
-    assert!(is_about(of_leg, NAPS) && is_about(of_whole, 4 * NAPS), "{told}");
+    let reported = report(&own, &[]);
+    assert_eq!(reported["groups"].as_array().unwrap().len(), 2, "{reported}");
+    let (of_leg, of_whole) = (count(&reported, "cgroup", &leg), count(&reported, "cgroup", &whole));
+    assert!(is_about(of_leg, NAPS) && is_about(of_whole, 4 * NAPS), "{reported}");
     assert_eq!(report(&own, &["--cgroup", "none"])["groups"].to_string(), "[]");
 }
 

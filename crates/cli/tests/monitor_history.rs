@@ -18,7 +18,7 @@ const DAY: i64 = 288 * FIVE_MINUTES;
 /// 2026-01-01 in UTC, in milliseconds since 1970.
 const BEGIN: i64 = 1_767_225_600_000;
 
-/// A history that nobody lived through.
+/// Simulated history.
 struct Own {
     folder: tempfile::TempDir,
 }
@@ -112,7 +112,7 @@ fn a_report_has_figures_systems_and_incidents() {
 }
 
 #[test]
-fn given_a_time_within_five_minutes_then_all_of_them_are_told() {
+fn given_a_time_within_five_minutes_then_all_of_them_are_reported() {
     let own = Own::simulated();
     let text = own.said(&["report", "--from", "2026-01-02 02:56", "--to", "2026-01-02 02:58"]);
     for words in [

@@ -70,8 +70,9 @@ fn a_late_wake_up_becomes_a_folder_that_says_why() {
     let parent = folder.path().to_owned();
     // Every wake-up takes longer than that.
     let rule = format!("{NAME}=10ns");
-    let told = parent.join("told");
-    let exec = format!("echo $TOMPION_THREAD $TOMPION_LATENCY_NS $TOMPION_INCIDENT >> {}", told.display());
+    let reported = parent.join("told");
+    let exec =
+        format!("echo $TOMPION_THREAD $TOMPION_LATENCY_NS $TOMPION_INCIDENT >> {}", reported.display());
     let mut command =
         own.monitor(&["--threshold", &rule, "--cooldown", "0s", "--max-incidents", "2", "--exec", &exec]);
     let catcher = start(command.arg("--incidents").arg(&parent));
@@ -80,7 +81,10 @@ fn a_late_wake_up_becomes_a_folder_that_says_why() {
     let finished = finish(catcher, "monitor --threshold").succeeded();
     assert!(finished.out.lines().count() == 2 && finished.out.contains(NAME), "{}", finished.out);
     assert!(finished.err.contains("2 incidents saved of "), "{}", finished.err);
-    assert_eq!(fs::read_to_string(&told).unwrap().lines().filter(|line| line.starts_with(NAME)).count(), 2);
+    assert_eq!(
+        fs::read_to_string(&reported).unwrap().lines().filter(|line| line.starts_with(NAME)).count(),
+        2
+    );
     for incident in folders(&parent) {
         explains(&incident);
     }
@@ -101,9 +105,9 @@ fn explains_the_newest(parent: &Path) {
     for (folder, name) in folders.iter().zip(["tompion-incident-2", "tompion-incident-1"]) {
         fs::rename(folder, parent.join(name)).unwrap();
     }
-    let told = run(tompion().args(["monitor", "explain", "--json"]).current_dir(parent)).succeeded().out;
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!(told["time_ns"].as_u64(), Some(newest));
+    let reported = run(tompion().args(["monitor", "explain", "--json"]).current_dir(parent)).succeeded().out;
+    let reported: Value = serde_json::from_str(&reported).unwrap();
+    assert_eq!(reported["time_ns"].as_u64(), Some(newest));
 }
 
 #[test]
@@ -121,11 +125,11 @@ fn no_more_folders_are_kept_than_were_asked_for() {
     sleep_as("fewer-cli", "four folders", || catcher.try_wait().unwrap().is_some());
     let finished = finish(catcher, "monitor --retain").succeeded();
     assert!(finished.err.contains("4 incidents saved of "), "{}", finished.err);
-    let told: Vec<&str> =
+    let reported: Vec<&str> =
         finished.out.lines().filter_map(|line| line.split_once(": ")).map(|line| line.0).collect();
-    assert_eq!(told.len(), 4, "{}", finished.out);
-    for (folder, stays) in told.iter().zip([false, false, true, true]) {
-        assert_eq!(Path::new(folder).exists(), stays, "{told:?}");
+    assert_eq!(reported.len(), 4, "{}", finished.out);
+    for (folder, stays) in reported.iter().zip([false, false, true, true]) {
+        assert_eq!(Path::new(folder).exists(), stays, "{reported:?}");
     }
     assert_eq!(folders(&looked_at).len(), 3);
 }
@@ -188,7 +192,7 @@ fn what_is_not_late_or_comes_too_soon_is_not_kept() {
     let Some(own) = Own::new("early") else { return };
     let folder = tempfile::tempdir().unwrap();
     let parent = folder.path().to_owned();
-    // The first rule that fits decides: nobody waits for an hour.
+    // The first matching rule decides: the limit of an hour never applies.
     let (never, always) = (format!("{NAME}=3600s"), "*=10ns");
     let arguments = ["--threshold", &never, "--threshold", always, "--cooldown", "1h"];
     let mut command = own.monitor(&arguments);
@@ -245,8 +249,8 @@ fn what_programs_recorded_is_kept_with_it() {
     // The recorder is there a moment after the command has begun.
     wait_until("a recording", || recording(&parent).is_some());
     thread::sleep(Duration::from_millis(500));
-    // Some are recorded before anybody is late: they run for long enough to be let in, also on a
-    // busy machine.
+    // Some programs are recorded before the first late wakeup: they run for long enough to join,
+    // also on a busy machine.
     (0..2).for_each(|_| drop(run(Command::new(&program).arg("1000"))));
     let looked_at = parent.clone();
     sleep_as("with-cli", "a folder", move || !folders(&looked_at).is_empty());
@@ -260,8 +264,8 @@ fn what_programs_recorded_is_kept_with_it() {
     assert_eq!(fs::read_dir(&parent).unwrap().count(), 1);
 }
 
-/// How long a ring lasts in a flood is a few milliseconds; until the command has heard of a late
-/// wake-up and the recorder of the command it takes longer.
+/// A ring lasts a few milliseconds in a flood of events. Until the command hears of a late wakeup,
+/// and the recorder of the command, it takes longer.
 #[test]
 fn what_led_to_it_is_kept_however_much_programs_write_afterwards() {
     let Some(own) = Own::new("flood") else { return };
@@ -293,7 +297,7 @@ fn what_led_to_it_is_kept_however_much_programs_write_afterwards() {
     }
 }
 
-/// What programs recorded reaches up to the end of the latency, and goes on behind it.
+/// The programs' events reach up to the end of the latency, and continue after it.
 fn led_to_it(folder: &Path) {
     let incident = fs::read_to_string(folder.join("incident.json")).unwrap();
     let incident: Value = serde_json::from_str(&incident).unwrap();

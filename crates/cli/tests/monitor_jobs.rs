@@ -31,13 +31,13 @@ fn session(parent: u32) -> Option<u32> {
     children.split(' ').next()?.parse().ok()
 }
 
-/// A monitor that serves what it counts, and where. Wishes are jobs, or options as they are.
-fn serve(own: &Own, wishes: &[&str]) -> (Child, String) {
+/// Starts a monitor that serves its counts, and returns its address. `specs` are jobs or options.
+fn serve(own: &Own, specs: &[&str]) -> (Child, String) {
     let mut command = own.monitor(&["--listen", "127.0.0.1:0"]);
-    for wish in wishes {
-        match wish.starts_with("--") {
-            true => command.arg(wish),
-            false => command.args(["--job", wish]),
+    for spec in specs {
+        match spec.starts_with("--") {
+            true => command.arg(spec),
+            false => command.args(["--job", spec]),
         };
     }
     let mut server = start(&mut command);
@@ -73,7 +73,7 @@ fn job<'a>(report: &'a Value, name: &str) -> &'a Value {
     jobs.iter().find(|job| job["name"] == name).unwrap_or_else(|| panic!("no {name}: {}", report["jobs"]))
 }
 
-/// What holds of that program's job, whoever tells it.
+/// Asserts the properties of that program's job, whatever its source.
 fn holds(job: &Value) {
     assert_eq!((&job["activations"], &job["misses"]), (&ACTIVATIONS.into(), &LATE.into()), "{job}");
     assert_eq!((&job["overruns"], &job["threads"]), (&LATE.into(), &1.into()), "{job}");
@@ -84,9 +84,9 @@ fn holds(job: &Value) {
     assert!((parts.iter().sum::<f64>() - number(&longest["response_us"])).abs() < 1.0, "{job}");
     assert_eq!(job["response"]["max_us"], longest["response_us"], "{job}");
     assert!(number(&job["response"]["p50_us"]) < 400_000.0, "{job}");
-    // Nobody saw how the first one woke up, before the monitor had heard of the thread; the others
-    // slept until a time. While some processes run, the kernel of a test's machine starts no
-    // program: on a busy one that was a sixth of them.
+    // The first wakeup came before the monitor knew the thread; later ones slept until a time.
+    // While some processes run, the test machine's kernel starts no BPF program: on a busy one, for
+    // a sixth of the wakeups.
     let released = |by: &str| job["released_by"][by].as_u64().unwrap_or(0);
     assert!(released("timer") >= ACTIVATIONS / 2, "{job}");
     assert_eq!(released("timer") + released("begin") + released("wakeup"), ACTIVATIONS, "{job}");
@@ -133,7 +133,7 @@ fn jobs_are_on_the_page_with_other_deadlines_too() {
     let Some(own) = Own::new("job-page") else { return };
     let dir = TestDir::new();
     let program = program(&dir, "paged");
-    // One that everybody misses.
+    // A deadline that every activation misses.
     let (server, url) = serve(&own, &["motor:paged,deadline=1ns"]);
     run_program(&program);
     whole_report(&url, &["motor:paged"]);
@@ -158,9 +158,9 @@ fn functions_of_programs_that_say_nothing_are_jobs() {
     let Some(own) = Own::new("job-probe") else { return };
     let dir = TestDir::new();
     let program = program(&dir, "probed");
-    let wish = format!("cycle={}:on_cycle,deadline=400ms", program.display());
+    let spec = format!("cycle={}:on_cycle,deadline=400ms", program.display());
     // One that the program tells of itself is there beside it.
-    let (server, url) = serve(&own, &[&wish, "motor:probed"]);
+    let (server, url) = serve(&own, &[&spec, "motor:probed"]);
     run_heard(&program, &url, &["cycle", "motor:probed"]);
     let report = whole_report(&url, &["cycle", "motor:probed"]);
     holds(job(&report, "cycle"));
@@ -175,8 +175,8 @@ fn what_lies_between_two_marks_of_a_program_is_a_job() {
     // Nothing of ours is in it.
     let program = dir.link("job_marks", &["job_marks.c"], &["-Wl,--as-needed"]);
     let path = program.display();
-    let wish = format!("cycle=usdt:{path}:loop:begin,usdt:{path}:loop:end,deadline=400ms");
-    let (server, url) = serve(&own, &[&wish]);
+    let spec = format!("cycle=usdt:{path}:loop:begin,usdt:{path}:loop:end,deadline=400ms");
+    let (server, url) = serve(&own, &[&spec]);
     run_program(&program);
     let report = whole_report(&url, &["cycle"]);
     let found = job(&report, "cycle");
@@ -189,7 +189,7 @@ fn what_lies_between_two_marks_of_a_program_is_a_job() {
     end(server);
 }
 
-/// What a history has of the jobs.
+/// Returns the jobs of a history.
 fn kept(history: &Path) -> Value {
     let mut report = tompion();
     report.args(["monitor", "report", "--json", "--history"]).arg(history);
@@ -277,7 +277,7 @@ fn a_missed_deadline_becomes_a_folder_that_says_why() {
         "--incidents",
     ];
     let catcher = start(own.monitor(&arguments).arg(&parent));
-    // The first one may run before anybody waits for what is late.
+    // The first activation may run before the monitor waits for misses.
     let has_caught = || parent.exists() && !folders(&parent).is_empty();
     // A program that starts when the monitor has enough waits for it in vain.
     let mut jobs = start(&mut Command::new(&program));
@@ -357,7 +357,7 @@ fn what_no_job_can_be_is_said() {
 }
 
 /// A user and group that every machine has, with no rights.
-const NOBODY: u32 = 65534;
+const UNPRIVILEGED_UID: u32 = 65534;
 
 /// Another user's program has a job of the same name, counts losses that can't be, and ends: none
 /// of it is the others'.
@@ -372,8 +372,8 @@ fn a_program_of_another_user_has_a_row_of_its_own_and_loses_nothing_for_others()
     let sound = program(&dir, "shared");
     let hostile = dir.link("hostile_jobs", &["hostile_jobs.c"], &["-DJOB=shared"]);
     let mut hostile = Command::new(hostile)
-        .uid(NOBODY)
-        .gid(NOBODY)
+        .uid(UNPRIVILEGED_UID)
+        .gid(UNPRIVILEGED_UID)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -389,7 +389,7 @@ fn a_program_of_another_user_has_a_row_of_its_own_and_loses_nothing_for_others()
     let mut line = String::new();
     BufReader::new(hostile.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "done\n");
-    let theirs = format!("motor:shared (user {NOBODY})");
+    let theirs = format!("motor:shared (user {UNPRIVILEGED_UID})");
     wait_until("the other's activations", || have(&report(&url), &[&theirs], 50));
     wait_until("its losses", || report(&url)["jobs"]["losses_unknown"] == 1);
 
@@ -450,7 +450,7 @@ fn activations_with_losses_have_no_response() {
     let mut is_done = || output.read_exact(&mut [0]).expect("a step");
     let mut go_on = || input.write_all(b"\n").expect("a step");
     is_done();
-    // While nobody reads the ring, it fills up: the first end and the second begin are lost.
+    // While the ring is not read, it fills up: the first end and the second begin are lost.
     signal(hears, Signal::STOP);
     go_on();
     is_done();
@@ -468,7 +468,7 @@ fn activations_with_losses_have_no_response() {
     assert!(lossy["across_losses"].as_u64() >= Some(1), "{lossy}");
     assert_eq!((&lossy["without_end"], &lossy["without_begin"]), (&0.into(), &0.into()), "{lossy}");
     let page = page(&url);
-    let told = values(&page, "tompion_job_across_losses_total{name=\"motor:lossy\"}");
-    assert!(told.len() == 1 && told[0] >= 1.0, "{page}");
+    let reported = values(&page, "tompion_job_across_losses_total{name=\"motor:lossy\"}");
+    assert!(reported.len() == 1 && reported[0] >= 1.0, "{page}");
     end(server);
 }

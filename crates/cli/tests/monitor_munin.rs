@@ -6,8 +6,12 @@ use serde_json::json;
 
 use crate::support::{repository, run};
 
-/// What Munin is told of CPU 0's wake-ups by a timer when a monitor's report says this.
-fn told(folder: &Path, (begun, reset): (u64, u64), (max_us, histogram): (f64, &[(u64, u64)])) -> String {
+/// Returns the plugin's value of CPU 0's timer wakeups for a report of the monitor.
+fn munin_value(
+    folder: &Path,
+    (begun, reset): (u64, u64),
+    (max_us, histogram): (f64, &[(u64, u64)]),
+) -> String {
     let report = json!({
         "counting_since_ns": 1_000_000 + begun,
         "counting_since_monotonic_ns": begun,
@@ -28,16 +32,16 @@ fn told(folder: &Path, (begun, reset): (u64, u64), (max_us, histogram): (f64, &[
 #[test]
 fn given_another_monitor_in_its_place_then_nothing_of_the_first_is_subtracted() {
     let folder = tempfile::tempdir().unwrap();
-    let told = |of, counted: (f64, &[(u64, u64)])| told(folder.path(), of, counted);
+    let value = |of, counted: (f64, &[(u64, u64)])| munin_value(folder.path(), of, counted);
     let first = (5_000, 0);
-    assert_eq!(told(first, (90.5, &[(4, 1000), (71, 9), (90, 1)])), "U", "that may be of any time");
-    assert_eq!(told(first, (90.5, &[(4, 2000), (71, 12), (90, 1)])), "71.0");
-    assert_eq!(told(first, (90.5, &[(4, 2000), (71, 12), (90, 1)])), "0.0");
+    assert_eq!(value(first, (90.5, &[(4, 1000), (71, 9), (90, 1)])), "U", "that may be of any time");
+    assert_eq!(value(first, (90.5, &[(4, 2000), (71, 12), (90, 1)])), "71.0");
+    assert_eq!(value(first, (90.5, &[(4, 2000), (71, 12), (90, 1)])), "0.0");
     // Stopped and begun again: fewer of each length.
     let second = (800_000, 0);
-    assert_eq!(told(second, (71.2, &[(4, 100), (71, 1)])), "71.2");
+    assert_eq!(value(second, (71.2, &[(4, 100), (71, 1)])), "71.2");
     // A reset.
-    assert_eq!(told((800_000, 40), (17.3, &[(4, 700), (17, 1)])), "17.3");
-    // Whatever it is that began anew: counts that went back are not those of before.
-    assert_eq!(told((800_000, 40), (16.1, &[(4, 100), (16, 1)])), "16.1");
+    assert_eq!(value((800_000, 40), (17.3, &[(4, 700), (17, 1)])), "17.3");
+    // Whatever restarted: lower counts are not those of before.
+    assert_eq!(value((800_000, 40), (16.1, &[(4, 100), (16, 1)])), "16.1");
 }

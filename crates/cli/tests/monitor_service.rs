@@ -1,5 +1,5 @@
-//! The monitor as a service: it ends when somebody stops what it looks at, takes the place of an
-//! earlier version, and its unit is sound.
+//! The monitor as a service: it ends when the monitor is stopped, replaces an earlier version, and
+//! its unit is sound.
 
 use std::{
     fs,
@@ -19,10 +19,10 @@ use crate::{
     support::{finish, installed, repository, run, signal, start, tompion, wait_until},
 };
 
-/// Exit status of those who looked at what somebody has stopped.
+/// Exit status of a command whose monitor was stopped.
 const ENDED: i32 = 3;
 
-/// Where its page is, and what it says afterwards.
+/// Address of its page, and its messages at the end.
 fn url_of(server: &mut Child) -> (String, BufReader<ChildStdout>) {
     let (mut url, mut output) = (String::new(), BufReader::new(server.stdout.take().unwrap()));
     output.read_line(&mut url).unwrap();
@@ -92,7 +92,7 @@ const LAYOUT: usize = 8;
 const BUILD: usize = 60;
 
 #[test]
-fn given_an_earlier_layout_then_the_service_begins_anew_and_others_refuse() {
+fn given_an_earlier_layout_then_the_service_restarts_and_others_refuse() {
     let Some(own) = Own::new("earlier") else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("history.sqlite");

@@ -19,7 +19,7 @@ use crate::{
 
 const FIRST: &str = "peer-one";
 const SECOND: &str = "peer-two";
-/// How often each thread sleeps in a round.
+/// Number of times that each thread sleeps in a round.
 const NAPS: u64 = 200;
 
 /// A command that serves what it sees, and keeps what threads of one name do late: each wake-up
@@ -44,7 +44,7 @@ impl Watcher {
         Self { child, _output: output, url }
     }
 
-    /// What it says of something.
+    /// Returns a value of its report.
     fn value(&self, name: &str) -> u64 {
         values(&page(&self.url), name).iter().sum::<f64>() as u64
     }
@@ -119,7 +119,7 @@ fn given_two_commands_that_are_killed_in_turn_then_each_sees_its_own_and_nothing
     second.has_heard(2);
     let counts = [second.wakeups_of(FIRST), second.wakeups_of(SECOND)];
     assert!(is_about(counts[0], 3) && is_about(counts[1], 2), "{counts:?}");
-    // While nobody looks on, the kernel counts.
+    // The kernel counts while no command runs.
     second.kill();
     nap();
     let third = Watcher::new(&own, &[], FIRST, &parents[2]);

@@ -2,9 +2,9 @@
 
 use crate::support::{TestDir, rounds, run};
 
-/// What a plugin may leave behind each time that it is loaded, in bytes: nothing, but the C
-/// library's own fragments and pages of the rings that are touched for the first time must have
-/// room somewhere.
+/// Maximum bytes that a plugin leaves each time that it is loaded. It leaves nothing itself; this
+/// is room for fragments of the C library, and for pages of the rings that are touched for the
+/// first time.
 const SLACK_KIB: i64 = 2048;
 
 #[test]

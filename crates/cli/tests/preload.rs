@@ -1,4 +1,4 @@
-//! What `--preload` records, beside what programs say of themselves.
+//! Events of `--preload`, compared with the programs' own output.
 
 use std::{collections::BTreeMap, ffi::OsStr, process::Command};
 
@@ -14,7 +14,7 @@ fn with<'a>(preloads: &[&'a str]) -> Vec<&'a str> {
     preloads.iter().flat_map(|&preload| ["--preload", preload]).chain(ROOMY).collect()
 }
 
-/// What a thread has said, or what was recorded of it: names, with a status where there is one.
+/// Calls that a thread printed, or that were recorded of it: names, with a status if there is one.
 type Calls = Vec<(String, Option<i64>)>;
 
 /// The events that a call makes.
@@ -38,7 +38,7 @@ fn events_of(call: &str, status: i64) -> Calls {
     }
 }
 
-/// What the program said, by thread id, and the lines without their thread ids.
+/// Returns the program's output by thread id, and the lines without their thread ids.
 fn said(text: &str) -> (BTreeMap<u64, Calls>, Vec<String>) {
     let (mut threads, mut lines) = (BTreeMap::<u64, Calls>::new(), Vec::new());
     for line in text.lines() {
@@ -90,7 +90,7 @@ fn every_call_of_threads_is_recorded_and_does_what_it_does_without() {
     creations_and_ends_belong_together(&events);
 }
 
-/// Each thread that began was created by somebody and ended; who was joined had begun.
+/// Each thread that started was created by a thread, and ended. Each joined thread had started.
 fn creations_and_ends_belong_together(events: &[Event]) {
     let all = |name: &str| {
         let name = format!("lttng_ust_pthread:{name}");

@@ -1,4 +1,4 @@
-//! What `--preload func` records, and the names that `print` gives to addresses.
+//! Events of `--preload func`, and the names that `print` gives to addresses.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
 
@@ -67,7 +67,7 @@ fn calls(trace: &Trace) -> BTreeSet<String> {
     entries.map(|(.., function, caller)| format!("{function} from {}", base(&caller))).collect()
 }
 
-/// What every build of the program calls, where all names are there.
+/// Calls of every build of the program that has all names.
 const CALLS: [&str; 12] = [
     "in_child from main",
     "library_inner from library_work",
@@ -139,7 +139,7 @@ fn a_flight_recorder_knows_objects_whose_loading_was_overwritten() {
 }
 
 #[test]
-fn plugins_that_come_and_go_are_told_apart_and_told_seldom() {
+fn plugins_that_are_loaded_again_are_distinguished_and_described_once() {
     let calls_of = Calls::new(&[]);
     let trace = calls_of.record(&ROOMY, "300");
     let events = trace.events();

@@ -220,19 +220,19 @@ fn nothing_is_left_in_a_program_when_the_recorder_is_killed() {
             *heard += &String::from_utf8_lossy(&bytes[..count]);
         }
     };
-    hear(&mut heard, "nobody listens\n");
+    hear(&mut heard, "no listener\n");
     // A program that knows nothing of us, by its number.
     let pid = watch.id().to_string();
     let mut record = dir.tompion(&["record", "-o", "killed", "-p", &pid, "-k", "usdt:./marks:shop:visit"]);
     let recording = start(&mut record);
-    hear(&mut heard, "somebody listens\n");
+    hear(&mut heard, "listener attached\n");
     signal(recording.id(), Signal::KILL);
     finish(recording, "record");
-    hear(&mut heard, "nobody listens any more\n");
+    hear(&mut heard, "listener detached\n");
     assert!(watch.wait().expect("a child").success());
 }
 
-/// How many probes a process holds.
+/// Returns the number of probes that a process holds.
 fn links_of(pid: u32) -> usize {
     let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
     let texts = entries.filter_map(|entry| fs::read_to_string(entry.path()).ok());
@@ -261,7 +261,7 @@ fn a_running_program_is_recorded_to_its_end() {
 }
 
 #[test]
-fn what_is_wrong_with_a_probe_is_told() {
+fn errors_of_probes_are_reported() {
     let dir = TestDir::new();
     marks(&dir);
     let cases = [

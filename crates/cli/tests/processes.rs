@@ -17,7 +17,7 @@ use crate::support::{Event, TestDir, Trace, finish, repository, run, signal, sta
 /// For programs that allocate a lot.
 const ROOMY: [&str; 4] = ["--subbuf-size", "4M", "--subbufs", "8"];
 
-/// Records `children HOW`; its own words are those that it says when nobody records it.
+/// Records `children HOW`; its output is the same as without recording.
 fn children(dir: &TestDir, how: &str) -> Trace {
     let program = dir.program("children");
     let alone = run(Command::new(&program).arg(how)).succeeded();
@@ -38,7 +38,7 @@ fn roles(events: &[Event]) -> (Vec<&str>, usize) {
     (roles, sources.len())
 }
 
-/// How the processes of a trace ended, sorted.
+/// Returns the sorted ends of a trace's processes.
 fn ends(trace: &Trace) -> Vec<String> {
     let stat = trace.stat();
     let processes = stat["processes"].as_array().expect("processes");
@@ -234,7 +234,7 @@ fn ask(port: u16, request: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// The recorded command's process, from the command line that it shares with nobody.
+/// Returns the recorded command's process, by its unique command line.
 fn child_of(parent: u32) -> u32 {
     let children = format!("/proc/{parent}/task/{parent}/children");
     let text = std::fs::read_to_string(children).expect("the children of the recording");

@@ -26,12 +26,12 @@ fn confined(dir: &TestDir, words: &[&str]) -> Recording {
 }
 
 fn roles(recording: &Recording) -> Vec<&str> {
-    let mut roles: Vec<&str> = recording.emitted.iter().map(|told| told.role.as_str()).collect();
+    let mut roles: Vec<&str> = recording.emitted.iter().map(|emitted| emitted.role.as_str()).collect();
     roles.sort_unstable();
     roles
 }
 
-/// Whether the tests run as root, who may do what other users may not.
+/// Returns whether the tests run as root.
 fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
@@ -147,7 +147,7 @@ fn a_program_that_gives_up_its_rights_is_recorded_on_with_its_children() {
     assert_eq!(roles(&recording), ["leaf", "leaf", "nobody", "nobody's child", "root"]);
 }
 
-/// A copy of the program that belongs to root and runs with root's rights, whoever starts it.
+/// Copies the program to a set-user-ID file of root's.
 fn set_user_id(dir: &TestDir) -> std::path::PathBuf {
     open_to_all(dir);
     let program = dir.program("confined");
@@ -156,7 +156,7 @@ fn set_user_id(dir: &TestDir) -> std::path::PathBuf {
     program
 }
 
-const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+const AS_UNPRIVILEGED: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
 #[test]
 fn a_set_user_id_program_does_not_follow_its_starter() {
@@ -165,7 +165,8 @@ fn a_set_user_id_program_does_not_follow_its_starter() {
     }
     let dir = TestDir::new();
     let program = set_user_id(&dir);
-    let mut words: Vec<&dyn AsRef<OsStr>> = AS_NOBODY.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
+    let mut words: Vec<&dyn AsRef<OsStr>> =
+        AS_UNPRIVILEGED.iter().map(|word| word as &dyn AsRef<OsStr>).collect();
     words.extend([&program as &dyn AsRef<OsStr>, &"unheard"]);
     let finished = run(&mut dir.recording("trace", &[], &words)).exited(125);
     assert!(finished.err.contains("nothing recorded"), "{}", finished.err);
@@ -180,8 +181,13 @@ fn a_set_user_id_program_is_recorded_if_root_asks() {
     }
     let dir = TestDir::new();
     let program = set_user_id(&dir);
-    let mut command = Command::new(AS_NOBODY[0]);
-    command.args(&AS_NOBODY[1..]).arg(&program).arg("asked").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut command = Command::new(AS_UNPRIVILEGED[0]);
+    command
+        .args(&AS_UNPRIVILEGED[1..])
+        .arg(&program)
+        .arg("asked")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     // The starter's wishes, and sessions of everything, don't count.
     let folder = dir.path("traces");
     let everything = start(&mut dir.tompion(&["record", "-o", "everything"]));

@@ -40,12 +40,13 @@ fn children_of_bare_fork_and_of_clone_are_recorded_and_their_children() {
     }
 }
 
-/// Who goes round libc is not recorded, and does no harm. What it executes is recorded again.
+/// A child that bypasses libc is not recorded and does no harm. Programs that it executes are
+/// recorded again.
 #[test]
 fn children_by_bare_system_calls_keep_out_until_they_execute_something() {
     for how in ["raw fork", "raw clone", "raw clone3"] {
         let recording = lineage(how, 0);
-        let roles: Vec<&str> = recording.emitted.iter().map(|told| told.role.as_str()).collect();
+        let roles: Vec<&str> = recording.emitted.iter().map(|emitted| emitted.role.as_str()).collect();
         assert_eq!(roles.len(), 3, "{how}: {roles:?}");
         assert_eq!(recording.count("leaf"), 1, "{how}");
     }

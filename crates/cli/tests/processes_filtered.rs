@@ -50,7 +50,7 @@ impl Stepwise {
 
 const RECORD: [&str; 7] = ["record", "-o", "trace", "--subbuf-size", "64K", "--subbufs", "32"];
 
-/// How many events of a role are in the trace.
+/// Returns the number of a role's events in the trace.
 fn count(dir: &TestDir, role: &str) -> usize {
     let events = dir.trace("trace").events();
     events.iter().filter(|event| event.fields["role"] == role).count()
@@ -71,7 +71,7 @@ fn thread_waits(pid: u32) -> bool {
     own.any(|task| read(task.join("syscall")).starts_with(POLL))
 }
 
-/// How `/proc/PID/task/TID/syscall` begins in `poll`.
+/// Beginning of `/proc/PID/task/TID/syscall` in `poll`.
 const POLL: &str = if cfg!(target_arch = "x86_64") { "7 " } else { "73 " };
 
 /// Whether a process has no memory any more.

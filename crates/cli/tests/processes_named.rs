@@ -22,7 +22,7 @@ fn workers_that_run_already_are_recorded_with_their_parent() {
     let mut first = String::new();
     said.read_line(&mut first).expect("a line");
     assert!(first.contains("and 1 running child"), "{first}");
-    // Whoever waits for that line finds the trace.
+    // A script that waits for this line finds the trace.
     assert!(dir.path("trace/tompion.json").exists());
     wait_for_events(&dir.path("trace"));
     ticker.end();

@@ -1,5 +1,5 @@
-//! Children that run on their parent's memory. Their events are counted as not traced, and
-//! harm nobody.
+//! Children that run in their parent's memory. Their events are counted as not traced, and do no
+//! harm.
 
 use std::process::Command;
 
@@ -40,7 +40,7 @@ fn a_vfork_child_of_a_program_without_the_library_records_nothing() {
     assert_eq!(trace.stat()["not_traced"], 100);
     let events = trace.events();
     assert!(events.iter().all(|event| event.fields["size"] != 200));
-    // The same if who starts the program names that library alone.
+    // The same if only that library is preloaded by the program's parent.
     let mut recording = dir.recording("by-hand", &[], &[&program]);
     run(recording.env("LD_PRELOAD", folder.join("libtompion-malloc.so"))).succeeded();
     assert_eq!(dir.trace("by-hand").stat()["not_traced"], 100);

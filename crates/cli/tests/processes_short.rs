@@ -49,10 +49,10 @@ fn hundreds_of_short_processes_are_recorded_in_few_files() {
             assert_eq!(event.context["vpid"], event.context["vtid"], "it has one thread with events");
         }
     }
-    let told = sources.iter().map(|source| (source["pid"].as_u64(), source["events"].as_u64()));
-    let told: BTreeMap<u64, u64> =
-        told.map(|(pid, events)| (pid.expect("a pid"), events.unwrap_or(0))).collect();
-    assert_eq!(by_pid, told);
+    let reported = sources.iter().map(|source| (source["pid"].as_u64(), source["events"].as_u64()));
+    let reported: BTreeMap<u64, u64> =
+        reported.map(|(pid, events)| (pid.expect("a pid"), events.unwrap_or(0))).collect();
+    assert_eq!(by_pid, reported);
     if installed("babeltrace2") {
         trace.agreed_count();
     }
@@ -116,8 +116,8 @@ fn a_flight_recorder_of_short_processes_makes_few_files() {
     let processes: BTreeSet<u64> = sources.iter().filter_map(|source| source["pid"].as_u64()).collect();
     assert_eq!(processes.len(), 101);
     assert!(files_below(&trace.folder) <= MAX_FILES);
-    let told: u64 = sources.iter().filter_map(|source| source["events"].as_u64()).sum();
-    assert_eq!(told, trace.events().len() as u64);
+    let reported: u64 = sources.iter().filter_map(|source| source["events"].as_u64()).sum();
+    assert_eq!(reported, trace.events().len() as u64);
 }
 
 /// A killed recorder has not written which processes share a trace. Their events say it, and their
@@ -165,8 +165,8 @@ fn given_a_recorder_killed_after_a_snapshot_then_recovery_counts_each_event_once
 
     let trace = dir.trace("trace");
     let sources = trace.manifest()["sources"].as_array().expect("sources").clone();
-    let told: u64 = sources.iter().filter_map(|source| source["events"].as_u64()).sum();
-    assert_eq!(told, trace.events().len() as u64);
+    let reported: u64 = sources.iter().filter_map(|source| source["events"].as_u64()).sum();
+    assert_eq!(reported, trace.events().len() as u64);
     let pids: Vec<u64> = sources.iter().filter_map(|source| source["pid"].as_u64()).collect();
     assert_eq!(
         pids.iter().collect::<BTreeSet<_>>().len(),

@@ -134,10 +134,10 @@ fn the_kernel_tells_which_programs_took_no_part() {
     let script = format!("{0}; {0}; cat /dev/null; env -i /bin/cat /dev/null", program.display());
     let options = ["-k", "--preload", "malloc", "--subbuf-size", "1M"];
     let said = run(&mut dir.recording("trace", &options, &[&"sh", &"-c", &script])).succeeded().err;
-    let told = said.lines().find(|line| line.contains("not traced but for its kernel events: "));
+    let reported = said.lines().find(|line| line.contains("not traced but for its kernel events: "));
     let names = ["cat (reason unknown)", "sleeper (static, 2 processes)"];
-    assert!(told.is_some_and(|told| names.iter().all(|name| told.contains(name))), "{said}");
-    // Without --preload nobody said that they were to take part.
+    assert!(reported.is_some_and(|reported| names.iter().all(|name| reported.contains(name))), "{said}");
+    // Without --preload, they were not expected to join.
     let said = run(&mut dir.recording("kernel", &["-k"], &[&"sh", &"-c", &script])).succeeded().err;
     assert!(!said.contains("not traced:") && !said.contains("not traced but"), "{said}");
 }

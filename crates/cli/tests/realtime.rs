@@ -80,8 +80,8 @@ fn events_that_are_missing_are_the_result() {
     assert_eq!(events + lost, 300_000);
     // A ring of 8 KiB bears no burst of thousands.
     assert!(lost > 0, "{result}");
-    let told: u64 = result["trace_has"]["lost"].as_object().expect("causes").values().map(number).sum();
-    assert!(told >= lost, "{told} of {lost}");
+    let reported: u64 = result["trace_has"]["lost"].as_object().expect("causes").values().map(number).sum();
+    assert!(reported >= lost, "{reported} of {lost}");
 
     let text = run(test(&["npt", "--trace", "user"]).args(small)).succeeded().out;
     assert!(text.contains(" LOST (a lower --rate or a larger --subbuf-size)"), "{text}");
@@ -114,18 +114,23 @@ fn the_text_has_the_figures_and_what_came_between() {
 }
 
 /// A user and group that every machine has, with no rights.
-const NOBODY: u32 = 65534;
+const UNPRIVILEGED_UID: u32 = 65534;
 
 #[test]
 fn without_rights_the_loop_runs_and_says_what_it_lacks() {
-    // Root becomes nobody, if nobody can reach the command; others are without rights already.
+    // Root runs the command as an unprivileged user, if that user can reach it. Other users have no
+    // rights already.
     let mut attempt = tompion();
-    let can =
-        attempt.arg("--version").uid(NOBODY).gid(NOBODY).output().is_ok_and(|output| output.status.success());
+    let can = attempt
+        .arg("--version")
+        .uid(UNPRIVILEGED_UID)
+        .gid(UNPRIVILEGED_UID)
+        .output()
+        .is_ok_and(|output| output.status.success());
     let mut command = test(&["npt", "--trace", "user", "--loops", "50k", "--rate", "500k"]);
     command.current_dir("/tmp");
     if can {
-        command.uid(NOBODY).gid(NOBODY);
+        command.uid(UNPRIVILEGED_UID).gid(UNPRIVILEGED_UID);
     }
     let out = run(&mut command).succeeded().out;
     if !can && out.contains("SCHED_FIFO 80, ") {
@@ -138,7 +143,7 @@ fn without_rights_the_loop_runs_and_says_what_it_lacks() {
 }
 
 #[test]
-fn bad_options_are_told_in_a_line() {
+fn bad_options_are_reported_in_a_line() {
     let line = |arguments: &[&str], code| {
         let err = run(&mut test(arguments)).exited(code).err;
         err.lines().next().unwrap_or_default().to_owned()

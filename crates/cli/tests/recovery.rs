@@ -21,13 +21,13 @@ use crate::{
 /// A recording of `emitter` with its rings kept, which is killed.
 pub struct Killed {
     pub dir: TestDir,
-    /// What had been appended for certain when the session was killed.
+    /// Events that were certainly appended when the session was killed.
     pub before: [u64; SOURCES],
-    /// What had been appended when the program was killed.
+    /// Events that were appended when the program was killed.
     pub after: [u64; SOURCES],
 }
 
-/// Who is killed first.
+/// Process that is killed first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Victim {
     /// The program, and the session right after it.
@@ -95,7 +95,7 @@ fn count(value: &Value) -> u64 {
     value.as_u64().expect("a number")
 }
 
-/// Nobody says of the trace that nothing was lost: neither recovery, nor a second one, nor `stat`.
+/// Neither recovery, nor a second one, nor `stat` claims that nothing was lost.
 pub fn losses_are_not_known(dir: &TestDir, recovered: &Finished) {
     let again = run(&mut dir.tompion(&["recover", "trace"])).succeeded();
     for said in [&recovered.err, &again.err] {
@@ -117,7 +117,7 @@ pub fn boot_again(file: &Path) {
     fs::write(file, text.replace(boot_id.trim(), other)).expect("a changed description");
 }
 
-/// What is known of a recording that lost nothing, or counted what it lost.
+/// Asserts the end of a recording that lost nothing, or counted its losses.
 fn check(killed: &Killed, victim: Victim, plan: &Plan) {
     let trace = killed.trace();
     let found = found_in(&trace);
@@ -409,10 +409,10 @@ fn a_recording_that_goes_on_is_not_recovered() {
     assert_eq!(dir.trace("trace").manifest()["state"], "complete");
 }
 
-/// What a filter asks of threads that the session had no time to look at, which is unknown:
-/// all is there.
+/// Contexts of threads that the session had no time to read are unknown to a filter: all events are
+/// there.
 #[test]
-fn events_of_threads_that_nobody_saw_are_recovered() {
+fn events_of_threads_that_the_session_never_saw_are_recovered() {
     let by_name: &[&str] = &["-c", "comm", "--filter", "$comm == \"emitter\""];
     let plan = Plan { delay: Duration::from_millis(30), pause: 2000, storm_us: 0 };
     let killed = kill(&kept(&[ROOMY, by_name].concat()), &plan, Victim::Both);
@@ -451,7 +451,7 @@ fn processes_that_come_and_go_are_all_there() {
     trace.babeltrace();
 }
 
-/// Children that come faster than files are made for them wait, and are recorded; who is not is
+/// Children that start faster than their files are made wait and are recorded. Each rejected one is
 /// counted once.
 #[test]
 fn a_storm_of_children_is_recorded_into_files() {

@@ -1,5 +1,5 @@
-//! What is left of a killed session can be anything: files that were cut, that lie, or are somebody
-//! else's.
+//! A killed session may leave anything: truncated files, files with false contents, or of another
+//! user.
 
 use std::{
     fs::{self, OpenOptions},
@@ -129,7 +129,7 @@ fn missing_files_are_named() {
     }
 }
 
-/// A program that cuts its own rings off harms nobody else, nor the session.
+/// A program that truncates its own rings harms neither other programs nor the session.
 #[test]
 fn a_program_that_cuts_its_rings_off_harms_itself_alone() {
     let dir = TestDir::new();
@@ -179,7 +179,7 @@ fn with_small_disk(dir: &TestDir, size: u32, script: &str) -> Option<Finished> {
 }
 
 #[test]
-fn a_full_disk_for_the_rings_is_told_at_once_and_kills_nobody() {
+fn a_full_disk_for_the_rings_is_reported_at_once_and_kills_no_process() {
     let dir = TestDir::new();
     let program = dir.program("emitter");
     let progress = Progress::new(dir.path("progress"));

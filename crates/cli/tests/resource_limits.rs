@@ -30,7 +30,8 @@ fn a_program_without_memory_for_its_events_runs_on() {
     assert_ne!(short, 0, "there was always memory");
 }
 
-/// Whoever asks a program that may open no files can't be let in, which must not keep it busy.
+/// A session can't attach to a program that may not open files; its attempts must not keep the
+/// program busy.
 #[test]
 fn a_program_that_may_open_no_files_can_be_asked_in_vain() {
     let dir = TestDir::new();
@@ -56,9 +57,9 @@ fn a_program_that_may_open_no_files_can_be_asked_in_vain() {
     finish(child, "limited").succeeded();
 }
 
-/// What no sub-buffer has room for is lost, and nothing else is for its sake.
+/// An event larger than a sub-buffer is lost, and no other event is lost because of it.
 #[test]
-fn numbers_that_fill_more_than_a_sub_buffer_harm_nobody_else() {
+fn numbers_that_fill_more_than_a_sub_buffer_harm_no_other_event() {
     let dir = TestDir::new();
     let program = dir.program("large");
     for mode in ["discard", "overwrite"] {
@@ -84,9 +85,9 @@ fn a_limit_on_the_size_of_files_is_named() {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("ulimit -f {limit}; exec \"$0\" \"$@\"")]);
         shell.arg(record.get_program()).args(record.get_args()).current_dir(dir.path(""));
-        let told = run(&mut shell).exited(125).err;
+        let reported = run(&mut shell).exited(125).err;
         let expected = format!("{words}: a file has reached the file size limit (ulimit -f)");
-        assert!(told.contains(&expected), "{limit}: {told}");
+        assert!(reported.contains(&expected), "{limit}: {reported}");
     }
 }
 
@@ -136,13 +137,17 @@ fn too_many_open_files_are_explained_once() {
             "5 files may be open; allow more in this shell with: sudo prlimit --nofile=65536 --pid $$",
         ),
     ] {
-        let told = print(limits);
-        assert!(told.matches("Too many open files").count() > 1, "{told}");
-        assert_eq!((told.matches(advice).count(), told.matches("allow more").count()), (1, 1), "{told}");
+        let reported = print(limits);
+        assert!(reported.matches("Too many open files").count() > 1, "{reported}");
+        assert_eq!(
+            (reported.matches(advice).count(), reported.matches("allow more").count()),
+            (1, 1),
+            "{reported}"
+        );
     }
 }
 
-/// What was read is printed; that something was not is in the exit code.
+/// Readable events are printed; the exit code reports the others.
 #[test]
 fn a_description_that_is_refused_is_no_success() {
     const SOUND: &str = r#"/* CTF 1.8 */

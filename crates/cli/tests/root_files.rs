@@ -17,11 +17,11 @@ use tompion_history::{Fact, Row, Store, simulate::Machine};
 use crate::support::{Finished, TOMPION, TestDir, Trace, rounds, run};
 
 /// A user and group that every machine has, with no rights.
-const NOBODY: u32 = 65534;
-/// What stands in every file of root's.
+const UNPRIVILEGED_UID: u32 = 65534;
+/// Content of every file of root's.
 const SECRET: &str = "root's own text, which must stay as it is\n";
 
-/// How a command comes to run as root.
+/// Way in which a command runs as root.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum By {
     /// The user calls sudo.
@@ -32,7 +32,7 @@ enum By {
 
 const BOTH: [By; 2] = [By::Sudo, By::Root];
 
-/// A folder of the user's, and one of root's beside it that nobody else may look into.
+/// A folder of the user's, and a private one of root's beside it.
 struct Scene {
     dir: TestDir,
 }
@@ -41,7 +41,7 @@ impl Scene {
     /// `None` where the test isn't root.
     fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED, only root can be who sudo makes of a user");
+            eprintln!("SKIPPED, only root can run commands as sudo does");
             return None;
         }
         let scene = Self { dir: TestDir::new() };
@@ -77,8 +77,8 @@ impl Scene {
         self.command_after(by, "", words)
     }
 
-    /// The same, with what a shell does before. Descriptor 3 is that by which a program tells who
-    /// has started it that it is ready.
+    /// The same after a shell command. By descriptor 3, a program reports to its parent that it is
+    /// ready.
     fn command_after(&self, by: By, before: &str, words: &[&str]) -> Command {
         self.dir.tompion(&[]);
         let mut command = Command::new("sh");
@@ -86,7 +86,9 @@ impl Scene {
         command.env("TZ", "UTC").env_remove("TOMPION_SESSION").env_remove("LD_PRELOAD");
         command.current_dir(self.path("desk")).env("HOME", "/root").env_remove("SUDO_UID");
         if by == By::Sudo {
-            command.env("SUDO_UID", NOBODY.to_string()).env("SUDO_GID", NOBODY.to_string());
+            command
+                .env("SUDO_UID", UNPRIVILEGED_UID.to_string())
+                .env("SUDO_GID", UNPRIVILEGED_UID.to_string());
             command.env("SUDO_USER", "nobody").env("SUDO_COMMAND", "tompion");
         }
         command
@@ -113,7 +115,7 @@ impl Scene {
     /// Lays a link of the user's.
     fn link(&self, target: &Path, name: &Path) {
         symlink(target, name).unwrap_or_else(|error| panic!("{}: {error}", name.display()));
-        lchown(name, Some(NOBODY), Some(NOBODY)).expect("root gives away");
+        lchown(name, Some(UNPRIVILEGED_UID), Some(UNPRIVILEGED_UID)).expect("root gives away");
     }
 
     /// A trace of the user's whose session was killed, so that `recover` has something to do.
@@ -134,7 +136,7 @@ impl Scene {
 
 /// Gives a folder and all that is in it to the user.
 fn give_away(path: &Path) {
-    lchown(path, Some(NOBODY), Some(NOBODY)).expect("root gives away");
+    lchown(path, Some(UNPRIVILEGED_UID), Some(UNPRIVILEGED_UID)).expect("root gives away");
     if path.is_dir() && !path.is_symlink() {
         fs::read_dir(path).expect("a folder").for_each(|entry| give_away(&entry.expect("an entry").path()));
     }
@@ -180,7 +182,7 @@ fn a_recording_without_events_is_removed_where_it_was_made() {
         // What the user does while root records: another folder has the name now, with one of the
         // trace's name in it.
         let swap = format!("mv d moved && ln -s {} d", scene.path("vault").display());
-        let user = NOBODY.to_string();
+        let user = UNPRIVILEGED_UID.to_string();
         let mut words = vec!["record", "-o", "d/NAME", "--"];
         if by == By::Root {
             words.extend(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"]);
@@ -204,7 +206,7 @@ fn what_is_recorded_stays_in_the_folder_that_was_made() {
         let before = scene.vault();
         let swap = format!("mv d moved && ln -s {} d", scene.path("vault").display());
         let script = format!(
-            "setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups sh -c '{swap}'; {}",
+            "setpriv --reuid {UNPRIVILEGED_UID} --regid {UNPRIVILEGED_UID} --clear-groups sh -c '{swap}'; {}",
             program.display()
         );
         let script = if by == By::Sudo { format!("{swap}; {}", program.display()) } else { script };
@@ -250,7 +252,7 @@ fn recovery_writes_through_no_link() {
         assert_eq!(Trace { folder: folder.clone() }.events().len(), 2, "{by:?}");
         let owner = |name: &PathBuf| fs::metadata(folder.join(name)).expect("a file").uid();
         assert!(
-            all_below(&folder).iter().all(|name| owner(name) == NOBODY),
+            all_below(&folder).iter().all(|name| owner(name) == UNPRIVILEGED_UID),
             "{by:?}: all of it is the user's"
         );
     }
@@ -260,15 +262,15 @@ fn recovery_writes_through_no_link() {
 fn who_may_read_a_folder_cannot_keep_others_out() {
     let Some(scene) = Scene::new() else { return };
     let folder = scene.interrupted("desk/trace");
-    // Whoever may open a folder may lock it, also for himself alone.
+    // Any user who may open a folder may lock it, also exclusively.
     let stranger = File::open(&folder).expect("a folder that all may read");
-    flock(&stranger, FlockOperation::NonBlockingLockExclusive).expect("nobody else has it");
+    flock(&stranger, FlockOperation::NonBlockingLockExclusive).expect("the lock is free");
     let err = run(&mut scene.command(By::Root, &["recover", "trace"])).succeeded().err;
     assert!(!err.contains("still being recorded"), "{err}");
     // And that a command changes what interrupts may do.
     fs::create_dir_all(scene.path("run/tompion/shield")).expect("a folder");
     let notes = File::open(scene.path("run/tompion/shield")).expect("a folder that all may read");
-    flock(&notes, FlockOperation::NonBlockingLockExclusive).expect("nobody else has it");
+    flock(&notes, FlockOperation::NonBlockingLockExclusive).expect("the lock is free");
     let root = scene.path("");
     let root = root.to_str().expect("a path of text");
     let err = run(&mut scene.command(By::Root, &["shield", "--restore", "--root", root])).succeeded().err;
@@ -315,7 +317,7 @@ fn all_that_root_records_is_roots_alone_to_read() {
         assert_eq!(fs::metadata(scene.desk("new")).expect("a folder").mode() & 0o077, 0, "{by:?}");
         assert_eq!(new.mode() & 0o077, 0, "{by:?}");
         fs::remove_dir_all(scene.desk("new")).expect("a folder");
-        let owner = if by == By::Sudo { NOBODY } else { 0 };
+        let owner = if by == By::Sudo { UNPRIVILEGED_UID } else { 0 };
         for folder in ["trace", "other", "export", "part", "both"].map(|what| scene.desk(&name(what))) {
             for path in all_below(&folder).into_iter().map(|below| folder.join(below)).chain([folder.clone()])
             {
@@ -324,8 +326,9 @@ fn all_that_root_records_is_roots_alone_to_read() {
             }
         }
         // The program under it has the umask that it would have had.
-        let told = open(&["record", "-o", &name("umask"), "--", "sh", "-c", &format!("umask; {program}")]);
-        assert!(told.out.starts_with("0000"), "{}", told.out);
+        let reported =
+            open(&["record", "-o", &name("umask"), "--", "sh", "-c", &format!("umask; {program}")]);
+        assert!(reported.out.starts_with("0000"), "{}", reported.out);
     }
 }
 
@@ -372,17 +375,17 @@ fn lay(scene: &Scene, random: &mut Random, place: &Path) -> String {
         }
         _ => scene.link(&target, place),
     }
-    lchown(place, Some(NOBODY), Some(NOBODY)).expect("root gives away");
+    lchown(place, Some(UNPRIVILEGED_UID), Some(UNPRIVILEGED_UID)).expect("root gives away");
     format!("{what} to {} at {}", target.display(), place.display())
 }
 
-/// Some kernels let nobody make such a link, but others do, and there are older ones.
+/// Some kernels forbid such a link, but others don't, and there may be older links.
 fn hard_link(scene: &Scene, place: &Path) -> String {
     fs::hard_link(scene.path("vault/secret"), place).expect("a hard link");
     format!("hard link to a file of root's at {}", place.display())
 }
 
-/// A history of five minutes that nobody lived through.
+/// Simulated history of five minutes.
 fn history(path: &Path) {
     const FIVE_MINUTES: i64 = 300_000;
     // 2026-01-01 in UTC, in milliseconds since 1970.
@@ -457,9 +460,10 @@ fn hostile_layouts_lead_no_command_to_what_is_roots() {
             if parent.is_dir()
                 && fs::canonicalize(parent).is_ok_and(|real| !real.starts_with(scene.path("vault")))
             {
-                let told = lay(&scene, &mut random, &place);
-                *laid_of.entry(told.split(" to ").next().unwrap_or_default().to_owned()).or_default() += 1;
-                laid.push(told);
+                let reported = lay(&scene, &mut random, &place);
+                *laid_of.entry(reported.split(" to ").next().unwrap_or_default().to_owned()).or_default() +=
+                    1;
+                laid.push(reported);
             }
         }
         let words = WRITERS[random.below(WRITERS.len())];

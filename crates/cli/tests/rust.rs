@@ -353,8 +353,8 @@ fn the_guide_shows_what_its_program_records() {
     let trace = dir.record(&["-e", "db:*"], &[&example("tompion", "hello"), &"2"]);
     let found: Vec<_> = trace.printed().lines().map(without_circumstances).collect();
     let guide = fs::read_to_string(beside("../../../docs/guide/rust.md")).expect("the guide");
-    let told = guide.lines().filter(|line| line.starts_with('[') && line.contains(":hello:("));
-    assert_eq!(found, told.map(without_circumstances).collect::<Vec<_>>());
+    let reported = guide.lines().filter(|line| line.starts_with('[') && line.contains(":hello:("));
+    assert_eq!(found, reported.map(without_circumstances).collect::<Vec<_>>());
 }
 
 fn list(program: &Path) -> Vec<String> {

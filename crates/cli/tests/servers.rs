@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A user without any rights.
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED_UID: u32 = 65_534;
 /// Connections of each flood: more than a server has places.
 const COUNT: &str = "120";
 /// Connects, and connects again when a connection is closed. Each sends a byte of a request that
@@ -58,7 +58,7 @@ impl Flood {
 
     /// Silent ones and slow ones, of ourselves and, where we may, of another user.
     fn all(address: &str) -> Vec<Self> {
-        let users = if is_root() { vec![None, Some(NOBODY)] } else { vec![None] };
+        let users = if is_root() { vec![None, Some(UNPRIVILEGED_UID)] } else { vec![None] };
         if !is_root() {
             eprintln!("SKIPPED, connections of another user: only root can be one");
         }
@@ -119,8 +119,8 @@ fn given_hundreds_of_silent_connections_then_late_wake_ups_are_kept_and_the_page
     let mut url = String::new();
     let mut output = BufReader::new(server.stdout.take().unwrap());
     output.read_line(&mut url).unwrap();
-    // Somebody has to read what is told of each incident.
-    let told = thread::spawn(move || output.lines().map_while(Result::ok).count());
+    // The line of each incident must be read.
+    let reported = thread::spawn(move || output.lines().map_while(Result::ok).count());
     let address = url.trim().strip_prefix("http://").and_then(|url| url.strip_suffix("/metrics")).unwrap();
     let flood = Flood::all(address);
     let pages = AtomicU64::new(0);
@@ -139,14 +139,14 @@ fn given_hundreds_of_silent_connections_then_late_wake_ups_are_kept_and_the_page
     assert!(pages.load(Ordering::Relaxed) > 0);
     if is_root() {
         // A third user, as Prometheus is one.
-        let page = ask_as(NOBODY - 1, address, "/metrics");
+        let page = ask_as(UNPRIVILEGED_UID - 1, address, "/metrics");
         assert!(page.contains("tompion_latency_seconds"), "{page:?}");
     }
     drop(flood);
     signal(server.id(), Signal::INT);
     let finished = finish(server, "monitor --listen").succeeded();
     assert!(finished.err.contains(" incidents saved of "), "{}", finished.err);
-    assert!(told.join().unwrap() >= ENOUGH);
+    assert!(reported.join().unwrap() >= ENOUGH);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn given_hundreds_of_slow_connections_then_the_viewers_page_is_served() {
         thread::sleep(Duration::from_millis(100));
     }
     if is_root() {
-        let page = ask_as(NOBODY - 1, address, &format!("/api/trace{token}"));
+        let page = ask_as(UNPRIVILEGED_UID - 1, address, &format!("/api/trace{token}"));
         assert!(page.starts_with("HTTP/1.1 200 OK\r\n"), "{page:?}");
     }
     drop(flood);

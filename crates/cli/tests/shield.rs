@@ -109,7 +109,7 @@ fn when_the_tool_is_killed_everything_is_put_back() {
     running.wait().unwrap();
     wait_until("the guardian puts everything back", || is_as_before(&dir));
     wait_until("the guardian ends", || guardian(&dir).is_none());
-    // The command goes on, on the CPUs of everybody else.
+    // The command continues on the CPUs of the other processes.
     signal(command, Signal::TERM);
     let restored = run(&mut shield(&dir, &["--restore"])).succeeded();
     assert_eq!(restored.err, "tompion: nothing to restore\n");
@@ -154,7 +154,7 @@ fn what_is_wrong_is_one_line() {
     assert!(is_as_before(&dir));
 }
 
-/// What a shield may change, by path.
+/// Files that a shield may change, by path.
 fn settings() -> Vec<(PathBuf, String)> {
     let irqs = fs::read_dir("/proc/irq").into_iter().flatten().map(|entry| entry.unwrap().path());
     let irqs = irqs.map(|folder| folder.join("smp_affinity_list"));

@@ -1,5 +1,5 @@
-//! `tompion snapshot`: a flight recorder is saved on request, by whoever may, and nobody else is
-//! harmed.
+//! `tompion snapshot`: a flight recorder is saved on request of permitted users, without harm to
+//! others.
 
 use std::{
     os::unix::process::CommandExt as _,
@@ -13,7 +13,7 @@ use crate::{
     support::{Finished, TestDir, finish, run, signal, start, tompion, wait_until},
 };
 
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED_UID: u32 = 65_534;
 
 /// A program that is recorded until it is told to end.
 struct Recording {
@@ -43,7 +43,7 @@ fn snapshot(dir: &TestDir, arguments: &[&str]) -> Finished {
     run(dir.tompion(&["snapshot"]).args(arguments))
 }
 
-/// How many events were saved.
+/// Returns the number of saved events.
 fn saved(finished: Finished) -> u64 {
     let err = finished.succeeded().err;
     let number = err.strip_prefix("tompion: saved ").and_then(|rest| rest.split(' ').next());
@@ -158,7 +158,9 @@ fn without_an_argument_the_only_one_is_saved_and_several_are_listed() {
     }
     // Another user may not, root may.
     let mut stranger = tompion();
-    let stranger = run(stranger.args(["snapshot", &one.id().to_string()]).uid(NOBODY).gid(NOBODY)).exited(1);
+    let stranger =
+        run(stranger.args(["snapshot", &one.id().to_string()]).uid(UNPRIVILEGED_UID).gid(UNPRIVILEGED_UID))
+            .exited(1);
     let expected = format!("belongs to user {USER}");
     assert!(
         stranger.err.contains(&expected) && stranger.err.contains("sudo tompion snapshot"),
@@ -172,7 +174,7 @@ fn without_an_argument_the_only_one_is_saved_and_several_are_listed() {
     }
 }
 
-/// The signal that a recorder takes, and its neighbour, sent to everybody of that name.
+/// Sends the signal that a recorder handles, and its neighbour, to all processes of that name.
 #[test]
 fn signals_that_mean_nothing_to_a_command_end_none() {
     let dir = TestDir::new();

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// A user that every machine has, with no rights.
-const NOBODY: u32 = 65534;
+const UNPRIVILEGED_UID: u32 = 65534;
 
 /// Sessions of `programs/hostile_session.py`, in one process.
 struct Hostile {
@@ -143,7 +143,7 @@ fn given_a_strangers_session_in_the_environment_then_it_hears_nothing() {
     let dir = TestDir::new();
     let program = dir.program("ticker");
     for how in ["silent", "full", "deaf", "unsealed", "populate"] {
-        assert_eq!(heard_by_session(NOBODY, how, &program), 0, "{how}");
+        assert_eq!(heard_by_session(UNPRIVILEGED_UID, how, &program), 0, "{how}");
     }
 }
 
@@ -161,13 +161,13 @@ fn given_a_killed_recorder_whose_name_a_stranger_took_then_later_children_tell_i
         let name = session_name();
         signal(ticker.pid().parse().expect("the recorder"), Signal::KILL);
         wait_until("the name's end", || !all_names().contains(&name));
-        let session = Hostile::start(NOBODY, &["unsealed"], &[name]);
+        let session = Hostile::start(UNPRIVILEGED_UID, &["unsealed"], &[name]);
         ticker.end_orphan();
         assert_eq!(session.end(), 0, "{child}");
     }
 }
 
-/// Who connects and says nothing is waited for, for a second: a stranger is not.
+/// A silent client has a second for its handshake; a client of another user has none.
 #[test]
 fn given_a_stranger_that_connects_all_the_time_then_the_recording_ends() {
     if !has_own_names() {
@@ -177,7 +177,7 @@ fn given_a_stranger_that_connects_all_the_time_then_the_recording_ends() {
     let mut recording = dir.recording("trace", &[], &[&dir.program("ticker")]);
     let ticker = Ticker::start(&mut recording);
     wait_for_events(&dir.path("trace"));
-    let stranger = Hostile::start(NOBODY, &["knock"], &[session_name()]);
+    let stranger = Hostile::start(UNPRIVILEGED_UID, &["knock"], &[session_name()]);
     let_it_be();
     ticker.end();
     assert_eq!(stranger.end(), 0);
@@ -191,7 +191,7 @@ fn given_a_strangers_name_from_whom_asks_then_it_hears_nothing() {
     let dir = TestDir::new();
     let ticker = Ticker::start(&mut Command::new(dir.program("ticker")));
     let (attach, name) = (attach_socket(&ticker.pid()), new_name());
-    let session = Hostile::start(NOBODY, &["unsealed"], std::slice::from_ref(&name));
+    let session = Hostile::start(UNPRIVILEGED_UID, &["unsealed"], std::slice::from_ref(&name));
     // The recorder that asked has ended, and its name has gone to another user.
     let asker = PacketSocket::connect_at_once(&attach).expect("the attach socket");
     asker.send(&ToAgent::Join(name).encode(), &[]).expect("a request");
@@ -224,13 +224,13 @@ fn given_900_names_like_an_attach_sockets_then_the_process_is_recorded() {
     // Beforehand, for all processes that come next; then for the one that has come.
     let next = std::process::id()..;
     let before: Vec<_> = next.take(900).map(|pid| format!("tompion-bell-{namespace}-{pid}")).collect();
-    let before = Hostile::start(NOBODY, &["silent"], &before);
+    let before = Hostile::start(UNPRIVILEGED_UID, &["silent"], &before);
     let ticker = Ticker::start(&mut Command::new(&program));
     let pid = ticker.pid();
     attach_socket(&pid);
     let own = pid.parse().expect("a number");
     let alike: Vec<_> = (0..900).map(|random| names::attach_socket(namespace, own, random)).collect();
-    let alike = Hostile::start(NOBODY, &["silent"], &alike);
+    let alike = Hostile::start(UNPRIVILEGED_UID, &["silent"], &alike);
     let recording = start(&mut dir.tompion(&["record", "-o", "trace", "-p", &pid]));
     wait_for_events(&dir.path("trace"));
     ticker.end();
@@ -242,7 +242,7 @@ fn given_900_names_like_an_attach_sockets_then_the_process_is_recorded() {
 /// Takes all names where programs of root look for sessions.
 fn take_open_names(how: &str) -> Hostile {
     let names: Vec<_> = (0..names::MAX_OPEN_SESSIONS).map(|number| names::open_session(0, number)).collect();
-    Hostile::start(NOBODY, &[how], &names)
+    Hostile::start(UNPRIVILEGED_UID, &[how], &names)
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn given_some_open_names_taken_then_the_next_free_one_is_used() {
     }
     let dir = TestDir::new();
     let names: Vec<_> = (0..7).map(|number| names::open_session(0, number)).collect();
-    let strangers = Hostile::start(NOBODY, &["deaf"], &names);
+    let strangers = Hostile::start(UNPRIVILEGED_UID, &["deaf"], &names);
     let recording = start(&mut dir.tompion(&["record", "-o", "trace"]));
     wait_until("the last name", || all_names().contains(&names::open_session(0, 7)));
     let ticker = Ticker::start(&mut Command::new(dir.program("ticker")));
@@ -350,7 +350,7 @@ fn given_a_folders_names_taken_then_its_session_has_the_next_one() {
     let (program, folder) = (dir.program("ticker"), dir.path("traces"));
     let first = names::folder_session(0, folder.as_os_str().as_encoded_bytes());
     let taken: Vec<_> = (0..3).map(|number| names::numbered(&first, number)).collect();
-    let strangers = Hostile::start(NOBODY, &["silent"], &taken);
+    let strangers = Hostile::start(UNPRIVILEGED_UID, &["silent"], &taken);
     let start = || Ticker::start(Command::new(&program).env("TOMPION_RECORD", &folder));
     let (one, two) = (start(), start());
     wait_for_process(&folder, &one.pid());
@@ -381,7 +381,7 @@ fn given_hostile_sessions_clients_and_names_then_nothing_crosses_to_another_user
         let mut taken: Vec<_> = (0..EACH).map(|_| new_name()).collect();
         let environment = taken.clone();
         taken.extend((0..names::MAX_OPEN_SESSIONS).map(|number| names::open_session(0, number)));
-        let strangers = Hostile::start(NOBODY, &["random", &(seed * 1000).to_string()], &taken);
+        let strangers = Hostile::start(UNPRIVILEGED_UID, &["random", &(seed * 1000).to_string()], &taken);
         for name in environment {
             run(Command::new(&brief).env("TOMPION_SESSION", &name)).succeeded();
             sessions += 1;

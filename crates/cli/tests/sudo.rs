@@ -11,19 +11,19 @@ use std::{
 use crate::support::{TestDir, run};
 
 /// A user and group that every machine has, with no rights.
-const NOBODY: u32 = 65534;
+const UNPRIVILEGED_UID: u32 = 65534;
 
 fn is_root() -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     if !root {
-        eprintln!("SKIPPED, only root can be who sudo makes of a user");
+        eprintln!("SKIPPED, only root can run commands as sudo does");
     }
     root
 }
 
-/// What sudo sets for its commands, for those of another user than root.
+/// Sets the variables that sudo sets for another user than root.
 fn as_sudo_does(command: &mut Command) -> &mut Command {
-    command.env("SUDO_UID", NOBODY.to_string()).env("SUDO_GID", NOBODY.to_string());
+    command.env("SUDO_UID", UNPRIVILEGED_UID.to_string()).env("SUDO_GID", UNPRIVILEGED_UID.to_string());
     command.env("SUDO_USER", "nobody").env("SUDO_COMMAND", "tompion record");
     command.env("HOME", "/root").env("USER", "root").env("LOGNAME", "root")
 }
@@ -42,7 +42,7 @@ fn the_command_and_the_trace_are_the_invoking_users() {
         return;
     }
     let dir = TestDir::new();
-    chown(dir.path(""), Some(NOBODY), Some(NOBODY)).expect("root gives away");
+    chown(dir.path(""), Some(UNPRIVILEGED_UID), Some(UNPRIVILEGED_UID)).expect("root gives away");
     let program = dir.program("brief");
     let script = format!(
         "id -u; id -g; id -G; echo $USER $LOGNAME ${{SUDO_UID-none}} $HOME; grep -h CapEff /proc/self/status; \
@@ -54,14 +54,19 @@ fn the_command_and_the_trace_are_the_invoking_users() {
         let out = run(as_sudo_does(&mut record)).succeeded().out;
         let words: Vec<&str> = out.lines().collect();
         assert_eq!(words[..3], ["65534", "65534", "65534"], "{out}");
-        assert_eq!(words[3], "nobody nobody none /nonexistent", "{out}");
+        assert_eq!(words[3], ["nobody", "nobody", "none", "/nonexistent"].join(" "), "{out}");
         assert_eq!(words[4..], ["CapEff:\t0000000000000000", "refused"], "{out}");
         let trace = dir.trace(name);
         let own = trace.events().into_iter().filter(|event| event.name.starts_with("brief:")).count();
         assert_eq!(own, 2, "{name}");
         for path in everything_in(&trace.folder) {
             let metadata = fs::metadata(&path).expect("what was listed");
-            assert_eq!((metadata.uid(), metadata.gid()), (NOBODY, NOBODY), "{}", path.display());
+            assert_eq!(
+                (metadata.uid(), metadata.gid()),
+                (UNPRIVILEGED_UID, UNPRIVILEGED_UID),
+                "{}",
+                path.display()
+            );
         }
     }
 }
@@ -74,10 +79,7 @@ fn a_folder_that_is_not_the_users_is_refused() {
     let dir = TestDir::new();
     let mut record = dir.recording("refused", &[], &[&"true"]);
     let err = run(as_sudo_does(&mut record)).exited(125).err;
-    assert!(
-        err.contains("user 65534, who started sudo and is to own the trace, can't create the folder"),
-        "{err}"
-    );
+    assert!(err.contains("started sudo and is to own the trace, can't create the folder"), "{err}");
     assert!(!dir.path("refused").exists());
     // Root's own recordings are root's, also through sudo.
     let program = dir.program("brief");

@@ -20,17 +20,16 @@ use crate::{
 const SYSTEMS: [&str; 8] = ["workqueue", "timer", "tlb", "task", "skb", "sock", "filemap", "napi"];
 /// Those of the long form, in addition: the kernel takes seconds to let them go.
 const MORE: [&str; 5] = ["net", "tcp", "ipi", "csd", "neigh"];
-/// How far from an event of ours that of tracefs is looked for: the clock is the same, and times
-/// there are rounded, but an interrupt may come between the two that record.
+/// Maximum distance of an event in tracefs from ours. Both have the same clock, and times there are
+/// rounded, but an interrupt may come between the two recorders.
 const SLACK_NS: i64 = 20_000_000;
-/// What is left out at both ends of what one of the two has.
+/// Time that is left out at both ends of the shorter recording.
 const MARGIN_NS: i64 = 1_000_000;
 /// The share of a kind's events that may be missing in tracefs, in percent: it refuses events in
 /// interrupts that come while it records, and a machine that stands still between the two that
 /// record puts them far apart.
 const STRANGERS: usize = 1;
-/// The threads that have a CPU when nobody wants it. Some kernels' tracefs shows nothing of what
-/// they do outside of interrupts.
+/// Idle threads. Some kernels' tracefs shows nothing of them outside of interrupts.
 const IDLE: u64 = 0;
 
 /// An instance of tracefs, which goes when the test ends.
@@ -45,8 +44,8 @@ impl Instance {
             return None;
         }
         let instance = Self(folder);
-        let told = instance.write("trace_clock", "mono") && instance.write("options/fields", "1");
-        if !told {
+        let reported = instance.write("trace_clock", "mono") && instance.write("options/fields", "1");
+        if !reported {
             eprintln!("SKIPPED, this kernel's tracefs shows no fields by themselves (Linux 6.5)");
             return None;
         }
@@ -61,7 +60,7 @@ impl Instance {
         fs::write(self.0.join(file), text).is_ok()
     }
 
-    /// What was recorded, by CPU and name.
+    /// Recorded events, by CPU and name.
     fn events(&self) -> BTreeMap<(u32, String), Vec<Theirs>> {
         self.write("tracing_on", "0");
         let text = fs::read(self.0.join("trace")).expect("the instance's trace");
@@ -80,7 +79,7 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         self.write("events/enable", "0");
-        // Whoever looks at the machine finds it if it stays.
+        // If it stays, it is found on the machine.
         let _ = fs::remove_dir(&self.0);
     }
 }
@@ -106,7 +105,7 @@ impl Theirs {
         Some(((cpu.parse().ok()?, name.into()), Self { time, tid, fields: format!(" {fields}") }))
     }
 
-    /// How many fields could be compared, if the event has these values.
+    /// Returns the number of compared fields, if the event has these values.
     fn is(&self, fields: &[(String, &Value)]) -> Option<usize> {
         let mut count = 0;
         for (name, ours) in fields {
@@ -114,7 +113,7 @@ impl Theirs {
             let others = fields.iter().filter_map(|(other, _)| value.find(&format!(" {other}=")));
             match is_same(ours, &value[..others.min().unwrap_or(value.len())]) {
                 Some(true) => count += 1,
-                // The present time is told twice, once for each who asks, and may differ.
+                // Both recorders read the present time, so it may differ.
                 Some(false) if name != "now" => return None,
                 _ => {}
             }
@@ -287,7 +286,7 @@ struct Ours<'a> {
     fields: Vec<(String, &'a Value)>,
 }
 
-/// Which events of two lists are the same ones.
+/// Returns the pairs of equal events of two lists.
 struct Pairs {
     ours: Vec<bool>,
     theirs: Vec<bool>,
@@ -296,8 +295,8 @@ struct Pairs {
 }
 
 impl Pairs {
-    /// How many of ours there are where it is asked for, and how many of those tracefs doesn't
-    /// have.
+    /// Returns the number of our events in the compared range, and the number of those that tracefs
+    /// lacks.
     fn ours(&self, ours: &[Ours<'_>], wanted: impl Fn(&Ours<'_>) -> bool) -> (usize, usize) {
         let chosen = || ours.iter().zip(&self.ours).filter(|(event, _)| wanted(event));
         (chosen().count(), chosen().filter(|(_, found)| !**found).count())

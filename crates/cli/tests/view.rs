@@ -172,8 +172,8 @@ fn stand_in(dir: &TestDir, name: &str, does: &str) -> std::ffi::OsString {
 }
 
 /// A recorded trace that another user may read and write beside, and that user's number.
-fn trace_of_nobody() -> Option<(TestDir, u32)> {
-    const NOBODY: u32 = 65_534;
+fn trace_of_unprivileged_user() -> Option<(TestDir, u32)> {
+    const UNPRIVILEGED_UID: u32 = 65_534;
     if tompion_os::effective_user() != 0 {
         eprintln!("SKIPPED, sudo: only root can be started by it");
         return None;
@@ -182,14 +182,14 @@ fn trace_of_nobody() -> Option<(TestDir, u32)> {
     let hello = dir.link("hello", &["../../../../examples/hello.c"], &[]);
     dir.record(&[], &[&hello]);
     std::fs::set_permissions(dir.path(""), std::fs::Permissions::from_mode(0o755)).expect("permissions");
-    let owned = Command::new("chown").args(["-R", &NOBODY.to_string()]).arg(dir.path("")).status();
+    let owned = Command::new("chown").args(["-R", &UNPRIVILEGED_UID.to_string()]).arg(dir.path("")).status();
     assert!(owned.expect("chown").success());
-    Some((dir, NOBODY))
+    Some((dir, UNPRIVILEGED_UID))
 }
 
 #[test]
 fn no_browser_is_started_as_root() {
-    let Some((dir, user)) = trace_of_nobody() else { return };
+    let Some((dir, user)) = trace_of_unprivileged_user() else { return };
     let path = stand_in(&dir, "xdg-open", "id -u > opened.new && mv opened.new opened");
     for is_sudo in [true, false] {
         let mut command = tompion();
@@ -222,7 +222,7 @@ fn no_browser_is_started_as_root() {
 
 #[test]
 fn chromium_keeps_its_sandbox_except_as_root() {
-    let Some((dir, user)) = trace_of_nobody() else { return };
+    let Some((dir, user)) = trace_of_unprivileged_user() else { return };
     let draws = "for word; do case $word in --screenshot=*) (id -u; echo \"$@\") > \"${word#--screenshot=}\";; esac; done";
     let path = stand_in(&dir, "chromium", draws);
     let picture = dir.path("picture.png");
@@ -256,7 +256,7 @@ fn chromium_keeps_its_sandbox_except_as_root() {
 
 #[test]
 fn root_draws_a_picture_through_no_link() {
-    let Some((dir, user)) = trace_of_nobody() else { return };
+    let Some((dir, user)) = trace_of_unprivileged_user() else { return };
     let draws =
         "for word; do case $word in --screenshot=*) echo drawn > \"${word#--screenshot=}\";; esac; done";
     let path = stand_in(&dir, "chromium", draws);

@@ -79,14 +79,14 @@ fn an_interrupt_ends_it_with_a_result() {
 }
 
 #[test]
-fn a_late_wake_up_ends_it_and_is_told() {
+fn a_late_wakeup_ends_the_test_and_is_reported() {
     let words = ["cyclic", "--break-trace", "1ns", "--policy", "other", "--json"];
     let finished = run(&mut test(&words)).exited(1);
     let broken = &json(&finished.out)["broken"];
     assert!(number(&broken["late_ns"]) > 1 && broken["asked"].is_null(), "{broken}");
     let lines: Vec<&str> = finished.err.lines().collect();
     assert!(
-        matches!(lines[..], [nobody, late] if nobody.contains("no recording") && late.contains(" late, expected at ")),
+        matches!(lines[..], [warning, late] if warning.contains("no recording") && late.contains(" late, expected at ")),
         "{}",
         finished.err
     );
@@ -123,7 +123,7 @@ fn preemption_is_tried_as_often_as_asked() {
 }
 
 #[test]
-fn gaps_are_told_by_their_cause() {
+fn gaps_are_reported_by_cause() {
     let words = ["hwgap", "--duration", "300ms", "--threshold", "1us", "--json"];
     let result = json(&run(&mut test(&words)).succeeded().out);
     let cpus = list(&result["cpus"]);

@@ -1,4 +1,4 @@
-/* Says how many programs the kernel has loaded for anybody (bpf(2)). */
+/* Prints the number of BPF programs in the kernel, of all processes (bpf(2)). */
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-/* Gone before anybody looks. */
+/* Exits before the session can look at it. */
 #include <tompion/tompion.h>
 
 int main(void)

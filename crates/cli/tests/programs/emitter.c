@@ -121,7 +121,7 @@ int main(int argc, char **argv)
     action.sa_handler = on_timer;
     action.sa_flags = SA_RESTART;
     sigaction(SIGRTMIN, &action, NULL);
-    /* Should nobody be left who would kill it. */
+    /* In case no process is left to kill it. */
     alarm(300);
     if (argc < 6)
         wait_for_session();

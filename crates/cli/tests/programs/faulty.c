@@ -1,6 +1,6 @@
-/* `faulty HOW`: programs that go astray in one way each.
+/* `faulty HOW`: programs that are faulty in one way each.
  *
- *   torn      is caught in the midst of an event for ever (a field's memory can't be read), after others
+ *   torn      hangs in the middle of an event (a field's memory can't be read), after others
  *   far       stores a position into its rings that can't be, once, and stays for a second
  *   barred    forbids itself membarrier(2), and becomes `faulty calm`
  *   calm      records ten events
@@ -24,7 +24,7 @@
 static void emit(unsigned from, unsigned to)
 {
     for (unsigned number = from; number < to; number++)
-        TOMPION_EVENT(astray, calm, (u32, number, number));
+        TOMPION_EVENT(faulty, calm, (u32, number, number));
 }
 
 static void on_fault(int signal)
@@ -49,7 +49,7 @@ static int torn(void)
     emit(5, 8);
     char *closed = mmap(NULL, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     signal(SIGSEGV, on_fault);
-    TOMPION_EVENT(astray, torn, (bytes, text, closed, 2000));
+    TOMPION_EVENT(faulty, torn, (bytes, text, closed, 2000));
     return 1;
 }
 

@@ -24,10 +24,10 @@ static uint64_t now(void)
 
 int main(void)
 {
-	int told = 0;
+	int announced = 0;
 	while (!input_ended()) {
-		if (!told && TOMPION_EVENT_ENABLED(flood, drop)) {
-			told = 1;
+		if (!announced && TOMPION_EVENT_ENABLED(flood, drop)) {
+			announced = 1;
 			printf("recorded\n");
 			fflush(stdout);
 		}

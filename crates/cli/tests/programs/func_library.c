@@ -1,4 +1,4 @@
-/* A library with a function that everybody sees and one that nobody does. */
+/* A library with an exported function and a hidden one. */
 static int library_inner(int number)
 {
     return number + 1;

@@ -242,7 +242,7 @@ static void damage_control(void)
     }
 }
 
-/* Changes bytes while somebody may be copying them. */
+/* Changes bytes while the session may be copying them. */
 static void *flicker(void *seed)
 {
     uint64_t own = (uint64_t)(uintptr_t)seed | 1;

@@ -41,15 +41,15 @@ static int call(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const char *name = getenv("TOMPION_SESSION");
-    struct timeval patience = {0, 20000};
+    struct timeval timeout = {0, 20000};
     int talk = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
     if (!name || talk < 0)
         return -1;
     memcpy(address.sun_path + 1, name, strlen(name));
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
-    setsockopt(talk, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    setsockopt(talk, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    setsockopt(talk, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+    setsockopt(talk, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     if (connect(talk, (struct sockaddr *)&address, size) != 0) {
         close(talk);
         return -1;
@@ -118,7 +118,7 @@ static int say(int talk, const int *descriptors, int count)
     return sendmsg(talk, &header, MSG_NOSIGNAL) >= 0;
 }
 
-/* A connection that nobody receives from, which takes an hour to close. */
+/* A connection that no process receives from, which takes an hour to close. */
 static int slow_to_close(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -208,7 +208,7 @@ static void talk_nonsense(void)
         length = LARGEST - next() % 1000;
         say(talk, NULL, 0);
         break;
-    case 4: /* A name that is a nuisance, in somebody else's name. */
+    case 4: /* A nasty name, with the parent's process id. */
         hello((uint32_t)getppid(), next() % 8000);
         if (say(talk, NULL, 0))
             abuse_memory(talk);
@@ -237,7 +237,7 @@ static void talk_nonsense(void)
         hello((uint32_t)getpid(), 20);
         if (can_be_refused(talk) && next() % 8 == 0 && (slow = slow_to_close()) >= 0) {
             if (!say(talk, &slow, 1)) {
-                /* The session's kernel lets nobody send any; nor do we want to wait for an hour. */
+                /* The kernel forbids sending it; the test must not wait for an hour. */
                 struct linger at_once = {1, 0};
                 setsockopt(slow, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
             }

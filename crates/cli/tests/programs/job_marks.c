@@ -1,7 +1,7 @@
 /*
  * A periodic job that is late twice, on purpose, of a program that knows nothing of Tompion: marks
  * (USDT) stand where an activation begins and ends. 300 activations, 1 ms from one to the next. It
- * waits until somebody listens.
+ * waits for a listener.
  */
 #include <sched.h>
 #include <time.h>
@@ -33,7 +33,7 @@ int main(void)
     /* Where that is not allowed, it is late more often. */
     (void)sched_setscheduler(0, SCHED_FIFO, &urgent);
     for (number = 0; number < ACTIVATIONS; number++) {
-        /* The plan begins anew behind each, so that only those are late that are meant to be. */
+        /* The schedule restarts after each, so that only intended activations are late. */
         clock_gettime(CLOCK_MONOTONIC, &next);
         sleep_until(&next, MILLISECOND);
         MARK("loop", "begin", "listeners", "-4@%0", "r"(number));

@@ -1,8 +1,8 @@
 /*
  * A periodic job that is late twice, on purpose: 300 activations, 1 ms from one to the next. It
- * waits until somebody watches it. Each test has one of its own name (-DJOB=name), because monitors
- * hear all programs. With an argument, it goes on behind the first activation when its input ends:
- * who watches knows the thread by then.
+ * waits until a monitor watches it. Each test has a job of its own (-DJOB=name), because monitors
+ * receive the jobs of all programs. With an argument, it continues after the first activation when
+ * its input ends: the monitor knows the thread by then.
  */
 #include <sched.h>
 #include <stdint.h>
@@ -48,7 +48,7 @@ int main(int count, char **arguments)
     /* Where that is not allowed, it is late more often. */
     (void)sched_setscheduler(0, SCHED_FIFO, &urgent);
     for (number = 0; number < ACTIVATIONS; number++) {
-        /* The plan begins anew behind each, so that only those are late that are meant to be. */
+        /* The schedule restarts after each, so that only intended activations are late. */
         clock_gettime(CLOCK_MONOTONIC, &next);
         sleep_until(&next, MILLISECOND);
         on_cycle(number);

@@ -3,13 +3,14 @@
  * kernel's own (perf's and getrusage's) are read before and after each, between two calls of
  * getsid(), by which the trace is cut.
  *
- *   known_counts CALLS SWITCHES PAGES      prints, for each of the three: its name, the thread, how many the
- *                                          program did, what perf counted, what getrusage counted, and where it
- *                                          did it (the address of the pages)
- *   known_counts only CALLS                calls getpgid() so often, and nothing else
+ *   known_counts CALLS SWITCHES PAGES
+ *       prints for each of the three: its name, the thread, the number that the program did, the
+ *       counts of perf and getrusage, and the address of the pages
+ *   known_counts only CALLS
+ *       calls getpgid() this many times, and nothing else
  *   known_counts family DEPTH CHILDREN CALLS
- *                                          the same in each process of a family: it has so many children, they as
- *                                          many again, down to a depth; all live at the same time
+ *       the same in each process of a tree with this depth and number of children; all live at the
+ *       same time
  */
 #define _GNU_SOURCE
 #include <linux/perf_event.h>

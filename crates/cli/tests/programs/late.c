@@ -1,6 +1,6 @@
 /*
  * A thread `victim` that wants to run each 5 ms, and one above it, `hog`, that has the same CPU for
- * 60 ms each 250 ms. For as long as nobody ends it.
+ * 60 ms each 250 ms. Runs until it is killed.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /*
- * 5,000 jobs of one thread on one CPU. Every 1,000th asks for a snapshot when it has ended, as a program does
- * that has found it late; the jobs behind it run on while the snapshot is taken.
+ * 5,000 jobs of one thread on one CPU. Every 1,000th requests a snapshot at its end, as a program
+ * does that finds it late. The jobs after it run while the snapshot is taken.
  */
 #define _GNU_SOURCE
 #include <sched.h>

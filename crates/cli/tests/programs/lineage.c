@@ -92,7 +92,7 @@ static int copied_by_clone(void)
     return child < 0 || wait_for(child);
 }
 
-/* By the bare system call: nobody has told the library, so it must keep out, children included. */
+/* By the bare system call: the library doesn't know of it and must stay out, children included. */
 static int strays(const char *how, char *self)
 {
     emit("parent");

@@ -1,8 +1,8 @@
 /*
- * Marks (USDT), one of them with a counter of who listens, and functions to put probes into.
+ * Marks (USDT), one of them with a counter of listeners, and functions to put probes into.
  *
  *   marks ROUNDS    goes through all of it so many times
- *   marks watch     says when somebody listens, and when nobody does any more
+ *   marks watch     prints when a listener attaches, and when the last one detaches
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -60,15 +60,15 @@ static void *often(void *rounds)
 int main(int count, char **words)
 {
     if (count == 2 && strcmp(words[1], "watch") == 0) {
-        puts("nobody listens");
+        puts("no listener");
         fflush(stdout);
         while (!listeners)
             usleep(1000);
-        puts("somebody listens");
+        puts("listener attached");
         fflush(stdout);
         while (listeners)
             usleep(1000);
-        puts("nobody listens any more");
+        puts("listener detached");
         return 0;
     }
     long rounds = count == 2 ? atol(words[1]) : 1;

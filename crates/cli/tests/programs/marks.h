@@ -9,7 +9,7 @@
 #define MARK_NOP "nop"
 #endif
 
-/* A note: address, base, counter of who listens ("0" for none); provider, name, arguments. */
+/* A note: address, base, counter of listeners ("0" for none); provider, name, arguments. */
 #define MARK(provider, name, counter, arguments, ...)                                                                  \
     asm volatile("990: " MARK_NOP "\n"                                                                                 \
                  ".pushsection .note.stapsdt,\"\",\"note\"\n"                                                          \
@@ -31,7 +31,7 @@ asm(".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n"
     ".size _.stapsdt.base, 1\n"
     ".popsection\n");
 
-/* A counter that the kernel raises while somebody listens to marks with its name. */
+/* A counter that the kernel raises while marks with its name have a listener. */
 #define LISTENERS(name) __attribute__((section(".probes"), visibility("hidden"))) volatile unsigned short name
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * Jobs that begin on one CPU and end on another, as threads do that the scheduler migrates. Waits
- * until somebody watches it.
+ * until a monitor watches it.
  */
 #define _GNU_SOURCE
 #include <sched.h>

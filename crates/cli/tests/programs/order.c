@@ -1,7 +1,7 @@
 /*
  * order ROUNDS [LEGS]: an event, a system call, an event; over and over, while the thread is moved
- * from CPU to CPU and all CPUs have other things to do. The system call is one that nobody else
- * makes.
+ * from CPU to CPU and all CPUs have other things to do. No other process makes this
+ * system call.
  *
  * With LEGS the clock's rate is changed at the beginning of each, by 100 or 500 millionths up or
  * down. Exit code 77: that isn't permitted. Whatever becomes of the program, a child puts back the
@@ -19,7 +19,7 @@
 
 #include <tompion/tompion.h>
 
-/* The thread moves itself so often, whoever else does. */
+/* Number of times that the thread moves itself. */
 #define ROUNDS_ON_A_CPU 1000
 /* A leg lasts so many pauses of 4 ms at least: the clock is to be sampled between two changes. */
 #define PAUSES 25

@@ -17,7 +17,7 @@
 
 extern char **environ;
 
-/* How many events were told to nobody. */
+/* Number of events that are not in the log. */
 static atomic_ulong unrecorded;
 
 static void emit_unrecorded(const char *role)

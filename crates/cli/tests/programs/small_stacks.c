@@ -63,7 +63,7 @@ int main(int argc, char **argv)
     pthread_t thread;
 
     size = argc > 1 ? strtoul(argv[1], NULL, 10) : MOST;
-    /* Below it is nothing: who needs more dies. */
+    /* Nothing is mapped below it: a thread that needs more dies. */
     unsigned char *all = mmap(NULL, MOST + 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     size_t rounded = (size + 4095) / 4096 * 4096;
     if (all == MAP_FAILED || mprotect(all + 65536, rounded, PROT_READ | PROT_WRITE) != 0)

@@ -1,7 +1,8 @@
 /*
  * Functions that call each other, with frame pointers, down to a system call.
  *
- *   stacks ROUNDS [linger]    calls so many times; then stays for a while, so that one can look what it has in memory
+ *   stacks ROUNDS [linger]    calls this many times; then stays for a while, so that its memory can
+ *                             be read
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static inline long ask(void)
 
 __attribute__((noinline)) long inner(long round)
 {
-    /* Who asks where its frame is has one, also if it calls nobody. */
+    /* Reading the frame's address forces a frame, also in a leaf function. */
     asm volatile("" ::"r"(__builtin_frame_address(0)));
     return ask() + round;
 }

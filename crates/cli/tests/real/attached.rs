@@ -9,7 +9,7 @@ use crate::{
     support::{TestDir, finish, rounds, signal, start, wait_until},
 };
 
-/// What a process occupies, as the kernel counts it, and in how many mappings.
+/// Memory of a process by the kernel's count, and its number of mappings.
 #[derive(Debug, PartialEq)]
 struct Occupied {
     kilobytes: Vec<(String, u64)>,

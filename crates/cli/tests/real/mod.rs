@@ -1,5 +1,5 @@
-//! Real programs, which nobody here wrote: with the libraries of `--preload` and without they do
-//! the same, whether they are recorded or not.
+//! Real programs of other projects: they do the same with and without the libraries of `--preload`,
+//! recorded or not.
 //!
 //! `./x test real` runs these tests alone; `./x test --full real` runs them at full length.
 

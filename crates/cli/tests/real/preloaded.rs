@@ -5,7 +5,7 @@ use std::{ffi::OsStr, fs, os::unix::fs::PermissionsExt, path::PathBuf, process::
 
 use crate::support::{Finished, TestDir, beside, installed, libraries, run};
 
-/// Programs that nobody instrumented can have these.
+/// Libraries for programs without instrumentation.
 const PRELOADS: [&str; 3] = ["malloc", "pthread", "func"];
 
 /// Room for the events of a large program.
@@ -26,7 +26,7 @@ fn plain(words: &[&str], preload: Option<&str>) -> Command {
     command
 }
 
-/// What a program printed, and its exit status; none if a signal ended it.
+/// Output of a program, and its exit status; none if a signal ended it.
 struct Ran {
     out: String,
     err: String,
@@ -99,33 +99,33 @@ fn chromium_shows_a_page() {
 #[test]
 fn chromium_shows_a_page_in_its_sandbox() {
     if !installed("chromium") || !rustix::process::geteuid().is_root() {
-        return eprintln!("SKIPPED, chromium is not installed, or this is not root, who can become nobody");
+        return eprintln!("SKIPPED, chromium is not installed, or this is not root");
     }
     let dir = TestDir::new();
     fs::write(dir.path("page.html"), "<p id=x></p><script>x.textContent = 6 * 7</script>").expect("a page");
     for name in ["tompion", "libtompion.so.0", "libtompion-malloc.so"] {
-        fs::copy(libraries().join(name), dir.path(name)).expect("a copy that anybody may read");
+        fs::copy(libraries().join(name), dir.path(name)).expect("a copy that all users may read");
     }
-    fs::set_permissions(dir.path(""), fs::Permissions::from_mode(0o777)).expect("a folder for anybody");
+    fs::set_permissions(dir.path(""), fs::Permissions::from_mode(0o777)).expect("a folder for all users");
     let folder = dir.path("").display().to_string();
     let page = format!("file://{folder}/page.html");
     let profile = format!("--user-data-dir={folder}/profile");
     let browser = ["chromium", "--headless", "--disable-gpu", &profile, "--dump-dom", &page];
-    let as_nobody = |words: &[&str]| {
+    let as_unprivileged = |words: &[&str]| {
         let rights = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env"];
         let home = format!("HOME={folder}");
         let mut command = plain(&[&rights[..], &[&home], words].concat(), None);
         Ran::of(run(command.current_dir(&folder)))
     };
-    let alone = as_nobody(&browser);
+    let alone = as_unprivileged(&browser);
     if !alone.out.contains("42") {
         return eprintln!("SKIPPED, chromium has no sandbox here: {}", alone.err);
     }
     let preload = format!("LD_PRELOAD={folder}/libtompion-malloc.so");
-    same_output(&alone, &as_nobody(&[&[&*preload][..], &browser].concat()), "preloaded");
+    same_output(&alone, &as_unprivileged(&[&[&*preload][..], &browser].concat()), "preloaded");
     let command = format!("{folder}/tompion");
     let record = [&*command, "record", "-o", "trace", "--preload", "malloc", "--"];
-    let recorded = as_nobody(&[&record[..], &browser].concat());
+    let recorded = as_unprivileged(&[&record[..], &browser].concat());
     same_output(&alone, &recorded, "recorded");
     assert!(!recorded.err.contains("nothing recorded"), "{}", recorded.err);
 }
@@ -151,7 +151,7 @@ fn clang_compiles_the_same() {
     assert!(counts[0] > 1000, "{counts:?}");
 }
 
-/// How a sanitizer comes into a program: with the program, or as a library that has to come first.
+/// Way in which a sanitizer is part of a program: linked, or as a library that must come first.
 fn sanitizer_builds() -> Vec<(&'static str, Vec<&'static str>)> {
     let mut builds = Vec::new();
     for sanitizer in ["-fsanitize=address", "-fsanitize=thread", "-fsanitize=undefined"] {

@@ -13,7 +13,7 @@ pub const EXEMPT: &[&str] = &[
 /// Paths that still break the rules. One leaves the list when the last break in it is gone; the
 /// check fails on an entry that has none left.
 pub const PENDING: &[&str] = &[
-    "crates/cli/",
+    "crates/cli/src/commands/monitor/jobs.rs",
     "crates/latency/src/bpf/jobs",
     "crates/latency/src/jobs/",
     "crates/viewer/",

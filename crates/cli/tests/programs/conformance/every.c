@@ -172,7 +172,7 @@ static void places(void)
     if (TOMPION_EVENT_ENABLED(every, asked))
         TOMPION_EVENT(every, asked);
     state("every:asked", "");
-    if (TOMPION_EVENT_ENABLED(nobody, has))
+    if (TOMPION_EVENT_ENABLED(missing, event))
         abort();
     TOMPION_EVENT_INIT(every, settings, (str, name, "x"), (i32, version, 3));
     state("every:settings", "\"name\":\"x\",\"version\":3");

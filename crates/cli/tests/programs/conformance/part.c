@@ -48,7 +48,7 @@ void JOIN(part_, PART)(void)
     state("part:work_end", "");
 }
 
-/* Nobody calls it: the linker may throw it away. */
+/* It is never called: the linker may discard it. */
 void JOIN(unused_, PART)(void);
 void JOIN(unused_, PART)(void)
 {

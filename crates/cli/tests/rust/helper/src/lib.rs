@@ -17,7 +17,7 @@ pub fn generic<T: tompion::Field>(value: T) {
     tompion::event!("helper", "generic", value);
 }
 
-/// In one that nobody calls.
+/// In a function that is never called.
 pub fn unused(number: u32) {
     tompion::event!("helper", "unused", number);
 }

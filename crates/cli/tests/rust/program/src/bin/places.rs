@@ -174,7 +174,7 @@ fn plugin(file: &str, rounds: u32) {
     event!("places", "plugin_gone", gone = !is_there);
 }
 
-/// Says whether the library is here, and what events cost that nobody records.
+/// Prints whether the library is loaded, and the cost of events that are not recorded.
 fn disabled() {
     let mut computed = 0;
     let mut compute = || {

@@ -7,6 +7,6 @@ int main(void)
 
 	for (int i = 0; i < 2; i++)
 		TOMPION_MARK(loaded, "rows %d of '%s'", 12 + i, names[i]);
-	TOMPION_SPAN(told, step, (i32, number, 1));
+	TOMPION_SPAN(planner, step, (i32, number, 1));
 	return 0;
 }
