@@ -10,7 +10,7 @@ use crate::messages::{nearest, print_status};
 
 /// Names that a filter of a recording may have besides fields.
 const CONTEXTS: &str =
-    "a context ($tid, $pid, $comm, $prio, $cpu, $cgroup, $net_ns and its kin, $app.PROVIDER:NAME)";
+    "a context ($tid, $pid, $comm, $prio, $cpu, $cgroup, $net_ns and other namespaces, $app.PROVIDER:NAME)";
 
 /// Formats an error below the filter, with a caret.
 fn below(error: FilterError) -> String {

@@ -155,9 +155,5 @@ fn stacks_are_shown_a_function_a_line() {
     assert!(lines[0].ends_with(" }") && lines[1].starts_with("\tuser    inner+0x"), "{text}");
     assert!(lines[2].starts_with("\t        middle+0x") && lines[2].ends_with(" (stacks)"), "{text}");
     let wrong = run(&mut dir.recording("wrong", &["-c", "kstack"], &[&"true"])).exited(125);
-    assert!(
-        wrong.err.contains("stacks (kstack, ustack) are for events of the kernel: add -k"),
-        "{}",
-        wrong.err
-    );
+    assert!(wrong.err.contains("stacks (kstack, ustack) need kernel events: add -k"), "{}", wrong.err);
 }

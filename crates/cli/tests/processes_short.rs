@@ -140,7 +140,11 @@ fn given_a_killed_recorder_then_processes_that_share_a_trace_are_named_by_their_
     kill_session(recording);
 
     let recovered = run(&mut dir.tompion(&["recover", "trace"])).succeeded();
-    assert!(recovered.err.contains(" and an unknown number of short-lived ones in "), "{}", recovered.err);
+    assert!(
+        recovered.err.contains(" and an unknown number of short-lived processes in "),
+        "{}",
+        recovered.err
+    );
     let trace = dir.trace("trace");
     let listed = trace.stat()["processes"].as_array().expect("processes").clone();
     let listed: BTreeSet<u64> = listed.iter().filter_map(|process| process["pid"].as_u64()).collect();

@@ -308,7 +308,7 @@ fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>
     let contexts = kernel_contexts(&arguments.contexts);
     let Some(words) = &arguments.kernel else {
         return match contexts.has_stacks() {
-            true => Err("stacks (kstack, ustack) are for events of the kernel: add -k".into()),
+            true => Err("stacks (kstack, ustack) need kernel events: add -k".into()),
             false => Ok(None),
         };
     };
@@ -586,7 +586,7 @@ pub fn describe_sources(manifest: &Manifest) -> String {
         parts.push(pluralize(processes, "process"));
     }
     if is_shared {
-        parts.push("an unknown number of short-lived ones".to_owned());
+        parts.push("an unknown number of short-lived processes".to_owned());
     }
     parts.join(" and ")
 }
@@ -660,7 +660,7 @@ fn explain_empty_recording(config: &Config, arguments: &Arguments, outcome: &Out
         return match config.target {
             Target::Processes(_) => format!("{command} did not answer"),
             Target::Everything => "no instrumented program ran".into(),
-            Target::SharedFolder(_) => "no program came".into(),
+            Target::SharedFolder(_) => "no program joined".into(),
             Target::Command(_) if !outcome.problems.is_empty() => format!("{command} could not join"),
             Target::Command(_) => not_loaded(&command, arguments, config, outcome),
         };

@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         ));
         if listen.ip().is_unspecified() {
             print_status(
-                "from another machine, put this one's number (hostname -I) in the place of 127.0.0.1; names are not answered",
+                "from another machine, replace 127.0.0.1 with this machine's IP address (hostname -I); host names are not accepted",
             );
         }
     }
@@ -186,8 +186,8 @@ fn save(server: &Server, png: &Path, range: &PictureRange) -> anyhow::Result<()>
     let user = User::behind_sudo();
     let profile = std::env::temp_dir().join(format!("tompion-view-png-{}", std::process::id()));
     let profile =
-        DirHandle::create_private(&profile).with_context(|| format!("cannot make {}", profile.display()))?;
-    let png = std::path::absolute(png).with_context(|| format!("cannot write {}", png.display()))?;
+        DirHandle::create_private(&profile).with_context(|| format!("can't make {}", profile.display()))?;
+    let png = std::path::absolute(png).with_context(|| format!("can't write {}", png.display()))?;
     let url = format!("{}#{fragment}", server.url_for_once()?);
     let picture = Picture {
         chromium: &chromium,
@@ -201,7 +201,7 @@ fn save(server: &Server, png: &Path, range: &PictureRange) -> anyhow::Result<()>
         let bytes = std::fs::read(picture.png);
         bytes
             .and_then(|bytes| tompion_os::write_file(&png, &bytes))
-            .with_context(|| format!("cannot write {}", png.display()))
+            .with_context(|| format!("can't write {}", png.display()))
     });
     let _ = std::fs::remove_file(picture.png);
     let _ = profile.remove_all();
@@ -262,11 +262,11 @@ impl Picture<'_> {
         }
         command.arg(format!("--user-data-dir={}", self.profile.display()));
         command.arg(format!("--screenshot={}", self.png.display())).arg(self.url);
-        let log = File::create(self.profile.join(LOG)).context("cannot write Chromium's messages")?;
+        let log = File::create(self.profile.join(LOG)).context("can't write Chromium's messages")?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.user.iter().for_each(|user| user.run(&mut command));
         let chromium = self.chromium.display();
-        let mut child = command.spawn().with_context(|| format!("cannot run {chromium}"))?;
+        let mut child = command.spawn().with_context(|| format!("can't run {chromium}"))?;
         let began = Instant::now();
         while child.try_wait()?.is_none() {
             if began.elapsed() > PICTURE_TIMEOUT {

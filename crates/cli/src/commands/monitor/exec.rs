@@ -67,7 +67,7 @@ impl ExecCommands {
         if !self.running.is_empty() {
             let left = pluralize(self.running.len() as u64, "command");
             print_status(format!(
-                "{left} of --exec did not end within {} and run on",
+                "{left} of --exec did not end within {} and continue",
                 pluralize(END_TIMEOUT.as_secs(), "second")
             ));
         }

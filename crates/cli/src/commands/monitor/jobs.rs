@@ -98,7 +98,7 @@ pub struct JobSession {
 
 impl JobSession {
     fn begin(globs: &[String], inheritance: Inheritance) -> anyhow::Result<Self> {
-        let mut command = Command::new(env::current_exe().context("where is tompion?")?);
+        let mut command = Command::new(env::current_exe().context("can't find the running program")?);
         command.args(["monitor", "job-agent"]).args(globs);
         // Ctrl-C must reach only this process, which ends the session after its own work.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);

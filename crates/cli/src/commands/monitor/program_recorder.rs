@@ -157,8 +157,8 @@ fn log(number: u64) -> String {
 fn start(folder: &DirHandle, number: u64, options: &RecorderOptions) -> anyhow::Result<Child> {
     let log = folder.recreate(log(number));
     let log = log.with_context(|| format!("can't write to {}", folder.path().display()))?;
-    let mut command = Command::new(env::current_exe().context("where is tompion?")?);
-    let selector = options.selector.try_clone().context("can't hand the selector on")?;
+    let mut command = Command::new(env::current_exe().context("can't find the running program")?);
+    let selector = options.selector.try_clone().context("can't pass on the selector")?;
     let selector = tompion_os::hand_down(&mut command, selector).to_string();
     command.args(["record", "--mode", "overwrite", "--selector", &selector, "-o"]);
     command.arg(folder.path().join(number.to_string()));

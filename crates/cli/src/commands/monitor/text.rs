@@ -228,7 +228,7 @@ fn write_accounting(text: &mut String, report: &Report) {
         let without = pluralize(sums.without_row, "wakeup");
         let _ = writeln!(
             text,
-            "{YELLOW}{without} in no thread's line{END}: more than {MAX_THREADS} real-time threads; all are in the numbers by CPU"
+            "{YELLOW}{without} without a thread's row{END}: more than {MAX_THREADS} real-time threads; the counts by CPU have all"
         );
     }
     if report.not_started > 0 {

@@ -148,7 +148,7 @@ fn measure(config: Config, signals: &Signals) -> anyhow::Result<(Outcome, bool)>
             stop.store(true, Relaxed);
         }
     }
-    let outcome = thread.join().map_err(|_| anyhow::anyhow!("the thread that measures has died"))??;
+    let outcome = thread.join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))??;
     Ok((outcome, !stop.load(Relaxed)))
 }
 

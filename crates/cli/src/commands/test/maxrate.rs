@@ -137,7 +137,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn progress(trial: &Trial) {
     if io::stderr().is_terminal() {
         let how = if trial.borne { "passed" } else { "failed" };
-        anstream::eprint!("\r\x1b[Ktompion: {} events a second: {how}", with_thousands(trial.rate as u64));
+        anstream::eprint!("\r\x1b[Ktompion: {} events per second: {how}", with_thousands(trial.rate as u64));
     }
 }
 
@@ -159,12 +159,12 @@ fn write_text(result: &RecorderResult, output: &mut dyn Write) -> io::Result<()>
     };
     writeln!(
         output,
-        "\x1b[1m{}: {} events a second without loss\x1b[0m",
+        "\x1b[1m{}: {} events per second without loss\x1b[0m",
         result.recorder,
         with_thousands(*events_per_second as u64)
     )?;
     let threads = messages::pluralize(u64::from(*producers), "thread");
-    writeln!(output, "{what}; {threads}, {} × {} a CPU\n", buffers.count, size(buffers.size))?;
+    writeln!(output, "{what}; {threads}, {} × {} per CPU\n", buffers.count, size(buffers.size))?;
     writeln!(output, "{:>15}{:>15}{:>12}{:>12}", "requested", "reached", "lost", "share")?;
     let max = trials.iter().map(|trial| trial.rate).fold(1.0, f64::max);
     for trial in trials {

@@ -144,7 +144,7 @@ fn write_omitted(text: &mut String, all: usize) {
     if all > MAX_ROWS {
         let _ = writeln!(
             text,
-            "{DIM}and {} before them; --json has all{END}",
+            "{DIM}and {} earlier ones; --json has all{END}",
             with_thousands((all - MAX_ROWS) as u64)
         );
     }
