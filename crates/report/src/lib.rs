@@ -8,7 +8,7 @@
 //! - [`document`]: everything that was measured, as the JSON beside the page has it;
 //! - [`verdict`]: whether the machine keeps its limit, in a few points;
 //! - [`page`]: the page of one report, or of two that are compared;
-//! - [`html`] and [`format`]: parts of pages and numbers, which other pages use, too.
+//! - [`html`] and [`mod@format`]: parts of pages and numbers, which other pages use, too.
 //!
 //! Measuring is the affair of `tompion-rttest`; reading and writing files that of the command.
 #![forbid(unsafe_code)]
