@@ -65,8 +65,8 @@ fn words(options: &str) -> Vec<&str> {
     options.split_whitespace().collect()
 }
 
-/// Whether it is the same line. Where a text is empty, babeltrace2 2.0.4 prints that of an earlier
-/// event.
+/// Returns whether it is the same line. Where a text is empty, babeltrace2 2.0.4 prints that of an
+/// earlier event.
 fn is_same(ours: &str, theirs: &str) -> bool {
     let begin = |line: &str| line.split(&['{', '"'][..]).next().map(str::to_owned);
     ours == theirs || ours.contains("\"\"") && begin(ours) == begin(theirs)

@@ -38,7 +38,7 @@ impl Ticker {
         self.child.id().to_string()
     }
 
-    /// Lets a program end whose starter was killed.
+    /// Ends a program whose parent was killed.
     pub fn end_orphan(mut self) {
         drop(self.input.take());
         let mut rest = String::new();
@@ -47,7 +47,7 @@ impl Ticker {
         assert!(rest.trim().parse::<u64>().is_ok(), "{rest}");
     }
 
-    /// Lets it end; returns the last number.
+    /// Ends the program, and returns its last number.
     pub fn end(mut self) -> u64 {
         drop(self.input.take());
         let mut rest = String::new();

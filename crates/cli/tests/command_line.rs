@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::support::{Finished, TestDir, Trace, beside, finish, libraries, run, signal, start, tompion};
 
-/// A folder with `hello` from the examples, a file that is no program, and an empty folder.
+/// Makes a folder with `hello` from the examples, a file that is no program, and an empty folder.
 fn with_hello() -> TestDir {
     let dir = TestDir::new();
     dir.link("hello", &["../../../../examples/hello.c"], &[]);

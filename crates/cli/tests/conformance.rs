@@ -21,12 +21,12 @@ use crate::{
 const WARNINGS: [&str; 7] =
     ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wsign-conversion", "-Werror"];
 
-/// A compiler's two faces, and the programs that belong to it.
+/// Commands of a compiler for C and C++, and its tools.
 #[derive(Clone, Copy, Debug)]
 struct Compiler {
     c: &'static str,
     cxx: &'static str,
-    /// Takes objects with link-time code.
+    /// Archiver that accepts objects with link-time code.
     archiver: &'static str,
     /// Options for linking with link-time code generation.
     linker: &'static [&'static str],
@@ -113,8 +113,8 @@ impl Build {
             && self.has_sanitizer()
     }
 
-    /// Whether the sanitizer's own library is installed, if it needs one: clang's is a package of
-    /// its own.
+    /// Returns whether the sanitizer's own library is installed, if it needs one: clang's is a
+    /// package of its own.
     fn has_sanitizer(&self) -> bool {
         if !self.mode.0.iter().any(|option| option.starts_with("-fsanitize")) {
             return true;
@@ -269,8 +269,8 @@ fn every_macro_records_what_it_was_given_however_it_is_built() {
 const SITES: usize = 313;
 const LIBRARIES: usize = 32;
 
-/// A library with so many sites of its own, each with its own name, and a function that passes them
-/// all.
+/// Returns the source of a library with many sites, each with its own name, and a function that
+/// executes them all.
 fn source_of_library(number: usize) -> String {
     let sites: String = (0..SITES)
         .map(|site| {
@@ -283,7 +283,7 @@ fn source_of_library(number: usize) -> String {
     )
 }
 
-/// In the long form, all libraries differ; in the quick one, they are copies of one.
+/// In full runs all libraries differ; in quick ones they are copies of one.
 #[test]
 fn ten_thousand_sites_in_thirty_two_libraries_are_recorded() {
     let dir = TestDir::new();

@@ -71,7 +71,7 @@ impl Recording {
         self.trace.stat()["not_traced"].as_u64().unwrap_or(0)
     }
 
-    /// A number that the program printed behind these words.
+    /// Returns the number that the program printed after these words.
     #[track_caller]
     pub fn printed(&self, words: &str) -> u64 {
         let mut numbers =
@@ -90,7 +90,7 @@ pub fn record(dir: &TestDir, options: &[&str], command: &[&dyn AsRef<OsStr>]) ->
     recorded_by(dir, &mut dir.recording("trace", options, command))
 }
 
-/// The same for a command that was put together by the caller; it records into `trace`.
+/// The same for a command of the caller's, which records to `trace`.
 #[track_caller]
 pub fn recorded_by(dir: &TestDir, command: &mut Command) -> Recording {
     let _ = std::fs::remove_dir_all(dir.path("trace"));
@@ -132,8 +132,8 @@ fn missing_processes(found: &[Emitted], emitted: &[Emitted]) -> usize {
     missing
 }
 
-/// No source has events of two processes that don't say whose they are, and within a thread numbers
-/// rise with time.
+/// Asserts that events name their process in sources of several processes, and that numbers rise
+/// with time within a thread.
 fn each_in_its_own_source(events: &[Event]) {
     let mut pids = BTreeMap::new();
     let mut last = BTreeMap::new();

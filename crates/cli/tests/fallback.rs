@@ -11,7 +11,7 @@ use crate::{
     support::{TestDir, Trace, run, tompion},
 };
 
-/// Takes a program's restartable sequences away.
+/// Variable that disables a program's restartable sequences.
 pub const WITHOUT_RSEQ: (&str, &str) = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
 
 fn producers(trace: &Trace) -> Vec<Value> {
@@ -100,8 +100,8 @@ fn a_program_is_left_and_taken_again() {
     child.wait().expect("a child of this test");
 }
 
-/// Has the recorder believe that this kernel restarts no sections: what its check finds there,
-/// `os/src/rseq_check.rs` tests.
+/// Variable that makes the recorder treat this kernel as one that restarts no sections;
+/// `os/src/rseq_check.rs` tests the check.
 const DISTRUST: (&str, &str) = ("TOMPION_RSEQ", "0");
 
 #[test]

@@ -17,7 +17,8 @@ use crate::{
     support::{TestDir, run, start_group},
 };
 
-/// Without restartable sequences, a thread that is killed amid an append leaves it reserved.
+/// Without restartable sequences, a thread that is killed during an append leaves its space
+/// reserved.
 #[test]
 fn an_append_that_never_ended_is_counted_by_recovery() {
     for mode in ["discard", "overwrite"] {

@@ -121,8 +121,8 @@ fn states_and_losses(trace: &Trace) -> (Vec<Interval>, Vec<Loss>) {
     (kept.0, traces.losses().to_vec())
 }
 
-/// A program that asks for snapshots while its jobs go on has gaps between them, and no job lasts
-/// over one.
+/// A program that requests snapshots while its jobs continue has gaps between them, and no job
+/// extends over one.
 #[test]
 fn what_was_overwritten_between_snapshots_is_a_gap_for_every_reader() {
     let shop = TestDir::new();

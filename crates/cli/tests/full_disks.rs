@@ -76,7 +76,7 @@ fn record(disk: &Disk, options: &[&str], command: &[&dyn AsRef<std::ffi::OsStr>]
     run(record.args(command.iter().map(|word| word.as_ref())))
 }
 
-/// A trace of so many events that nothing smaller than a megabyte holds.
+/// Records a trace that is larger than a megabyte.
 fn trace(dir: &TestDir) -> PathBuf {
     dir.record(&["--subbuf-size", "4M"], &[&dir.program("order"), &"60000"]).folder
 }

@@ -33,13 +33,13 @@ fn finish_and_measure(recording: Child) -> (Finished, u64) {
     (finished, most.join().expect("the measuring thread"))
 }
 
-/// Whether a text can be sent to a terminal.
+/// Returns whether a text can be sent to a terminal.
 fn is_harmless(text: &str) -> bool {
     text.chars().all(|letter| letter == '\n' || letter == '\t' || !letter.is_control())
 }
 
-/// All tools make sense of the trace, and each innocent process has all its records, in order.
-/// `out` is what the innocents said.
+/// Asserts that all tools read the trace, and that each innocent process has all its records, in
+/// order. `out` is their output.
 fn innocents_are_whole(trace: &Trace, out: &str, what: &str) {
     let reported = out.lines().filter_map(|line| line.strip_prefix("innocent ")?.split_once(' '));
     let reported: BTreeMap<&str, u64> =
@@ -60,7 +60,7 @@ fn innocents_are_whole(trace: &Trace, out: &str, what: &str) {
     assert_eq!(counts, reported, "{what}");
 }
 
-/// Whether print, stat and babeltrace2 read the trace.
+/// Returns whether print, stat and babeltrace2 read the trace.
 fn is_readable(trace: &Trace, what: &str) {
     let printed = run(tompion().arg("print").arg(&trace.folder)).succeeded();
     assert!(is_harmless(&printed.out) && is_harmless(&printed.err), "{what}");
@@ -158,7 +158,7 @@ fn a_client_that_sends_nonsense_harms_no_other() {
     }
 }
 
-/// Each time that it takes part it has ten thousands of new names, and one of its own.
+/// Each time that it joins, it has tens of thousands of new event names.
 #[test]
 fn who_makes_up_names_without_end_fills_no_memory() {
     let dir = TestDir::new();

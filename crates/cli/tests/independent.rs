@@ -82,8 +82,8 @@ fn own_traces_say_what_their_printed_events_say() {
     }
 }
 
-/// Has a thread of this name run on the last CPU with a priority until it is over: it sleeps for a
-/// millisecond, then is busy for so long.
+/// Runs a thread of this name on the last CPU with a priority: it sleeps for a millisecond, then is
+/// busy for this time, again and again.
 fn real_time(
     name: &str,
     priority: u32,

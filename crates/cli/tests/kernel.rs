@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{Event, TestDir, Trace, installed, rounds, run, start, tompion};
 
-/// Whether the kernel can be recorded here.
+/// Returns whether the kernel can be recorded here.
 pub fn permitted() -> bool {
     let obstacles = tompion_kernel::obstacles();
     let found: Vec<String> = obstacles.into_iter().filter(|it| !it.bearable).map(|it| it.found).collect();
@@ -55,8 +55,8 @@ fn a_call_lies_between_the_events_around_it() {
     assert_in_order(&trace, count);
 }
 
-/// The same while the clock's rate is changed, which the kernel's programs feel at once, and we see
-/// in samples.
+/// The same while the clock's rate is changed: BPF programs see that at once, the session only in
+/// samples.
 #[test]
 fn a_call_lies_between_the_events_around_it_while_the_clock_changes_its_rate() {
     if !permitted() {
@@ -78,7 +78,7 @@ fn a_call_lies_between_the_events_around_it_while_the_clock_changes_its_rate() {
     assert_in_order(&dir.trace("trace"), count);
 }
 
-/// So many rounds of the program `order`, each event where it belongs.
+/// Asserts this number of rounds of the program `order`, with all events in order.
 fn assert_in_order(trace: &Trace, count: u64) {
     let manifest = trace.manifest();
     assert_eq!(lost(&source(&manifest)), 0, "{manifest}");

@@ -56,8 +56,8 @@ fn part_of(place: usize) -> usize {
     4 + 4 * place
 }
 
-/// At least what is there between two readings, at most what is there with them: a reading takes
-/// its time.
+/// Returns the numbers of events between two readings, and with the readings: a reading takes its
+/// time.
 fn bounds(pieces: &[Vec<&Event>], place: usize, counts: impl Fn(&Event) -> bool) -> (u64, u64) {
     let of = |piece: usize| pieces[piece].iter().filter(|event| counts(event)).count() as u64;
     let inner = of(part_of(place));

@@ -58,7 +58,7 @@ impl Confinement {
         })
     }
 
-    /// Whether the limit was ever reached.
+    /// Returns whether the limit was ever reached.
     fn was_felt(&self) -> bool {
         let read = |file: &str| fs::read_to_string(self.0.join(file)).unwrap_or_default();
         let events = read("memory.events");

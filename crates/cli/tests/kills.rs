@@ -22,9 +22,9 @@ use crate::{
 pub const ROOMY: &[&str] = &["--subbuf-size", "16M", "--subbufs", "4"];
 /// Rings so small that the consumer can't keep up.
 pub const TIGHT: &[&str] = &["--subbuf-size", "4K", "--subbufs", "2"];
-/// A flight recorder that need not forget.
+/// Options of a flight recorder that overwrites nothing.
 const LONG_MEMORY: &[&str] = &["--mode", "overwrite", "--subbuf-size", "8M", "--subbufs", "4"];
-/// A flight recorder with a short memory.
+/// Options of a flight recorder with small rings.
 pub const SHORT_MEMORY: &[&str] = &["--mode", "overwrite", "--subbuf-size", "4K", "--subbufs", "4"];
 
 /// Programs of one recording. Each is killed by itself.
@@ -43,7 +43,7 @@ pub enum Producer {
 }
 
 impl Producer {
-    /// Has what the command starts append in this way.
+    /// Makes the command's programs append in this way.
     pub fn choose(self, command: &mut Command) {
         if self == Self::Reserve {
             command.env(WITHOUT_RSEQ.0, WITHOUT_RSEQ.1);
@@ -74,7 +74,7 @@ impl Progress {
         self.word(0) as u32
     }
 
-    /// Whether the program came to its end.
+    /// Returns whether the program came to its end.
     pub fn is_done(&self) -> bool {
         self.word(1) == 1
     }
@@ -89,7 +89,7 @@ impl Progress {
     }
 }
 
-/// A record that was found, and found whole.
+/// Complete record of the trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
     pub pid: u32,
@@ -109,7 +109,7 @@ fn number(line: &str, name: &str) -> u64 {
     field(line, name).parse().unwrap_or_else(|_| panic!("no number `{name}` in {line}"))
 }
 
-/// As `proof` in `programs/emitter.c`.
+/// Computes the same as `proof` in `programs/emitter.c`.
 fn proof(number: u64) -> String {
     let length = if number % 97 == 0 { 700 - number % 50 } else { 1 + number % 48 };
     char::from(b'a' + (number % 26) as u8).to_string().repeat(length as usize)
@@ -126,7 +126,7 @@ fn parse(line: &str) -> Found {
     Found { pid, time, cpu: number(line, "cpu_id"), source: source as usize, number: count }
 }
 
-/// All records, each checked against its own proof. Time never goes backwards.
+/// Returns all records, after checking their proofs and the order of times.
 pub fn found_in(trace: &Trace) -> Vec<Found> {
     let text =
         run(tompion().args(["print", "--clock-seconds", "--no-delta"]).arg(&trace.folder)).succeeded().out;
@@ -140,7 +140,7 @@ pub fn numbers_of(found: &[Found], source: usize) -> Vec<u64> {
     found.iter().filter(|found| found.source == source).map(|found| found.number).collect()
 }
 
-/// One killed program, and what is found of it.
+/// A killed program, and its records.
 struct Killed {
     /// The trace of its own.
     trace: Trace,
@@ -288,7 +288,7 @@ fn each_number_once_and_in_order(plan: &Plan, found: &[Found]) {
     }
 }
 
-/// From one to the last append, which may just not have returned.
+/// Asserts that all records up to the last append are there; that one may not have returned.
 fn there_are_no_gaps(plan: &Plan, killed: &Killed) {
     for (source, returned) in killed.returned.into_iter().enumerate() {
         let numbers = numbers_of(&killed.found, source);
@@ -380,7 +380,7 @@ impl Killed {
     }
 }
 
-/// All but what was never completed is there; those are counted.
+/// Asserts that all completed records are there, and that the others are counted.
 fn everything_complete_is_there(plan: &Plan, killed: &Killed) {
     let unfinished = if killed.lost() == 0 { 0 } else { killed.unfinished() };
     if killed.lost() != unfinished {
@@ -392,7 +392,7 @@ fn everything_complete_is_there(plan: &Plan, killed: &Killed) {
     there_are_no_gaps(plan, killed);
 }
 
-/// In a flight recorder, events are also lost because others were not completed a lap ago.
+/// In a flight recorder, events are also lost if others of the previous lap were not completed.
 fn the_last_moments_are_there_or_counted(plan: &Plan, killed: &Killed) {
     let lost = killed.lost();
     if lost == 0 {

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::support::{finish, run, signal, start, tompion, wait_until};
 
-/// A monitor of a test's own, which goes with it; none where counting isn't permitted.
+/// Monitor of a test, stopped at its end.
 pub struct Own(String);
 
 impl Own {
@@ -30,7 +30,7 @@ impl Own {
         None
     }
 
-    /// By which it is known.
+    /// Returns the monitor's name.
     pub fn name(&self) -> &str {
         &self.0
     }
@@ -53,7 +53,7 @@ impl Drop for Own {
     }
 }
 
-/// A real-time thread that sleeps so often; its number.
+/// Runs a real-time thread that sleeps this many times, and returns its thread id.
 fn sleep_in_real_time(times: u32) -> u64 {
     let sleeper = thread::spawn(move || {
         tompion_os::run_fifo(60).expect("a real-time priority");

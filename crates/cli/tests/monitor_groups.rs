@@ -31,7 +31,7 @@ fn top() -> Option<PathBuf> {
     top
 }
 
-/// A cgroup of a test's own, which goes with it.
+/// Cgroup of a test, removed at its end.
 struct Tree {
     top: PathBuf,
     name: String,
@@ -62,12 +62,12 @@ impl Tree {
         wait_until("the cgroup is empty", || fs::remove_dir(self.folder(below)).is_ok());
     }
 
-    /// As users say it.
+    /// Returns the path as users type it.
     fn path(&self, below: &str) -> String {
         format!("/{}/{below}", self.name).trim_end_matches('/').to_owned()
     }
 
-    /// Has a program nap in a cgroup.
+    /// Runs a napping program in a cgroup.
     fn nap(&self, below: &str, napper: &Path) {
         let procs = File::options().write(true).open(self.folder(below).join("cgroup.procs")).unwrap();
         let mut command = Command::new(napper);
@@ -100,7 +100,8 @@ fn count(report: &Value, noun: &str, pattern: &str) -> u64 {
     group["kinds"]["timer-wakeup-all"]["count"].as_u64().unwrap_or(0)
 }
 
-/// A few are missing where the kernel doesn't start programs, and some come before it naps.
+/// Returns whether a count is near: a few wakeups are missing where the kernel starts no BPF
+/// program, and some come before the naps.
 fn is_about(count: u64, naps: u64) -> bool {
     (naps - naps / 10..=naps + 20).contains(&count)
 }

@@ -147,7 +147,7 @@ fn given_a_history_without_rows_then_that_is_said() {
     }
 }
 
-/// Every element that is begun is ended.
+/// Returns whether every element is closed.
 fn is_balanced(document: &str) -> bool {
     ["svg", "g", "text", "table", "tr", "figure"].iter().all(|name| {
         let begun =

@@ -23,14 +23,14 @@ use crate::{
 
 const NAME: &str = "late-cli";
 
-/// Has a real-time thread of that name sleep, again and again, until something is so.
+/// Runs a sleeping real-time thread of that name until a condition holds.
 fn sleep_until(what: &str, is_so: impl FnMut() -> bool) {
     sleep_as(NAME, what, is_so);
 }
 
-/// The same by another name: tests run side by side, and a monitor hears the threads of all. The
-/// thread itself does nothing but sleep: one that looks at folders waits for disks and locks, too,
-/// and is woken by no timer then.
+/// The same by another name: tests run in parallel, and a monitor sees the threads of all. The
+/// thread only sleeps: one that reads folders also waits for disks and locks, and no timer wakes it
+/// then.
 pub fn sleep_as(name: &str, what: &str, is_so: impl FnMut() -> bool) {
     let is_over = Over::default();
     let over = is_over.0.clone();

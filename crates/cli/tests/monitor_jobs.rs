@@ -25,7 +25,7 @@ use crate::{
 const ACTIVATIONS: u64 = 300;
 const LATE: u64 = 2;
 
-/// Whether a process has a child that hears programs.
+/// Returns whether a process has a child that hears programs.
 fn session(parent: u32) -> Option<u32> {
     let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
     children.split(' ').next()?.parse().ok()
@@ -55,7 +55,7 @@ fn report(url: &str) -> Value {
     serde_json::from_str(&fetch(url, "/api/report")).expect("JSON")
 }
 
-/// Whether jobs of these names have so many activations.
+/// Returns whether jobs of these names have so many activations.
 fn have(report: &Value, names: &[&str], activations: u64) -> bool {
     let jobs = report["jobs"]["jobs"].as_array().expect("jobs");
     let is_there = |job: &Value, name: &str| job["name"] == name && job["activations"] == activations;

@@ -22,8 +22,8 @@ const SECOND: &str = "peer-two";
 /// Number of times that each thread sleeps in a round.
 const NAPS: u64 = 200;
 
-/// A command that serves what it sees, and keeps what threads of one name do late: each wake-up
-/// takes longer than that.
+/// A command that serves its counts and saves incidents of threads of one name; each of their
+/// wakeups exceeds its limit.
 struct Watcher {
     child: Child,
     _output: BufReader<ChildStdout>,
@@ -71,7 +71,8 @@ impl Watcher {
     }
 }
 
-/// A few are missing where the kernel doesn't start programs, and some come before it naps.
+/// Returns whether a count is near: a few wakeups are missing where the kernel starts no BPF
+/// program, and some come before the naps.
 fn is_about(count: u64, rounds: u64) -> bool {
     let naps = rounds * NAPS;
     (naps - naps / 10..=naps + 20 * rounds).contains(&count)

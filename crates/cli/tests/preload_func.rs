@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::{TestDir, Trace, beside, finish, rounds, run, signal, start, tompion, wait_until};
 
 const INSTRUMENT: &str = "-finstrument-functions";
-/// A function that became a part of its caller is called from where that one is.
+/// Option without inlining: an inlined function would have its caller's caller.
 const AS_WRITTEN: &str = "-O0";
 /// Room for everything.
 const ROOMY: [&str; 6] = ["--preload", "func", "--subbuf-size", "1M", "--subbufs", "8"];
@@ -60,7 +60,7 @@ fn named(trace: &Trace) -> Vec<(String, String, String, String)> {
         .collect()
 }
 
-/// Each function that was entered, with the function (without the place in it) that called it.
+/// Returns each entered function with its caller.
 fn calls(trace: &Trace) -> BTreeSet<String> {
     let entries = named(trace).into_iter().filter(|(event, ..)| event.ends_with(":func_entry"));
     let base = |name: &str| name.split('+').next().unwrap_or_default().to_owned();

@@ -282,8 +282,8 @@ fn errors_of_probes_are_reported() {
     assert!(kernel.contains(expected) || kernel.contains("nearest: vfs_read"), "{kernel}");
 }
 
-/// Whether `tompion doctor` says that this kernel's probes leave alone what functions keep below
-/// their stack pointer.
+/// Returns whether `tompion doctor` says that this kernel's probes leave alone what functions keep
+/// below their stack pointer.
 fn red_zone_is_kept() -> bool {
     let rows: serde_json::Value =
         serde_json::from_str(&run(tompion().args(["doctor", "--json"])).out).expect("JSON");

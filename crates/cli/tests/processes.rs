@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::support::{Event, TestDir, Trace, finish, repository, run, signal, start, tompion, wait_until};
 
-/// For programs that allocate a lot.
+/// Options for programs with many allocations.
 const ROOMY: [&str; 4] = ["--subbuf-size", "4M", "--subbufs", "8"];
 
 /// Records `children HOW`; its output is the same as without recording.
@@ -178,7 +178,7 @@ struct Server {
 
 const GET: &str = "GET /index.html HTTP/1.0\r\n\r\n";
 
-/// Those that are installed; python always is.
+/// Returns the installed servers; python always is.
 fn servers(folder: &Path, port: u16) -> Vec<Server> {
     std::fs::write(folder.join("index.html"), "<p>here</p>\n").unwrap();
     let place = folder.display().to_string();

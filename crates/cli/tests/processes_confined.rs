@@ -123,7 +123,7 @@ fn a_program_that_changes_its_root_is_recorded_on() {
     assert_eq!(roles(&recording), ["after", "before", "child"]);
 }
 
-/// A folder that every user may look into.
+/// Makes the folder readable to all users.
 fn open_to_all(dir: &TestDir) {
     let open = |path: &std::path::Path| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("an open folder");

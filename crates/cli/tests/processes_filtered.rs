@@ -63,7 +63,7 @@ fn rings(pid: u32) -> Vec<String> {
     rings.filter_map(|line| line.split_whitespace().nth(4)).map(str::to_owned).collect()
 }
 
-/// Whether the library's thread has begun and waits in `poll`.
+/// Returns whether the library's thread has begun and waits in `poll`.
 fn thread_waits(pid: u32) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let read = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
@@ -74,7 +74,7 @@ fn thread_waits(pid: u32) -> bool {
 /// Beginning of `/proc/PID/task/TID/syscall` in `poll`.
 const POLL: &str = if cfg!(target_arch = "x86_64") { "7 " } else { "73 " };
 
-/// Whether a process has no memory any more.
+/// Returns whether a process has no memory any more.
 fn has_ended(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default().is_empty()
 }

@@ -46,8 +46,8 @@ fn a_vfork_child_of_a_program_without_the_library_records_nothing() {
     assert_eq!(dir.trace("by-hand").stat()["not_traced"], 100);
 }
 
-/// With its parent's thread-local storage, with its own, and as a thread that the C library doesn't
-/// know.
+/// The child has its parent's thread-local storage, its own, or is a thread that the C library
+/// doesn't know.
 #[test]
 fn a_clone_that_shares_memory_records_nothing_while_its_parent_records() {
     for how in ["clone beside", "clone with storage", "thread by hand"] {

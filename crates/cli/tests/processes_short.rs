@@ -21,7 +21,7 @@ fn files_below(folder: &Path) -> usize {
     entries.map(|path| 1 + if path.is_dir() { files_below(&path) } else { 0 }).sum()
 }
 
-/// A shell that starts so many processes, one after the other, which say something and end.
+/// Returns a script that starts this many short processes, one after another.
 fn script(count: u32) -> String {
     format!("i=0; while [ $i -lt {count} ]; do x=$(echo hi); i=$((i+1)); done")
 }
@@ -120,8 +120,8 @@ fn a_flight_recorder_of_short_processes_makes_few_files() {
     assert_eq!(reported, trace.events().len() as u64);
 }
 
-/// A killed recorder has not written which processes share a trace. Their events say it, and their
-/// number isn't claimed.
+/// A killed recorder did not write which processes share a trace. Their events have it; their
+/// number is unknown.
 #[test]
 fn given_a_killed_recorder_then_processes_that_share_a_trace_are_named_by_their_events() {
     let dir = TestDir::new();
@@ -153,8 +153,8 @@ fn given_a_killed_recorder_then_processes_that_share_a_trace_are_named_by_their_
     assert!(!sharing.is_empty() && sharing.is_subset(&listed), "{sharing:?} of {listed:?}");
 }
 
-/// A snapshot writes down the processes that have ended by then. Recovery counts what is in the
-/// files: each process and each event once.
+/// A snapshot saves the processes that have ended. Recovery counts each process and each event in
+/// the files once.
 #[test]
 fn given_a_recorder_killed_after_a_snapshot_then_recovery_counts_each_event_once() {
     let dir = TestDir::new();

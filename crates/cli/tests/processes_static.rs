@@ -126,7 +126,7 @@ fn static_programs_that_take_no_part_are_named() {
     assert!(!said.contains("not traced:") && !said.contains("not traced but"), "{said}");
 }
 
-/// Each of them lives too briefly to be seen but by the kernel.
+/// Each of these programs is too short-lived to be seen except by the kernel.
 #[test]
 fn the_kernel_tells_which_programs_took_no_part() {
     let dir = TestDir::new();

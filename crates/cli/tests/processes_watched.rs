@@ -8,7 +8,7 @@ use crate::{
     support::{TestDir, beside, compiler, installed, libraries, rounds, run},
 };
 
-/// Whether a compiler has what it takes for a sanitizer.
+/// Returns whether a compiler has what it takes for a sanitizer.
 fn has_sanitizer(dir: &TestDir, cc: &str, sanitizer: &str) -> bool {
     std::fs::write(dir.path("nothing.c"), "int main(void) { return 0; }\n").expect("a source");
     let mut cc = Command::new(cc);
@@ -102,7 +102,7 @@ fn a_debugger_may_step_through_events() {
 /// Bytes of stack that an event in a signal handler may use beyond the handler's own frame, as
 /// docs/design/processes.md promises.
 const PROMISED: u64 = 3072;
-/// The same where events carry the contexts that the application defines.
+/// The same for events with the application's contexts.
 const PROMISED_WITH_CONTEXTS: u64 = 8192;
 
 #[test]

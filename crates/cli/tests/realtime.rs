@@ -26,7 +26,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// All that every result of npt has to have.
+/// Asserts the properties of every result of npt.
 #[track_caller]
 fn holds_together(result: &Value, loops: u64) {
     assert_eq!(number(&result["loops"]), loops);

@@ -18,7 +18,7 @@ use crate::{
     support::{self, Finished, TestDir, Trace, finish, rounds, run, start, wait_until},
 };
 
-/// A recording of `emitter` with its rings kept, which is killed.
+/// A killed recording of `emitter` with rings on disk.
 pub struct Killed {
     pub dir: TestDir,
     /// Events that were certainly appended when the session was killed.
@@ -108,7 +108,7 @@ pub fn losses_are_not_known(dir: &TestDir, recovered: &Finished) {
     assert_eq!(dir.trace("trace").stat()["losses_unknown"], true);
 }
 
-/// Has a file of a recording say that it was made in another boot of the machine.
+/// Changes a recording's file as if it were of an earlier boot.
 pub fn boot_again(file: &Path) {
     let text = fs::read_to_string(file).expect("a description");
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("the boot's id");
@@ -321,7 +321,7 @@ fn a_session_that_was_killed_as_it_began_is_recovered_as_nothing() {
     assert!(!dir.path("rings").exists());
 }
 
-/// A page of a stream that was not written back is no events: its packet is left out, and named.
+/// A stream's page that was not written back has no events: its packet is left out and named.
 #[test]
 fn without_backing_packets_that_a_stopped_machine_tore_are_not_believed() {
     let plan = Plan { delay: Duration::from_millis(1700), pause: 2000, storm_us: 0 };

@@ -15,7 +15,7 @@ use crate::{
     support::{self, Finished, TestDir, finish, installed, rounds, run, start},
 };
 
-/// All files below a folder.
+/// Returns all files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -42,7 +42,7 @@ impl Random {
     }
 }
 
-/// It says in at most a few lines what is wrong, or that nothing is.
+/// Asserts that the command reports in a few lines what is wrong, or that nothing is.
 fn is_civil(said: &Finished, what: &str) {
     let code = said.status.code();
     assert!(matches!(code, Some(0 | 1)), "{what}: {}\n{}", said.status, said.err);

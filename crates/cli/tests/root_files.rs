@@ -94,7 +94,7 @@ impl Scene {
         command
     }
 
-    /// All of root's, to be compared.
+    /// Returns all of root's files, for comparison.
     fn vault(&self) -> BTreeMap<PathBuf, (Vec<u8>, u32, u32)> {
         let mut found = BTreeMap::new();
         let mut folders = vec![self.path("vault")];
@@ -118,7 +118,7 @@ impl Scene {
         lchown(name, Some(UNPRIVILEGED_UID), Some(UNPRIVILEGED_UID)).expect("root gives away");
     }
 
-    /// A trace of the user's whose session was killed, so that `recover` has something to do.
+    /// Makes a trace of the user's whose session was killed, for `recover`.
     fn interrupted(&self, name: &str) -> PathBuf {
         let program = self.dir.program("brief");
         let folder = self.path(name);
@@ -332,7 +332,7 @@ fn all_that_root_records_is_roots_alone_to_read() {
     }
 }
 
-/// A stream of numbers that is the same in each run.
+/// Pseudorandom numbers that are the same in each run.
 struct Random(u64);
 
 impl Random {

@@ -32,7 +32,7 @@ struct Build {
 
 const DEBUG: Build = Build { name: "debug", release: false, profile: &[], target: None, flags: "" };
 const RELEASE: Build = Build { name: "release", release: true, ..DEBUG };
-/// With the library as a library of the program.
+/// Build that links the library.
 const LINKED: Build = Build {
     name: "linked",
     flags: "-C link-arg=-Wl,--no-as-needed,-rpath,LIBRARIES -C link-arg=-LLIBRARIES -C link-arg=-ltompion",
@@ -338,7 +338,7 @@ fn c_programs_have_rust_inside() {
     }
 }
 
-/// A line of `print` from the event's name on, without what differs from time to time.
+/// Returns a line of `print` from the event's name on, without parts that differ between runs.
 fn without_circumstances(line: &str) -> String {
     let line = &line[line.find("db:").expect("an event of the example")..];
     let (name, rest) = line.split_once(": { cpu_id = ").expect("a CPU");

@@ -41,7 +41,7 @@ done
 struct Flood(Child);
 
 impl Flood {
-    /// Those of a user, who sends a byte on each so often (`infinity`: never).
+    /// Opens connections of a user, who sends a byte on each at this interval (`infinity`: never).
     fn new(address: &str, user: Option<u32>, pace: &str) -> Self {
         let (ip, port) = address.rsplit_once(':').expect("an address");
         let mut command = Command::new("bash");

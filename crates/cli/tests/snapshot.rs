@@ -125,7 +125,7 @@ fn a_manifest_that_names_another_process_leads_nowhere() {
     recording.end();
 }
 
-/// As a user of its own, so that no other recording of this machine is in the list.
+/// Runs as a user of its own, so that no other recording of this machine is listed.
 #[test]
 fn without_an_argument_the_only_one_is_saved_and_several_are_listed() {
     const USER: u32 = 61_447;

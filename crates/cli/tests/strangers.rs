@@ -61,8 +61,8 @@ impl Drop for Hostile {
     }
 }
 
-/// A network namespace for this test's thread and what it starts: names of its own, which no other
-/// test uses. Needs root, as it takes to be several users.
+/// Enters a network namespace of its own, whose socket names no other test uses. Needs root, as
+/// other users do in these tests.
 fn has_own_names() -> bool {
     const CLONE_NEWNET: i32 = 0x4000_0000;
     let is_root = rustix::process::geteuid().is_root();
@@ -73,7 +73,7 @@ fn has_own_names() -> bool {
     has
 }
 
-/// A name that no test has had.
+/// Returns a new name.
 fn new_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("tompion-strangers-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
@@ -86,7 +86,7 @@ fn shared_memory(pid: &str) -> u64 {
     line.split_whitespace().next().expect("a number").parse().expect("a number")
 }
 
-/// All abstract names of this thread's network namespace.
+/// Returns all abstract socket names of this thread's network namespace.
 fn all_names() -> Vec<String> {
     let table = fs::read_to_string("/proc/thread-self/net/unix").expect("the table of names");
     table
@@ -116,7 +116,7 @@ fn session_name() -> String {
     all_names().into_iter().find(is_sessions).expect("the session's name")
 }
 
-/// Lets a program run on for a while, in which a session can do what it does.
+/// Waits for a while, in which a session could act.
 fn let_it_be() {
     thread::sleep(Duration::from_millis(300));
 }

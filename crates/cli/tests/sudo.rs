@@ -28,7 +28,7 @@ fn as_sudo_does(command: &mut Command) -> &mut Command {
     command.env("HOME", "/root").env("USER", "root").env("LOGNAME", "root")
 }
 
-/// All that is in a folder, and the folder.
+/// Returns a folder and everything in it.
 fn everything_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());

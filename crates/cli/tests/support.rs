@@ -106,7 +106,7 @@ pub fn compiler() -> Command {
     cc
 }
 
-/// Whether a program can be found.
+/// Returns whether a program can be found.
 pub fn installed(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
@@ -166,7 +166,7 @@ impl TestDir {
         self.trace("trace")
     }
 
-    /// A trace that was recorded here.
+    /// Returns a trace in this folder.
     pub fn trace(&self, name: &str) -> Trace {
         Trace { folder: self.path(name) }
     }
@@ -203,7 +203,7 @@ impl Finished {
         self.exited(0)
     }
 
-    /// By this signal, or the test ends here.
+    /// Asserts that this signal ended it.
     #[track_caller]
     pub fn killed_by(self, signal: Signal) -> Self {
         use std::os::unix::process::ExitStatusExt as _;
@@ -286,7 +286,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// An integer field.
+    /// Returns an integer field.
     #[track_caller]
     pub fn number(&self, field: &str) -> u64 {
         self.fields[field].as_u64().unwrap_or_else(|| panic!("no number `{field}` in {self:?}"))
@@ -316,7 +316,7 @@ impl Trace {
         serde_json::from_slice(&text).expect("JSON in the manifest")
     }
 
-    /// All events, in the order of time.
+    /// Returns all events, in order of time.
     pub fn events(&self) -> Vec<Event> {
         let json = run(tompion().args(["print", "--format", "json"]).arg(&self.folder)).succeeded().out;
         json.lines().map(event).collect()
@@ -349,7 +349,7 @@ impl Trace {
     }
 }
 
-/// An event from its line of JSON.
+/// Parses an event from its line of JSON.
 pub fn event(line: &str) -> Event {
     let mut value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

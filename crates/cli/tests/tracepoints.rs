@@ -18,7 +18,7 @@ use crate::{
 
 /// Folders of tracefs whose events are compared.
 const SYSTEMS: [&str; 8] = ["workqueue", "timer", "tlb", "task", "skb", "sock", "filemap", "napi"];
-/// Those of the long form, in addition: the kernel takes seconds to let them go.
+/// Additional subsystems of full runs: the kernel takes seconds to detach them.
 const MORE: [&str; 5] = ["net", "tcp", "ipi", "csd", "neigh"];
 /// Maximum distance of an event in tracefs from ours. Both have the same clock, and times there are
 /// rounded, but an interrupt may come between the two recorders.
@@ -122,7 +122,7 @@ impl Theirs {
     }
 }
 
-/// Whether two values are the same; nothing where tracefs doesn't show it.
+/// Returns whether two values are the same; nothing where tracefs doesn't show it.
 fn is_same(ours: &Value, theirs: &str) -> Option<bool> {
     let ours = ours.get("value").unwrap_or(ours);
     match ours {
@@ -246,8 +246,8 @@ fn threads_of_the_first() -> BTreeSet<u64> {
     threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// From when to when tracefs has a CPU's events: it may have overwritten older ones. Events at the
-/// ends, which one of the two clocks puts inside and the other outside, are left out.
+/// Returns the range in which tracefs has a CPU's events: it may have overwritten older ones.
+/// Events at its ends are left out, because the two clocks may disagree about them.
 fn known_times(theirs: &BTreeMap<(u32, String), Vec<Theirs>>) -> BTreeMap<u32, RangeInclusive<i64>> {
     let ends =
         theirs.iter().filter_map(|((cpu, _), list)| Some((*cpu, list.first()?.time, list.last()?.time)));
@@ -260,8 +260,8 @@ fn known_times(theirs: &BTreeMap<(u32, String), Vec<Theirs>>) -> BTreeMap<u32, R
     known
 }
 
-/// From when to when we have all of a CPU's kinds. Tracepoints are attached one after the other;
-/// all are there when the command starts, whose first deed is to take this name.
+/// Returns the range in which our trace has all of a CPU's events. Tracepoints are attached one
+/// after another; all are attached when the command starts, which takes this name first.
 fn recorded_times(
     ours: &BTreeMap<(u32, String), Vec<Ours<'_>>>,
     name: &str,

@@ -160,7 +160,7 @@ fn where_nothing_can_be_shown_it_says_why() {
     assert_eq!(code, Some(2), "{said}");
 }
 
-/// A program by this name, which is found before all others.
+/// Writes a program of this name, which is found before all others on PATH.
 fn stand_in(dir: &TestDir, name: &str, does: &str) -> std::ffi::OsString {
     let folder = dir.path("stand-ins");
     std::fs::create_dir_all(&folder).expect("a folder");

@@ -1,23 +1,23 @@
-//! A crate between: its events belong to whatever it is linked into.
+//! Helper crate: its events belong to the program that it is linked to.
 #![forbid(unsafe_code)]
 
-/// In a function that is compiled here.
+/// Function that is compiled here, with an event.
 pub fn plain(number: u32) {
     tompion::event!("helper", "plain", number);
 }
 
-/// In one that is compiled where it is used.
+/// Function that is inlined, with an event.
 #[inline]
 pub fn inlined(number: u32) {
     tompion::event!("helper", "inlined", number);
 }
 
-/// In one that has an instance for each type.
+/// Generic function, with an event for each type.
 pub fn generic<T: tompion::Field>(value: T) {
     tompion::event!("helper", "generic", value);
 }
 
-/// In a function that is never called.
+/// Function that is never called, with an event.
 pub fn unused(number: u32) {
     tompion::event!("helper", "unused", number);
 }
