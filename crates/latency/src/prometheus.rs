@@ -284,13 +284,13 @@ fn jobs(text: &mut String, found: &JobsReport) -> std::fmt::Result {
         ("deadline_seconds", "gauge", "Deadline of a job.", |job| job.deadline_us.map(seconds_of)),
         ("misses_total", "counter", "Missed deadlines.", |job| Some(job.misses.to_string())),
         ("unpaired_total", "counter", "Begins and ends without their counterpart.", |job| {
-            Some((job.odd.without_end + job.odd.without_begin).to_string())
+            Some((job.unmatched.without_end + job.unmatched.without_begin).to_string())
         }),
         (
             "across_losses_total",
             "counter",
             "Activations without a response, because a begin or an end was lost.",
-            |job| Some(job.odd.across_losses.to_string()),
+            |job| Some(job.unmatched.across_losses.to_string()),
         ),
     ];
     for (name, kind, help, value) in each {

@@ -1,16 +1,16 @@
 /*
- * Jobs: what began an activation, and, of programs that can't be changed, when it began and ended.
- * docs/design/latency.md, "Jobs".
+ * Jobs: wakeups of threads that have jobs, and begins and ends of probed jobs.
+ * docs/design/jobs.md.
  *
- * These programs are there only while somebody watches jobs. They are attached behind those that count (monitor.bpf.c), whose
- * `processors` tell which timer's handler runs.
+ * These programs are loaded only while jobs are monitored. They are attached behind those that
+ * count (monitor.bpf.c), whose map `processors` says which timer's handler runs.
  */
 #include "jobs.h"
 #include "processors.h"
 
 const char licence_of_programs[] SECTION("license") = "Dual MIT/GPL";
 
-/* The reader looks by itself, often enough. */
+/* The reader polls; it needs no wakeup. */
 #define BPF_RB_NO_WAKEUP 1
 
 ARRAY(sleepers, struct sleeper, SLEEPERS);
@@ -19,13 +19,13 @@ ARRAY(tally, u64, 1);
 struct {
 	NUMBER(type, BPF_MAP_TYPE_RINGBUF);
 	NUMBER(max_entries, 1 << 20);
-} told SECTION(".maps");
+} messages SECTION(".maps");
 
 struct task_struct___running {
 	s32 on_cpu;
 } __attribute__((preserve_access_index));
 
-/* Reads a field behind a pointer that the verifier doesn't know. */
+/* Reads a field through a pointer that the verifier can't check. */
 #define READ(field)                                                                                          \
 	({                                                                                                   \
 		typeof(field) value = 0;                                                                     \
@@ -33,22 +33,22 @@ struct task_struct___running {
 		value;                                                                                       \
 	})
 
-static ALWAYS_INLINE struct sleeper *place_of(u32 tid)
+static ALWAYS_INLINE struct sleeper *slot_of(u32 tid)
 {
-	u32 place = tid & (SLEEPERS - 1);
-	return bpf_map_lookup_elem(&sleepers, &place);
+	u32 slot = tid & (SLEEPERS - 1);
+	return bpf_map_lookup_elem(&sleepers, &slot);
 }
 
-/* That of a thread; none of a thread without a job. */
+/* Slot of a thread; none for a thread without a job. */
 static ALWAYS_INLINE struct sleeper *sleeper_of(u32 tid)
 {
-	struct sleeper *sleeper = place_of(tid);
+	struct sleeper *sleeper = slot_of(tid);
 	return sleeper && sleeper->tid == tid ? sleeper : 0;
 }
 
-static ALWAYS_INLINE struct message *begin(enum message_kind kind, u64 time)
+static ALWAYS_INLINE struct message *reserve_message(enum message_kind kind, u64 time)
 {
-	struct message *message = bpf_ringbuf_reserve(&told, sizeof(*message), 0);
+	struct message *message = bpf_ringbuf_reserve(&messages, sizeof(*message), 0);
 	u32 zero = 0;
 	if (!message) {
 		u64 *lost = bpf_map_lookup_elem(&tally, &zero);
@@ -60,10 +60,10 @@ static ALWAYS_INLINE struct message *begin(enum message_kind kind, u64 time)
 	return message;
 }
 
-/* Tells a wake-up: the thread runs now, or runs still. */
-static ALWAYS_INLINE void tell(enum message_kind kind, u64 time, const struct sleeper *sleeper)
+/* Reports a wakeup: the thread runs now, or still runs. */
+static ALWAYS_INLINE void report_wakeup(enum message_kind kind, u64 time, const struct sleeper *sleeper)
 {
-	struct message *message = begin(kind, time);
+	struct message *message = reserve_message(kind, time);
 	if (!message)
 		return;
 	message->woken = sleeper->woken;
@@ -80,8 +80,8 @@ static ALWAYS_INLINE struct processor *processor_here(void)
 	return bpf_map_lookup_elem(&processors, &cpu);
 }
 
-/* By which timer, if by any: its handler runs, and keeps the timer alive. */
-static ALWAYS_INLINE void by_timer(struct sleeper *sleeper, struct processor *processor)
+/* Adds the timer whose handler runs here, if any; the running handler keeps the timer alive. */
+static ALWAYS_INLINE void add_timer(struct sleeper *sleeper, struct processor *processor)
 {
 	struct expiry *expiry = expiry_here(processor);
 	if (!expiry || !expiry->intended)
@@ -102,11 +102,11 @@ SECTION("tp_btf/sched_waking") int wakes(u64 *arguments)
 		return 0;
 	sleeper->woken = bpf_ktime_get_ns();
 	sleeper->asked = sleeper->intended = sleeper->fired = 0;
-	by_timer(sleeper, processor);
+	add_timer(sleeper, processor);
 	sleeper->is_open = 1;
 	struct task_struct___running *running = (void *)task;
 	if (HAS_FIELD(running->on_cpu) && running->on_cpu)
-		tell(AWAKE, sleeper->woken, sleeper);
+		report_wakeup(AWAKE, sleeper->woken, sleeper);
 	return 0;
 }
 
@@ -116,7 +116,10 @@ SECTION("tp_btf/sched_switch") int runs(u64 *arguments)
 	struct sleeper *sleeper = sleeper_of(next->pid);
 	if (!sleeper)
 		return 0;
-	/* A thread with a deadline that waited for its next period was not woken; the programs that count say when it went on. */
+	/*
+	 * A SCHED_DEADLINE thread that waited for its next period was not woken: the programs that
+	 * count say when it continued.
+	 */
 	struct processor *processor = next->prio < 0 ? processor_here() : 0;
 	if (!sleeper->is_open && processor && processor->ended.tid == next->pid &&
 	    processor->ended.woken > sleeper->woken) {
@@ -128,21 +131,21 @@ SECTION("tp_btf/sched_switch") int runs(u64 *arguments)
 	if (!sleeper->is_open)
 		return 0;
 	sleeper->is_open = 0;
-	tell(RAN, bpf_ktime_get_ns(), sleeper);
+	report_wakeup(RAN, bpf_ktime_get_ns(), sleeper);
 	return 0;
 }
 
-static ALWAYS_INLINE int pass(void *context, enum message_kind kind)
+static ALWAYS_INLINE int report_probe(void *context, enum message_kind kind)
 {
 	u64 time = bpf_ktime_get_ns(), id = bpf_get_current_pid_tgid();
 	u32 tid = id;
-	struct sleeper *sleeper = place_of(tid);
-	/* Its wake-ups are told from now on. Of two threads with the same low bits, the one has them that came last. */
+	struct sleeper *sleeper = slot_of(tid);
+	/* Reports its wakeups from now on. The last of two threads with equal low bits has the slot. */
 	if (sleeper && sleeper->tid != tid) {
 		sleeper->is_open = 0;
 		sleeper->tid = tid;
 	}
-	struct message *message = begin(kind, time);
+	struct message *message = reserve_message(kind, time);
 	if (!message)
 		return 0;
 	message->tid = tid;
@@ -152,5 +155,5 @@ static ALWAYS_INLINE int pass(void *context, enum message_kind kind)
 	return 0;
 }
 
-SECTION("uprobe") int job_begins(void *context) { return pass(context, BEGAN); }
-SECTION("uprobe") int job_ends(void *context) { return pass(context, ENDED); }
+SECTION("uprobe") int job_begins(void *context) { return report_probe(context, BEGAN); }
+SECTION("uprobe") int job_ends(void *context) { return report_probe(context, ENDED); }

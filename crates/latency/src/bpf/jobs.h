@@ -1,10 +1,11 @@
 /*
- * What the programs that watch jobs share with their reader, crates/latency/src/jobs/kernel.rs, whose numbers are these.
- * Times are CLOCK_MONOTONIC, in nanoseconds.
+ * Maps that the programs for jobs share with their reader, crates/latency/src/jobs/kernel.rs,
+ * which repeats these offsets. Times are CLOCK_MONOTONIC, in nanoseconds.
  *
- *   sleepers  by the low bits of a thread's number: a thread that has a job, and its last wake-up (struct sleeper)
- *   told      the kernel's ring for messages (struct message)
- *   tally     one number: messages for which there was no room
+ *   sleepers  by the low bits of a thread's number: a thread that has a job, and its last wakeup
+ *             (struct sleeper)
+ *   messages  ring buffer of messages (struct message)
+ *   tally     one number: messages that were lost because the ring was full
  */
 #ifndef TOMPION_BPF_JOBS_H
 #define TOMPION_BPF_JOBS_H
@@ -14,19 +15,19 @@
 #define SLEEPERS 16384
 
 struct sleeper {
-	u32 tid;      /* the reader, or the program at a job's begin; 0: none */
-	u32 is_open;  /* it was woken, and does not run yet */
+	u32 tid;      /* set by the reader, or at a probed job's begin; 0: none */
+	u32 is_open;  /* woken, and not running yet */
 	u64 woken;
-	u64 asked;    /* the time for which its timer was set, also where that had passed; 0: no timer */
-	u64 intended; /* the same; where it had passed, when the timer was set */
+	u64 asked;    /* time for which its timer was set, even if past; 0: no timer */
+	u64 intended; /* the same; if past, the time at which the timer was set */
 	u64 fired;
 };
 
 enum message_kind {
 	RAN = 1,  /* a thread that was woken runs */
-	BEGAN,    /* a job's begin was passed */
-	ENDED,    /* its end */
-	AWAKE,    /* a thread was woken that runs still; it may never get to sleep */
+	BEGAN,    /* a probe at a job's begin was hit */
+	ENDED,    /* a probe at its end */
+	AWAKE,    /* a thread was woken that still runs; it may never sleep */
 };
 
 struct message {

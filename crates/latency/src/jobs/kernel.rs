@@ -1,4 +1,5 @@
-//! The programs that say when threads with jobs were woken, and when probes were passed. Offsets are those of `src/bpf/jobs.h`.
+//! Loader of the BPF programs that report wakeups of threads with jobs, and hits of their probes.
+//! Offsets are those of `src/bpf/jobs.h`.
 
 use std::{
     os::fd::{AsFd, OwnedFd},
@@ -13,7 +14,7 @@ use aya::{
 use tompion_kernel::{Error as KernelError, chain, misses_of, probes::ProbeSpec, refused};
 use tompion_os::{FileRights, SharedMap};
 
-use super::joiner::Wake;
+use super::joiner::{JobThread, Wake};
 use crate::{
     Error,
     bpffs::{self, Pins},
@@ -21,7 +22,7 @@ use crate::{
     raw_record,
 };
 
-/// The compiled programs; empty where there was no compiler.
+/// Compiled programs; empty if there was no compiler.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/jobs.o"));
 
 /// Programs and their tracepoints.
@@ -32,18 +33,18 @@ const SLEEPER: usize = 40;
 const IS_OPEN: usize = 4;
 const MESSAGE: usize = 56;
 
-/// What the programs tell.
+/// Message of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// A thread was woken.
-    Woken(u32, Wake),
-    /// A job begins: its number, process, thread, and the time.
-    Begins(u32, u32, u32, u64),
-    /// It ends: its number, process, thread, and the time.
-    Ends(u32, u32, u32, u64),
+pub enum KernelMessage {
+    /// Wakeup of a thread, by its number.
+    Wakeup(u32, Wake),
+    /// Begin of a job, and its time.
+    Begin(JobThread, u64),
+    /// End of a job, and its time.
+    End(JobThread, u64),
 }
 
-/// The programs, as long as somebody watches.
+/// Loaded programs; they are detached when this is dropped.
 pub struct Kernel {
     sleepers: SharedMap,
     tally: SharedMap,
@@ -54,12 +55,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Watches from now on, behind the programs that count under this name.
+    /// Loads the programs and attaches them behind the monitor's of this name.
     pub fn begin(name: &str) -> Result<Self, Error> {
         let _rights = FileRights::of_the_process().ok();
         let pins = Pins::of(name)?;
         let btf = Btf::from_sys_fs().map_err(|error| KernelError::Types(chain(&error)))?;
-        // The loader finds arrays of others by their plain names, in a folder of its own.
+        // The loader finds other programs' arrays by their plain names, in a folder of its own.
         let folder = pins.prepare()?;
         let ebpf = share_processors(pins.folder(), &folder).and_then(|()| {
             let loaded = EbpfLoader::new().btf(Some(&btf)).map_pin_path(&folder).load(OBJECT);
@@ -69,7 +70,7 @@ impl Kernel {
         let mut ebpf = ebpf?;
         let sleepers = map(&ebpf, "sleepers", SLEEPERS * SLEEPER)?;
         let tally = map(&ebpf, "tally", 8)?;
-        let messages = ebpf.take_map("told").ok_or_else(|| missing("told"))?;
+        let messages = ebpf.take_map("messages").ok_or_else(|| missing("messages"))?;
         let messages = RingBuf::try_from(messages)
             .map_err(|error| KernelError::Refused("the ring for jobs".into(), chain(&error)))?;
         let mut links = Vec::new();
@@ -80,12 +81,12 @@ impl Kernel {
         Ok(Self { sleepers, tally, messages, ebpf, _links: links, probes: Vec::new() })
     }
 
-    /// Puts probes at a job's begin and end, wherever these are.
+    /// Attaches probes at all places of a job's begin and end.
     pub fn put_probes(&mut self, job: u32, begin: &ProbeSpec, end: &ProbeSpec) -> Result<(), Error> {
-        // The end first: what began is seen to end.
-        for (name, wish) in [("job_ends", end), ("job_begins", begin)] {
+        // The end first, so that each seen begin has its end.
+        for (name, spec) in [("job_ends", end), ("job_begins", begin)] {
             let problem = |problem: String| Error::Obstacle { found: problem, mend: "name another place" };
-            let found = wish.find().map_err(|error| problem(error.to_string()))?;
+            let found = spec.find().map_err(|error| problem(error.to_string()))?;
             let program: &mut UProbe = self
                 .ebpf
                 .program_mut(name)
@@ -103,29 +104,29 @@ impl Kernel {
         Ok(())
     }
 
-    /// Has the wake-ups of a thread told from now on.
+    /// Reports the wakeups of a thread from now on.
     pub fn watch(&self, tid: u32) {
-        let place = (tid as usize & (SLEEPERS - 1)) * SLEEPER;
-        self.sleepers.half(place + IS_OPEN).store(0, Ordering::Relaxed);
-        self.sleepers.half(place).store(tid, Ordering::Relaxed);
+        let offset = (tid as usize & (SLEEPERS - 1)) * SLEEPER;
+        self.sleepers.half(offset + IS_OPEN).store(0, Ordering::Relaxed);
+        self.sleepers.half(offset).store(tid, Ordering::Relaxed);
     }
 
-    /// How many messages there was no room for.
+    /// Number of messages that were lost because the ring was full.
     pub fn lost(&self) -> u64 {
         self.tally.word(0).load(Ordering::Relaxed)
     }
 
-    /// How often the kernel did not start one of the programs.
+    /// Number of times that the kernel did not start one of the programs: BPF recursion misses.
     pub fn not_started(&self) -> u64 {
         let programs = PROGRAMS.iter().filter_map(|(name, _)| self.ebpf.program(name)?.fd().ok());
         programs.map(|program| misses_of(program.as_fd())).sum()
     }
 
-    /// Takes all that was told until now.
-    pub fn take(&mut self, mut tell: impl FnMut(Told)) {
+    /// Removes all messages from the ring and passes them to `consume`.
+    pub fn take(&mut self, mut consume: impl FnMut(KernelMessage)) {
         while let Some(bytes) = self.messages.next() {
-            if let Some(told) = parse(&bytes) {
-                tell(told);
+            if let Some(message) = parse(&bytes) {
+                consume(message);
             }
         }
     }
@@ -137,19 +138,20 @@ impl Drop for Kernel {
     }
 }
 
-fn parse(bytes: &[u8]) -> Option<Told> {
+fn parse(bytes: &[u8]) -> Option<KernelMessage> {
     let bytes: &[u8; MESSAGE] = bytes.get(..MESSAGE)?.try_into().ok()?;
     let word = |at| raw_record::word(bytes, at);
     let half = |at| raw_record::half(bytes, at);
     let short = |at: usize| bytes[at..at + 2].try_into().map_or(0, u16::from_ne_bytes);
-    let (time, tid, pid, job) = (word(0), half(40), half(44), short(54).into());
+    let (time, tid) = (word(0), half(40));
+    let of = JobThread { job: short(54).into(), pid: half(44), tid };
     match short(52) {
-        1 | 4 => Some(Told::Woken(
+        1 | 4 => Some(KernelMessage::Wakeup(
             tid,
             Wake { running: time, woken: word(8), asked: word(16), intended: word(24), fired: word(32) },
         )),
-        2 => Some(Told::Begins(job, pid, tid, time)),
-        3 => Some(Told::Ends(job, pid, tid, time)),
+        2 => Some(KernelMessage::Begin(of, time)),
+        3 => Some(KernelMessage::End(of, time)),
         _ => None,
     }
 }
@@ -172,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn short_messages_are_none() {
+    fn a_short_message_is_ignored() {
         let mut bytes = [0; MESSAGE];
         bytes[0] = 9;
         bytes[40] = 7;
         bytes[52] = 3;
         bytes[54] = 2;
-        assert_eq!(parse(&bytes), Some(Told::Ends(2, 0, 7, 9)));
+        assert_eq!(parse(&bytes), Some(KernelMessage::End(JobThread { job: 2, pid: 0, tid: 7 }, 9)));
         assert_eq!(parse(&bytes[..MESSAGE - 1]), None);
         bytes[52] = 0;
         assert_eq!(parse(&bytes), None);

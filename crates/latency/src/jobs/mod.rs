@@ -1,17 +1,18 @@
-//! Jobs: release, wake-up, begin and end of each activation, and whether it met its deadline.
+//! Jobs: release, wakeup, begin and end of each activation, and whether it met its deadline.
 //!
 //! ```text
 //! rings of programs ──session──pipe──► JobMessages ─┐
-//!                                                   ├─► Joiner ──Activation──► Numbers ──► JobsReport
-//! src/bpf/jobs.bpf.c ──ring──► wake-ups, probes ────┘
+//!                                                   ├─► Joiner ─► JobCounts ─► JobsReport
+//! src/bpf/jobs.bpf.c ──ring──► wakeups, probes ─────┘
 //! ```
 //!
-//! A thread of this process does all of it, a hundred times a second. Nothing of it runs while nobody watches jobs.
+//! One thread of this process does all of it, at least every 20 ms. It runs only while jobs are
+//! monitored.
 
 mod joiner;
 mod kernel;
+mod spec;
 mod table;
-mod wish;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -37,51 +38,51 @@ use tompion_protocol::rules::matches_name;
 use tompion_session::{JobMessage, JobMessages, SEVERAL_USERS};
 
 use crate::{Error, threshold::Trigger};
-use joiner::{Begun, Joiner};
-use kernel::{Kernel, Told};
-use table::Numbers;
+use joiner::{BeginOutcome, JobThread, Joiner};
+use kernel::{Kernel, KernelMessage};
+use table::JobCounts;
 
-pub use joiner::{Activation, Odd, Release, Wake};
+pub use joiner::{Activation, Release, Unmatched, Wake};
+pub use spec::{JobSource, JobSpec};
 pub use table::{BOUNDS, JobReport, JobsReport, Longest, Part, Tally};
-pub use wish::{Which, Wish};
 
-/// Messages are looked for this often at least.
-const SLEEP: Duration = Duration::from_millis(20);
-/// How often the kernel is asked what it left out.
-const ASK_EVERY: Duration = Duration::from_millis(500);
-/// Threads that are known; more, and those are forgotten that are gone.
-const MANY_THREADS: usize = 4096;
-/// Bytes that are taken at once of what programs tell: as many as a pipe holds.
+/// Maximum time between two reads of messages.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Time between two reads of the kernel's recursion misses.
+const MISSES_INTERVAL: Duration = Duration::from_millis(500);
+/// Number of known threads above which those that have exited are forgotten.
+const PRUNE_THREADS: usize = 4096;
+/// Bytes read at once from the session's pipe: its capacity.
 const READ_SIZE: usize = 1 << 16;
-/// Jobs of programs have numbers behind those of probes.
-const FIRST_TOLD: u32 = 1 << 16;
+/// First number of instrumented jobs; those of probes are below.
+const FIRST_INSTRUMENTED: u32 = 1 << 16;
 
-/// Watches jobs, until it is dropped.
+/// Monitor of jobs; it ends when dropped.
 pub struct Jobs {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Has a byte for each missed deadline that is kept.
-    bell: UnixStream,
+    /// Receives a byte for each missed deadline that is saved.
+    ready: UnixStream,
 }
 
-/// A missed deadline that is kept.
+/// Missed deadline that is saved as an incident.
 #[derive(Clone, Debug)]
 pub struct Missed {
-    /// The activation.
+    /// Activation that missed it.
     pub activation: Activation,
-    /// The side on which the kernel noted what happened before.
+    /// Half of the kernel's buffers that has the events before it.
     pub side: u32,
-    /// The job's name.
+    /// Name of the job.
     pub name: String,
-    /// The thread's name.
+    /// Name of the thread.
     pub thread: String,
 }
 
-/// What the thread that watches and those who ask have in common.
+/// State shared by the monitoring thread and [`Jobs`].
 #[derive(Default)]
 struct Shared {
     table: Mutex<Table>,
-    /// Where what was noted before a missed deadline is kept.
+    /// Swaps the kernel's buffer halves, so that the events before a missed deadline are kept.
     trigger: Mutex<Option<Trigger>>,
     missed: Mutex<VecDeque<Missed>>,
     is_over: AtomicBool,
@@ -90,11 +91,11 @@ struct Shared {
 /// Activations since [`Jobs::take_recent`] was called last.
 #[derive(Debug, Default)]
 pub struct Recent {
-    /// How long jobs were watched, in nanoseconds.
+    /// Time for which jobs were monitored, in nanoseconds.
     pub watched: u64,
-    /// Begins, ends and wake-ups that were lost.
+    /// Begins, ends and wakeups that were lost.
     pub lost: u64,
-    /// Jobs that were activated, by name.
+    /// Jobs that had activations, by name.
     pub jobs: Vec<(String, Tally)>,
 }
 
@@ -102,11 +103,11 @@ pub struct Recent {
 struct Table {
     /// CLOCK_REALTIME in nanoseconds.
     from: u64,
-    /// CLOCK_MONOTONIC when somebody took what is recent, in nanoseconds.
+    /// CLOCK_MONOTONIC in nanoseconds, at the last call of [`Jobs::take_recent`].
     taken: u64,
-    /// What was lost until then.
+    /// Events lost until then.
     taken_lost: u64,
-    jobs: BTreeMap<u32, Numbers>,
+    jobs: BTreeMap<u32, JobCounts>,
     lost_events: u64,
     lost_messages: u64,
     losses_unknown: u64,
@@ -115,7 +116,7 @@ struct Table {
 }
 
 impl Table {
-    /// Begins, ends and wake-ups that were lost until now.
+    /// Number of begins, ends and wakeups that were lost until now.
     fn lost(&self) -> u64 {
         self.lost_events.saturating_add(self.lost_messages)
     }
@@ -132,93 +133,94 @@ impl Shared {
     }
 }
 
-/// Nobody panics while holding these locks, and what they guard is sound at any time.
+/// Locks a mutex, also after a panic: the guarded data are consistent at any time.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Jobs {
-    /// Watches from now on, behind the programs that count under this name. `told` is where a session tells the jobs of
-    /// `TOMPION_JOB` ([`tompion_session::JobSink`]), if such jobs are wished for.
+    /// Begins to monitor jobs, beside the latency monitor of this name. A session writes the events
+    /// of `TOMPION_JOB` to `pipe` ([`tompion_session::JobSink`]), if such jobs are among the specs.
     ///
     /// # Errors
-    /// If nothing counts under the name, the kernel refuses the programs, or a program has no such place.
-    pub fn begin(name: &str, wishes: Vec<Wish>, told: Option<File>) -> Result<Self, Error> {
+    /// If no monitor has the name, the kernel refuses the programs, or a probe's place is unknown.
+    pub fn begin(name: &str, specs: Vec<JobSpec>, pipe: Option<File>) -> Result<Self, Error> {
         let mut kernel = Kernel::begin(name)?;
         let shared = Arc::new(Shared::default());
         let (from, taken) = (tompion_os::realtime_ns(), tompion_os::monotonic_ns());
         let mut table = Table { from, taken, ..Table::default() };
-        for (wish, number) in wishes.iter().zip(0..) {
-            if let Which::Probed { name, begin, end } = &wish.which {
+        for (spec, number) in specs.iter().zip(0..) {
+            if let JobSource::Probed { name, begin, end } = &spec.source {
                 kernel.put_probes(number, begin, end)?;
-                table.jobs.insert(number, Numbers::new(name.clone()));
+                table.jobs.insert(number, JobCounts::new(name.clone()));
             }
         }
         *shared.table() = table;
         let poller = Poller::new().map_err(KernelError::Rings)?;
-        let (bell, rope) = UnixStream::pair().map_err(KernelError::Rings)?;
-        bell.set_nonblocking(true).map_err(KernelError::Rings)?;
-        rope.set_nonblocking(true).map_err(KernelError::Rings)?;
-        if let Some(told) = &told {
-            poller.add(told.as_fd(), 0).map_err(KernelError::Rings)?;
+        let (ready, notifier) = UnixStream::pair().map_err(KernelError::Rings)?;
+        ready.set_nonblocking(true).map_err(KernelError::Rings)?;
+        notifier.set_nonblocking(true).map_err(KernelError::Rings)?;
+        if let Some(pipe) = &pipe {
+            poller.add(pipe.as_fd(), 0).map_err(KernelError::Rings)?;
         }
         let watcher = Watcher {
             shared: Arc::clone(&shared),
-            wishes,
+            specs,
             kernel,
             poller,
-            told,
+            pipe,
             messages: JobMessages::default(),
             probed: Joiner::default(),
-            named: Joiner::default(),
-            deadlines: HashMap::new(),
+            instrumented: Joiner::default(),
+            timings: HashMap::new(),
             own_user: own_user(),
-            asked: Instant::now(),
+            misses_read: Instant::now(),
             lost_messages: 0,
-            rope,
+            notifier,
         };
         let thread = Builder::new().name("jobs".into()).spawn(move || watcher.run());
-        Ok(Self { shared, thread: Some(thread.map_err(KernelError::Rings)?), bell })
+        Ok(Self { shared, thread: Some(thread.map_err(KernelError::Rings)?), ready })
     }
 
-    /// Has what was noted before a missed deadline kept, from now on.
-    pub fn keep_missed(&self, trigger: Trigger) {
+    /// Saves the events before missed deadlines from now on.
+    pub fn save_missed(&self, trigger: Trigger) {
         *lock(&self.shared.trigger) = Some(trigger);
     }
 
-    /// Becomes readable when a missed deadline is kept.
+    /// Descriptor that becomes readable when a missed deadline is saved.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.ready.as_fd()
     }
 
-    /// The missed deadline that is kept, if there is one.
+    /// Takes the saved missed deadline, if there is one.
     pub fn take_missed(&self) -> Option<Missed> {
-        // What matters is the list.
-        let _ = (&self.bell).read(&mut [0; 64]);
+        // Bytes only wake the poller; the queue counts.
+        let _ = (&self.ready).read(&mut [0; 64]);
         lock(&self.shared.missed).pop_front()
     }
 
-    /// What was seen since this was asked last.
+    /// Takes the counts since the last call.
     pub fn take_recent(&self) -> Recent {
         let mut table = self.shared.table();
         let (now, lost) = (tompion_os::monotonic_ns(), table.lost());
         let watched = now.saturating_sub(mem::replace(&mut table.taken, now));
         let lost = lost.saturating_sub(mem::replace(&mut table.taken_lost, lost));
-        let taken = table.jobs.values_mut().map(|numbers| (numbers.name().to_owned(), numbers.take_recent()));
+        let taken = table.jobs.values_mut().map(|counts| (counts.name().to_owned(), counts.take_recent()));
         let jobs = taken.filter(|(_, tally)| tally.activations > 0).collect();
         Recent { watched, lost, jobs }
     }
 
-    /// Why no more comes from programs that use `TOMPION_JOB`, if so.
+    /// Reason why programs that use `TOMPION_JOB` are no longer heard, if so.
     pub fn failure(&self) -> Option<String> {
         self.shared.table().failure.clone()
     }
 
-    /// What was seen until now.
+    /// Returns the report of all jobs until now.
     pub fn report(&self) -> JobsReport {
-        let ahead = tompion_os::realtime_ns().saturating_sub(tompion_os::monotonic_ns());
+        let realtime_offset = tompion_os::realtime_ns().saturating_sub(tompion_os::monotonic_ns());
         let table = self.shared.table();
-        let mut jobs: Vec<JobReport> = table.jobs.values().map(|numbers| numbers.report(ahead)).collect();
+        let mut jobs: Vec<JobReport> =
+            table.jobs.values().map(|counts| counts.report(realtime_offset)).collect();
         jobs.sort_by(|one, other| one.name.cmp(&other.name));
         JobsReport {
             from_ns: table.from,
@@ -234,7 +236,7 @@ impl Jobs {
 
 impl Drop for Jobs {
     fn drop(&mut self) {
-        // Ordering: a wish that is heard at the next look.
+        // Ordering: a flag alone, read at the next poll; the join below orders everything else.
         self.shared.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -242,107 +244,107 @@ impl Drop for Jobs {
     }
 }
 
-/// The thread that watches.
+/// Monitoring thread.
 struct Watcher {
     shared: Arc<Shared>,
-    wishes: Vec<Wish>,
+    specs: Vec<JobSpec>,
     kernel: Kernel,
     poller: Poller,
-    told: Option<File>,
+    pipe: Option<File>,
     messages: JobMessages,
-    /// Of probes, whose begins and ends the kernel tells in order with the wake-ups.
+    /// Jobs of probes: the kernel reports their begins and ends in order with the wakeups.
     probed: Joiner,
-    /// Of programs that tell by themselves.
-    named: Joiner,
-    /// What the wishes say of jobs that programs tell of: deadline and period.
-    deadlines: HashMap<u32, (Option<u64>, u64)>,
-    /// The user of this process, whose jobs have names without a user's.
+    /// Jobs of programs with `TOMPION_JOB`.
+    instrumented: Joiner,
+    /// Deadline and period of instrumented jobs that a spec gives, in nanoseconds.
+    timings: HashMap<u32, (Option<u64>, u64)>,
+    /// User of this process, whose jobs are named without the user.
     own_user: u32,
-    /// When the kernel was asked last.
-    asked: Instant,
-    /// How many messages of the kernel's were lost when it was looked last.
+    /// Time at which the recursion misses were read last.
+    misses_read: Instant,
+    /// Lost messages of the kernel at the last read.
     lost_messages: u64,
-    /// Rings who waits for missed deadlines.
-    rope: UnixStream,
+    /// Wakes the reader of missed deadlines.
+    notifier: UnixStream,
 }
 
 impl Watcher {
     fn run(mut self) {
         while !self.shared.is_over.load(Ordering::Relaxed) {
-            let is_ready = self.poller.wait(Some(SLEEP)).is_ok_and(|ready| !ready.is_empty());
+            let is_ready = self.poller.wait(Some(POLL_INTERVAL)).is_ok_and(|ready| !ready.is_empty());
             if is_ready {
-                self.hear();
+                self.read_pipe();
             }
-            let mut done = self.look();
-            done.extend(self.read());
+            let mut done = self.take_kernel_messages();
+            done.extend(self.take_pipe_messages());
             self.count(&done);
-            self.tidy();
+            self.prune();
         }
     }
 
-    /// Takes what is told, before the wake-ups are asked for: so those are known of all that is told.
-    fn hear(&mut self) {
-        let Some(told) = &mut self.told else { return };
+    /// Reads the pipe before the kernel's ring, so that the wakeups of all begins are known.
+    fn read_pipe(&mut self) {
+        let Some(pipe) = &mut self.pipe else { return };
         let mut bytes = [0; READ_SIZE];
-        let failure = match told.read(&mut bytes) {
-            Ok(0) => "the session that hears programs has ended".into(),
+        let failure = match pipe.read(&mut bytes) {
+            Ok(0) => "the session that records programs' jobs has ended".into(),
             Ok(size) => return self.messages.push(bytes.get(..size).unwrap_or_default()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return,
-            Err(error) => format!("what programs tell can't be read: {error}"),
+            Err(error) => format!("can't read programs' jobs: {error}"),
         };
         self.fail(failure);
     }
 
     fn fail(&mut self, failure: String) {
         self.shared.table().failure.get_or_insert(failure);
-        // Closed, it isn't waited for any more.
-        self.told = None;
+        // Closing it removes it from the poller.
+        self.pipe = None;
     }
 
-    /// What the kernel tells: wake-ups for both, begins and ends of probes.
-    fn look(&mut self) -> Vec<Activation> {
+    /// Takes the kernel's messages: wakeups for both joiners, begins and ends of probes.
+    fn take_kernel_messages(&mut self) -> Vec<Activation> {
         let mut done = Vec::new();
-        let Self { kernel, probed, named, wishes, .. } = self;
-        // All of it first: what was lost meanwhile is known then.
+        let Self { kernel, probed, instrumented, specs, .. } = self;
+        // All messages first: then losses up to the last one are known.
         let mut all = Vec::new();
-        kernel.take(|told| all.push(told));
+        kernel.take(|message| all.push(message));
         let lost = kernel.lost();
         if lost != mem::replace(&mut self.lost_messages, lost) {
             probed.lose(None, tompion_os::monotonic_ns());
         }
-        all.into_iter().for_each(|told| match told {
-            Told::Woken(tid, wake) => {
+        all.into_iter().for_each(|message| match message {
+            KernelMessage::Wakeup(tid, wake) => {
                 probed.wake(tid, wake);
-                named.wake(tid, wake);
+                instrumented.wake(tid, wake);
             }
-            Told::Begins(job, pid, tid, time) => {
-                let wish = wishes.get(job as usize);
-                let deadline = wish.and_then(|wish| wish.deadline).unwrap_or(0);
-                let period = wish.and_then(|wish| wish.period).unwrap_or(0);
-                if probed.begin((job, pid, tid), time, deadline, period) == Begun::New {
-                    // The kernel says whose it is.
-                    probed.own(pid, tid);
+            KernelMessage::Begin(of, time) => {
+                let spec = specs.get(of.job as usize);
+                let deadline = spec.and_then(|spec| spec.deadline).unwrap_or(0);
+                let period = spec.and_then(|spec| spec.period).unwrap_or(0);
+                if probed.begin(of, time, deadline, period) == BeginOutcome::NewThread {
+                    // The kernel reports the true process.
+                    probed.set_owner(of.pid, of.tid);
                 }
             }
-            Told::Ends(job, pid, tid, time) => done.extend(probed.end((job, pid, tid), time)),
+            KernelMessage::End(of, time) => done.extend(probed.end(of, time)),
         });
         done
     }
 
-    /// What programs told.
-    fn read(&mut self) -> Vec<Activation> {
+    /// Takes the messages that were read from the pipe.
+    fn take_pipe_messages(&mut self) -> Vec<Activation> {
         let mut done = Vec::new();
         while let Some(message) = self.messages.next() {
             match message {
                 Ok(JobMessage::Name { job, user, name }) => {
-                    self.name(FIRST_TOLD.saturating_add(job), user, name);
+                    self.add_job(FIRST_INSTRUMENTED.saturating_add(job), user, name);
                 }
                 Ok(JobMessage::Began { job, pid, tid, time, deadline }) => {
-                    self.begin((FIRST_TOLD.saturating_add(job), pid, tid), time, deadline);
+                    self.begin(instrumented_job(job, pid, tid), time, deadline);
                 }
                 Ok(JobMessage::Ended { job, pid, tid, time }) => {
                     if tid != 0 {
-                        done.extend(self.named.end((FIRST_TOLD.saturating_add(job), pid, tid), time));
+                        done.extend(self.instrumented.end(instrumented_job(job, pid, tid), time));
                     }
                 }
                 Ok(JobMessage::Lost { count, .. }) => self.shared.table().lose(count),
@@ -350,8 +352,8 @@ impl Watcher {
                     let table = &mut self.shared.table();
                     table.losses_unknown = table.losses_unknown.saturating_add(1);
                 }
-                Ok(JobMessage::Gap { pid, end, .. }) => self.named.lose(Some(pid), end),
-                Ok(JobMessage::Gone { pid }) => self.named.forget(pid),
+                Ok(JobMessage::Gap { pid, end, .. }) => self.instrumented.lose(Some(pid), end),
+                Ok(JobMessage::Gone { pid }) => self.instrumented.forget_process(pid),
                 Ok(JobMessage::Listening) => {}
                 Err(error) => self.fail(error.to_string()),
             }
@@ -359,88 +361,95 @@ impl Watcher {
         done
     }
 
-    /// A job of a program begins that tells so.
-    fn begin(&mut self, of: (u32, u32, u32), time: u64, deadline: u64) {
-        let (job, pid, tid) = of;
-        let (wished, period) = self.deadlines.get(&job).copied().unwrap_or_default();
-        let begun = match tid {
-            0 => Begun::Refused,
-            _ => self.named.begin(of, time, wished.unwrap_or(deadline), period),
+    /// Adds the begin of an instrumented job. A deadline in the spec precedes the program's.
+    fn begin(&mut self, of: JobThread, time: u64, deadline: u64) {
+        let (specified, period) = self.timings.get(&of.job).copied().unwrap_or_default();
+        let outcome = match of.tid {
+            0 => BeginOutcome::Refused,
+            _ => self.instrumented.begin(of, time, specified.unwrap_or(deadline), period),
         };
-        match begun {
-            // A program may name threads of others, whose wake-ups are none of its jobs'.
-            Begun::New if is_thread_of(pid, tid) => {
-                self.named.own(pid, tid);
-                self.kernel.watch(tid);
+        match outcome {
+            // A program may name foreign threads, whose wakeups do not release its jobs.
+            BeginOutcome::NewThread if is_thread_of(of.pid, of.tid) => {
+                self.instrumented.set_owner(of.pid, of.tid);
+                self.kernel.watch(of.tid);
             }
-            Begun::New | Begun::Known => {}
-            Begun::Refused => self.shared.table().lose(1),
+            BeginOutcome::NewThread | BeginOutcome::KnownThread => {}
+            BeginOutcome::Refused => self.shared.table().lose(1),
         }
     }
 
-    /// A job that a user's programs tell of has this name.
-    fn name(&mut self, job: u32, user: u32, name: String) {
+    /// Adds a job of a user's instrumented programs.
+    fn add_job(&mut self, job: u32, user: u32, name: String) {
         let (provider, rest) = name.split_once(':').unwrap_or((&name, ""));
-        let matches =
-            |wish: &&Wish| matches!(&wish.which, Which::Told(glob) if matches_name(glob, provider, rest));
-        if let Some(wish) = self.wishes.iter().find(matches) {
-            self.deadlines.insert(job, (wish.deadline, wish.period.unwrap_or(0)));
+        let matches = |spec: &&JobSpec| match &spec.source {
+            JobSource::Instrumented(glob) => matches_name(glob, provider, rest),
+            JobSource::Probed { .. } => false,
+        };
+        if let Some(spec) = self.specs.iter().find(matches) {
+            self.timings.insert(job, (spec.deadline, spec.period.unwrap_or(0)));
         }
         let name = match user {
             _ if user == self.own_user => name,
             SEVERAL_USERS => format!("{name} (several users)"),
             _ => format!("{name} (user {user})"),
         };
-        self.shared.table().jobs.insert(job, Numbers::new(name));
+        self.shared.table().jobs.insert(job, JobCounts::new(name));
     }
 
     fn count(&mut self, done: &[Activation]) {
         let mut table = self.shared.table();
         for activation in done {
-            let Some(numbers) = table.jobs.get_mut(&activation.job) else { continue };
-            if numbers.add(activation) {
-                self.keep(activation, numbers.name());
+            let Some(counts) = table.jobs.get_mut(&activation.job) else { continue };
+            if counts.add(activation) {
+                self.save_missed(activation, counts.name());
             }
         }
-        for (job, odd) in self.probed.odd().iter().chain(self.named.odd()) {
-            if let Some(numbers) = table.jobs.get_mut(job) {
-                numbers.set_odd(*odd);
+        for (job, unmatched) in self.probed.unmatched().iter().chain(self.instrumented.unmatched()) {
+            if let Some(counts) = table.jobs.get_mut(job) {
+                counts.set_unmatched(*unmatched);
             }
         }
         table.lost_messages = self.kernel.lost();
     }
 
-    /// A deadline was missed: what was noted before is kept, if somebody wants that and nothing else is kept.
-    fn keep(&self, activation: &Activation, name: &str) {
+    /// Saves a missed deadline with the events before it, if incidents are saved and the other half
+    /// of the kernel's buffers is free.
+    fn save_missed(&self, activation: &Activation, name: &str) {
         let side = lock(&self.shared.trigger).as_ref().and_then(Trigger::pull);
         let Some(side) = side else { return };
         let thread = table::thread_name(activation.tid);
         let missed = Missed { activation: *activation, side, name: name.to_owned(), thread };
         lock(&self.shared.missed).push_back(missed);
-        // Who does not listen has been rung before.
-        let _ = (&self.rope).write(&[0]);
+        // A full socket has woken its reader already.
+        let _ = (&self.notifier).write(&[0]);
     }
 
-    /// Forgets threads that are gone, where nobody says so; asks the kernel what it left out.
-    fn tidy(&mut self) {
-        if self.asked.elapsed() >= ASK_EVERY {
-            self.asked = Instant::now();
+    /// Reads the kernel's recursion misses, and forgets threads that have exited unnoticed.
+    fn prune(&mut self) {
+        if self.misses_read.elapsed() >= MISSES_INTERVAL {
+            self.misses_read = Instant::now();
             self.shared.table().not_started = self.kernel.not_started();
         }
-        for joiner in [&mut self.probed, &mut self.named] {
-            if joiner.threads() > MANY_THREADS {
+        for joiner in [&mut self.probed, &mut self.instrumented] {
+            if joiner.threads() > PRUNE_THREADS {
                 joiner.forget_threads(|tid, pid| !is_thread_of(pid, tid));
             }
         }
     }
 }
 
-/// Whether a process has this thread.
+/// Number of an instrumented job, and its thread.
+fn instrumented_job(job: u32, pid: u32, tid: u32) -> JobThread {
+    JobThread { job: FIRST_INSTRUMENTED.saturating_add(job), pid, tid }
+}
+
+/// True if a process has this thread.
 fn is_thread_of(pid: u32, tid: u32) -> bool {
     Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
 }
 
-/// The user of this process.
+/// User of this process.
 fn own_user() -> u32 {
     fs::metadata("/proc/self").map_or(SEVERAL_USERS, |process| process.uid())
 }

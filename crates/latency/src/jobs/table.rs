@@ -1,131 +1,132 @@
-//! What is known of each job: how many activations, how long they took, how many were too late.
+//! Counts of each job: its activations, their durations and missed deadlines.
 
 use std::{collections::BTreeMap, fs, mem};
 
 use serde::Serialize;
 
-use super::joiner::{Activation, Odd, Release};
+use super::joiner::{Activation, Release, Unmatched};
 use crate::histogram::{Histogram, steps};
 
-/// What was seen of jobs. Times of day are nanoseconds since 1970.
+/// Report of all jobs. Times of day are nanoseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct JobsReport {
-    /// From when on jobs are watched.
+    /// Time from which jobs are monitored.
     pub from_ns: u64,
-    /// By name.
+    /// Jobs, sorted by name.
     pub jobs: Vec<JobReport>,
-    /// Begins and ends that programs lost, because their rings were full for example.
+    /// Begins and ends that programs lost, for example because their rings were full.
     pub lost_events: u64,
-    /// Wake-ups, begins and ends that the kernel had no room for.
+    /// Wakeups, begins and ends that were lost because the kernel's ring was full.
     pub lost_messages: u64,
-    /// How many processes tell of losses that can't be, so that nobody knows what they lost.
+    /// Number of processes that report impossible losses: how many events they lost is unknown.
     pub losses_unknown: u64,
-    /// How often the kernel did not start one of the programs that see wake-ups: it ran on that CPU already. Activations behind
-    /// such a wake-up count from their begins.
+    /// Number of times that the kernel did not start one of the programs that see wakeups, because
+    /// it already ran on that CPU. Activations after such a wakeup count from their begins.
     pub not_started: u64,
-    /// Why no more comes from programs that use `TOMPION_JOB`, if so.
+    /// Reason why programs that use `TOMPION_JOB` are no longer heard, if so.
     pub failure: Option<String>,
 }
 
-/// A job's part.
+/// Report of a job.
 #[derive(Clone, Debug, Serialize)]
 pub struct JobReport {
-    /// Its name; where another user's programs tell of it, with that user's number behind it.
+    /// Name of the job, followed by the user's number for another user's programs.
     pub name: String,
-    /// How many threads had activations of it.
+    /// Number of threads that had activations.
     pub threads: usize,
-    /// How many activations.
+    /// Number of activations.
     pub activations: u64,
-    /// From when on a response is too late, in microseconds; that of the last activation.
+    /// Deadline of the last activation, in microseconds.
     pub deadline_us: Option<f64>,
-    /// From the release to the end.
+    /// Time from the release to the end.
     pub response: Part,
-    /// From the release to the thread that runs.
+    /// Time from the release until the thread runs.
     pub until_running: Part,
-    /// From the thread that runs to the begin of the job's code; from the release where the thread did not sleep.
+    /// Time from when the thread runs to the begin of the job's code; from the release if the
+    /// thread did not sleep.
     pub until_begin: Part,
-    /// From the begin to the end.
+    /// Time from the begin to the end.
     pub execution: Part,
-    /// How many responses were longer than the deadline.
+    /// Number of responses that were longer than the deadline.
     pub misses: u64,
-    /// Of these, how many would have been even if they had begun at their release.
+    /// Number of these whose execution alone was longer than the deadline.
     pub overruns: u64,
-    /// What began the activations.
+    /// Number of activations by the origin of their release.
     pub released_by: BTreeMap<Release, u64>,
-    /// The longest response in detail.
+    /// Activation with the longest response.
     pub longest: Option<Longest>,
     /// Begins and ends without each other.
     #[serde(flatten)]
-    pub odd: Odd,
+    pub unmatched: Unmatched,
 }
 
-/// Bounds by which responses are counted for others, in nanoseconds: 10, 20, 50, 100 µs … 10 s.
+/// Upper bounds of the buckets of metrics, in nanoseconds: 10, 20, 50, 100 µs … 10 s.
 pub const BOUNDS: [u64; 19] = steps(10_000);
 
-/// One of the parts of all activations, in microseconds.
+/// Statistics of one phase of all activations, in microseconds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Part {
-    /// How many have it.
+    /// Number of activations that have this phase.
     pub count: u64,
-    /// Their mean.
+    /// Mean.
     pub mean_us: f64,
-    /// The last one.
+    /// Last value.
     pub last_us: f64,
-    /// What half of them don't reach; a sixteenth too long at most.
+    /// Median, at most a sixteenth too long.
     pub p50_us: f64,
-    /// The same of 99 %.
+    /// 99th percentile, at most a sixteenth too long.
     pub p99_us: f64,
-    /// The same of 99.9 %.
+    /// 99.9th percentile, at most a sixteenth too long.
     pub p999_us: f64,
-    /// The longest, exactly.
+    /// Exact maximum.
     pub max_us: f64,
-    /// How many were no longer than each of [`BOUNDS`].
+    /// Number of values up to each of [`BOUNDS`].
     #[serde(skip)]
     pub within: [u64; BOUNDS.len()],
-    /// How many were how long, to be computed with.
+    /// Histogram of all values.
     #[serde(skip)]
     pub places: Histogram,
 }
 
-/// The longest response.
+/// Activation with the longest response.
 #[derive(Clone, Debug, Serialize)]
 pub struct Longest {
-    /// When it ended.
+    /// Time at which it ended.
     pub time_ns: u64,
-    /// In which process.
+    /// Process number.
     pub pid: u32,
-    /// In which thread.
+    /// Thread number.
     pub tid: u32,
-    /// The thread's name.
+    /// Name of the thread.
     pub thread: String,
-    /// What began it.
+    /// Origin of the release.
     pub released_by: Release,
-    /// All of it, in microseconds.
+    /// Time from the release to the end, in microseconds.
     pub response_us: f64,
-    /// From the release to the thread that runs, if it slept before.
+    /// Time from the release until the thread runs, if it slept before.
     pub until_running_us: Option<f64>,
-    /// From there to the begin.
+    /// Time from there to the begin.
     pub until_begin_us: f64,
-    /// From the begin to the end.
+    /// Time from the begin to the end.
     pub execution_us: f64,
-    /// The deadline, if it had one.
+    /// Deadline, if it had one.
     pub deadline_us: Option<f64>,
 }
 
-/// Lengths of one part, in nanoseconds.
+/// Durations of one phase, in nanoseconds.
 #[derive(Clone, Debug, Default)]
-pub struct Lengths {
-    /// How many were how long.
+pub struct Durations {
+    /// Histogram of the durations.
     pub places: Histogram,
     within: [u64; BOUNDS.len()],
     count: u64,
-    /// All together.
+    /// Sum of all durations.
     pub sum: u64,
     last: u64,
     longest: u64,
 }
 
-impl Lengths {
+impl Durations {
     fn add(&mut self, ns: u64) {
         self.places.count_length(ns);
         self.within.iter_mut().zip(BOUNDS).for_each(|(count, bound)| *count += u64::from(ns <= bound));
@@ -159,22 +160,22 @@ fn deadline_us(ns: u64) -> Option<f64> {
     (ns != 0).then(|| us(ns))
 }
 
-/// What is counted of activations, from some time on.
+/// Counts of activations over an interval.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// How many.
+    /// Number of activations.
     pub activations: u64,
-    /// Their response times.
-    pub response: Lengths,
-    /// How many were longer than their deadline.
+    /// Response times.
+    pub response: Durations,
+    /// Number of responses that were longer than the deadline.
     pub misses: u64,
-    /// Of these, how many would have been even if they had begun at their release.
+    /// Number of these whose execution alone was longer than the deadline.
     pub overruns: u64,
-    /// That of the last activation, in nanoseconds; 0 for none.
+    /// Deadline of the last activation, in nanoseconds; 0 for none.
     pub deadline: u64,
-    /// What began them.
+    /// Number of activations by the origin of their release.
     pub released_by: BTreeMap<Release, u64>,
-    /// The one with the longest response, and its thread's name.
+    /// Activation with the longest response, and its thread's name.
     pub longest: Option<(Activation, String)>,
 }
 
@@ -195,60 +196,60 @@ impl Tally {
     }
 }
 
-/// A job's numbers.
+/// Counts of a job.
 #[derive(Clone, Debug, Default)]
-pub struct Numbers {
+pub struct JobCounts {
     name: String,
     threads: Vec<u32>,
     all: Tally,
-    /// Since somebody has taken it.
+    /// Counts since [`JobCounts::take_recent`] was last called.
     recent: Tally,
-    until_running: Lengths,
-    until_begin: Lengths,
-    execution: Lengths,
-    odd: Odd,
+    until_running: Durations,
+    until_begin: Durations,
+    execution: Durations,
+    unmatched: Unmatched,
 }
 
-/// Threads of a job that are told apart.
-const MOST_THREADS: usize = 4096;
+/// Maximum threads of a job that are counted separately.
+const MAX_THREADS: usize = 4096;
 
-impl Numbers {
-    /// None yet, of a job of this name.
+impl JobCounts {
+    /// Returns empty counts of a job of this name.
     pub fn new(name: String) -> Self {
         Self { name, ..Self::default() }
     }
 
-    /// The job's name.
+    /// Name of the job.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Counts an activation, which has its deadline. True if it missed that.
+    /// Counts an activation. True if it missed its deadline.
     pub fn add(&mut self, activation: &Activation) -> bool {
         self.until_begin.add(activation.until_begin());
         self.execution.add(activation.execution());
         if let Some(ns) = activation.until_running() {
             self.until_running.add(ns);
         }
-        if !self.threads.contains(&activation.tid) && self.threads.len() < MOST_THREADS {
+        if !self.threads.contains(&activation.tid) && self.threads.len() < MAX_THREADS {
             self.threads.push(activation.tid);
         }
         self.recent.add(activation);
         self.all.add(activation)
     }
 
-    /// What was counted since this was asked last.
+    /// Takes the counts since the last call.
     pub fn take_recent(&mut self) -> Tally {
         mem::take(&mut self.recent)
     }
 
-    /// What did not become an activation, so far.
-    pub fn set_odd(&mut self, odd: Odd) {
-        self.odd = odd;
+    /// Sets the counts of begins and ends that did not become an activation.
+    pub fn set_unmatched(&mut self, unmatched: Unmatched) {
+        self.unmatched = unmatched;
     }
 
-    /// What is known, with the time of day ahead of CLOCK_MONOTONIC by so many nanoseconds.
-    pub fn report(&self, ahead: u64) -> JobReport {
+    /// Returns the report. CLOCK_REALTIME is ahead of CLOCK_MONOTONIC by `realtime_offset` ns.
+    pub fn report(&self, realtime_offset: u64) -> JobReport {
         let all = &self.all;
         JobReport {
             name: self.name.clone(),
@@ -263,7 +264,7 @@ impl Numbers {
             overruns: all.overruns,
             released_by: all.released_by.clone(),
             longest: all.longest.as_ref().map(|(longest, thread)| Longest {
-                time_ns: longest.end.saturating_add(ahead),
+                time_ns: longest.end.saturating_add(realtime_offset),
                 pid: longest.pid,
                 tid: longest.tid,
                 thread: thread.clone(),
@@ -274,12 +275,12 @@ impl Numbers {
                 execution_us: us(longest.execution()),
                 deadline_us: deadline_us(longest.deadline),
             }),
-            odd: self.odd,
+            unmatched: self.unmatched,
         }
     }
 }
 
-/// A thread's name, while it lives.
+/// Name of a thread; empty if it has exited.
 pub fn thread_name(tid: u32) -> String {
     fs::read_to_string(format!("/proc/{tid}/comm")).unwrap_or_default().trim_end_matches('\n').to_owned()
 }
@@ -312,25 +313,25 @@ mod tests {
 
     #[test]
     fn a_response_longer_than_the_deadline_is_a_miss() {
-        let mut numbers = Numbers::new("motor:control".into());
-        // As long as it may be; too long because it began late; too long by itself; any length is right.
+        let mut counts = JobCounts::new("motor:control".into());
+        // In time; late because it began late; late by its own execution; without a deadline.
         for (activation, is_late) in [
             (activation(1_000_000, 1_020_000, 1_500_000, 500_000), false),
             (activation(2_000_000, 2_100_000, 2_500_001, 500_000), true),
             (activation(3_000_000, 3_010_000, 3_900_000, 500_000), true),
             (activation(4_000_000, 4_010_000, 9_000_000, 0), false),
         ] {
-            assert_eq!(numbers.add(&activation), is_late, "{activation:?}");
+            assert_eq!(counts.add(&activation), is_late, "{activation:?}");
         }
-        let report = numbers.report(1_000_000_000);
+        let report = counts.report(1_000_000_000);
         assert_eq!((report.activations, report.misses, report.overruns, report.threads), (4, 2, 1, 1));
-        // What is taken is taken once; the rest goes on.
-        let recent = numbers.take_recent();
+        // Recent counts are taken once; the totals continue.
+        let recent = counts.take_recent();
         assert_eq!(
             (recent.activations, recent.misses, recent.overruns, recent.response.sum),
             (4, 2, 1, 6_900_001)
         );
-        assert_eq!((numbers.take_recent().activations, numbers.report(0).activations), (0, 4));
+        assert_eq!((counts.take_recent().activations, counts.report(0).activations), (0, 4));
         assert_eq!((report.response.last_us, report.response.max_us), (5000.0, 5000.0));
         assert_eq!(report.released_by, BTreeMap::from([(Release::Timer, 4)]));
         // All but the last are within 1 ms.

@@ -133,7 +133,7 @@ impl<'a> IncidentRecorder<'a> {
         }
         if let Some(jobs) = monitor.jobs().filter(|_| args.deadline_misses) {
             stop.poller.add(jobs.descriptor(), CAPTURED).context("can't wait for missed deadlines")?;
-            jobs.keep_missed(watcher.trigger()?);
+            jobs.save_missed(watcher.trigger()?);
             awaited.push("missed deadlines".into());
         }
         print_status(format!("waiting for {}; Ctrl-C ends it", awaited.join(" and ")));

@@ -91,8 +91,8 @@ fn write_job(text: &mut String, job: &JobReport, width: Width) {
         places: &job.response.places,
     };
     row.write(text, width);
-    if job.odd.across_losses > 0 {
-        let across = pluralize(job.odd.across_losses, "activation");
+    if job.unmatched.across_losses > 0 {
+        let across = pluralize(job.unmatched.across_losses, "activation");
         let _ = writeln!(text, "{YELLOW}  {across} across losses{END}: responses unknown");
     }
     if width != Width::Wide || job.activations == 0 {
@@ -104,7 +104,7 @@ fn write_job(text: &mut String, job: &JobReport, width: Width) {
     if let Some(longest) = &job.longest {
         let _ = writeln!(text, "{DIM}  max      {}{END}", describe_longest(longest, "%H:%M:%S%.3f"));
     }
-    let odd = job.odd.without_begin + job.odd.without_end;
+    let odd = job.unmatched.without_begin + job.unmatched.without_end;
     if odd > 0 {
         let _ = writeln!(text, "{DIM}  {} without its counterpart{END}", pluralize(odd, "begin or end"));
     }

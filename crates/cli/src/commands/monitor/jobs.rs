@@ -19,7 +19,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use tompion_latency::{
     Monitor,
-    jobs::{Jobs, Which, Wish as JobWish},
+    jobs::{JobSource, JobSpec, Jobs},
 };
 use tompion_os::{Inheritance, Signals};
 use tompion_protocol::rules::Rules;
@@ -51,11 +51,11 @@ pub struct JobArgs {
     /// without changing the program, a function ('control=/usr/bin/app:on_cycle,deadline=500us') or
     /// the time between two probes ('control=usdt:app:loop:begin,usdt:app:loop:end') (repeatable)
     #[arg(long = "job", value_name = "JOB[,deadline=TIME][,period=TIME]", value_parser = job, conflicts_with = "once")]
-    jobs: Vec<JobWish>,
+    jobs: Vec<JobSpec>,
 }
 
-fn job(text: &str) -> Result<JobWish, String> {
-    JobWish::parse(text, units::time)
+fn job(text: &str) -> Result<JobSpec, String> {
+    JobSpec::parse(text, units::time)
 }
 
 impl JobArgs {
@@ -75,9 +75,9 @@ impl JobArgs {
         if self.jobs.is_empty() {
             return Ok(None);
         }
-        let glob = |job: &JobWish| match &job.which {
-            Which::Told(glob) => Some(glob.clone()),
-            Which::Probed { .. } => None,
+        let glob = |job: &JobSpec| match &job.source {
+            JobSource::Instrumented(glob) => Some(glob.clone()),
+            JobSource::Probed { .. } => None,
         };
         let globs: Vec<String> = self.jobs.iter().filter_map(glob).collect();
         let mut session = (!globs.is_empty()).then(|| JobSession::begin(&globs, inheritance)).transpose()?;

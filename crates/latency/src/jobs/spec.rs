@@ -1,41 +1,43 @@
-//! Which jobs are watched: `motor:control,deadline=5ms`, `control=/usr/bin/app:on_cycle,deadline=500us`.
+//! Specification of the jobs to monitor: `motor:control,deadline=5ms` or
+//! `control=/usr/bin/app:on_cycle,deadline=500us`.
 
 use std::time::Duration;
 
 use tompion_kernel::probes;
 
-/// A wish of the user's.
+/// Jobs to monitor, as a user names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
-    /// Which jobs.
-    pub which: Which,
-    /// From when on an activation is too late, in nanoseconds after its release; none for what the program says.
+pub struct JobSpec {
+    /// Source of the jobs.
+    pub source: JobSource,
+    /// Deadline relative to the release, in nanoseconds; none for the program's own.
     pub deadline: Option<u64>,
-    /// How long it is from one release to the next, in nanoseconds.
+    /// Time from one release to the next, in nanoseconds.
     pub period: Option<u64>,
 }
 
-/// Jobs, and how they are known.
+/// Source of jobs: instrumentation or probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// Those of `TOMPION_JOB` whose `provider:name` matches.
-    Told(String),
-    /// One of programs that say nothing: it has this name, begins at one probe and ends at another.
+pub enum JobSource {
+    /// Jobs of `TOMPION_JOB` whose `provider:name` matches this glob.
+    Instrumented(String),
+    /// Job of a program without instrumentation: it begins at one probe and ends at another.
     Probed {
-        /// Its name here.
+        /// Name of the job.
         name: String,
-        /// Where it begins.
+        /// Probe at its begin.
         begin: Box<probes::ProbeSpec>,
-        /// Where it ends.
+        /// Probe at its end.
         end: Box<probes::ProbeSpec>,
     },
 }
 
-impl Wish {
-    /// Reads `GLOB[,deadline=TIME][,period=TIME]` or `NAME=BEGIN[,END][,deadline=TIME][,period=TIME]`. `time` reads a time.
+impl JobSpec {
+    /// Parses `GLOB[,deadline=TIME][,period=TIME]` or
+    /// `NAME=BEGIN[,END][,deadline=TIME][,period=TIME]`. `time` parses a time.
     ///
     /// # Errors
-    /// A line that says what was expected, or what a place has not.
+    /// A line that says what was expected, or why a place can't be probed.
     pub fn parse(text: &str, time: impl Fn(&str) -> Result<Duration, String>) -> Result<Self, String> {
         let mut parts = text.split(',');
         let first = parts.next().unwrap_or_default();
@@ -52,20 +54,20 @@ impl Wish {
                 _ => return Err(format!("expected deadline=TIME or period=TIME, found `{part}`")),
             }
         }
-        let which = match first.split_once('=') {
+        let source = match first.split_once('=') {
             None if first.is_empty() => {
                 return Err(
                     "expected PROVIDER:NAME, or NAME=BEGIN,END for a program that can't be changed".into()
                 );
             }
-            None => Which::Told(first.to_owned()),
+            None => JobSource::Instrumented(first.to_owned()),
             Some((name, begin)) => probed(name, begin, end)?,
         };
-        Ok(Self { which, deadline, period })
+        Ok(Self { source, deadline, period })
     }
 }
 
-fn probed(name: &str, begin: &str, end: Option<&str>) -> Result<Which, String> {
+fn probed(name: &str, begin: &str, end: Option<&str>) -> Result<JobSource, String> {
     if name.is_empty() || name.contains(['*', '?', '[']) {
         return Err(format!("expected a job's name before `=`, found `{name}`"));
     }
@@ -83,48 +85,52 @@ fn probed(name: &str, begin: &str, end: Option<&str>) -> Result<Which, String> {
         return Err(format!("expected places in a program, found `{begin},{end}`"));
     }
     let (begin, end) = (Box::new(parse(&begin)?), Box::new(parse(&end)?));
-    Ok(Which::Probed { name: name.to_owned(), begin, end })
+    Ok(JobSource::Probed { name: name.to_owned(), begin, end })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Wish, String> {
+    fn parse(text: &str) -> Result<JobSpec, String> {
         let time = |text: &str| {
             let number = text.strip_suffix("us").and_then(|number| number.parse().ok());
             number.map(Duration::from_micros).ok_or_else(|| format!("expected a time, found `{text}`"))
         };
-        Wish::parse(text, time)
+        JobSpec::parse(text, time)
     }
 
     #[test]
-    fn jobs_are_told_by_programs_or_lie_between_two_places() {
-        let told = parse("motor:*,deadline=500us,period=1000us").unwrap();
+    fn jobs_are_instrumented_or_lie_between_two_probes() {
+        let instrumented = parse("motor:*,deadline=500us,period=1000us").unwrap();
         assert_eq!(
-            told,
-            Wish { which: Which::Told("motor:*".into()), deadline: Some(500_000), period: Some(1_000_000) }
+            instrumented,
+            JobSpec {
+                source: JobSource::Instrumented("motor:*".into()),
+                deadline: Some(500_000),
+                period: Some(1_000_000)
+            }
         );
         let probe = |text: &str| Box::new(probes::ProbeSpec::parse(text).unwrap());
-        let probed = |begin: &str, end: &str| Which::Probed {
+        let probed = |begin: &str, end: &str| JobSource::Probed {
             name: "control".into(),
             begin: probe(begin),
             end: probe(end),
         };
-        let which = |text: &str| parse(text).unwrap().which;
-        assert_eq!(which("control=/bin/sh:main"), probed("uprobe:/bin/sh:main", "uretprobe:/bin/sh:main"));
+        let source = |text: &str| parse(text).unwrap().source;
+        assert_eq!(source("control=/bin/sh:main"), probed("uprobe:/bin/sh:main", "uretprobe:/bin/sh:main"));
         assert_eq!(
-            which("control=/bin/sh:main,sh:main+0x10,deadline=5us"),
+            source("control=/bin/sh:main,sh:main+0x10,deadline=5us"),
             probed("uprobe:/bin/sh:main", "uprobe:/bin/sh:main+0x10")
         );
         assert_eq!(
-            which("control=usdt:/bin/sh:a:b,usdt:/bin/sh:a:c"),
+            source("control=usdt:/bin/sh:a:b,usdt:/bin/sh:a:c"),
             probed("usdt:/bin/sh:a:b", "usdt:/bin/sh:a:c")
         );
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn errors_say_what_was_expected() {
         for (wrong, words) in [
             ("", "expected PROVIDER:NAME, or NAME=BEGIN,END"),
             ("motor:control,500us", "expected deadline=TIME or period=TIME, found `500us`"),
