@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::budgets::{self, Budget};
+use super::machine;
 use super::results::Results;
-use super::{machine, programs};
 use tompion_tasks::workspace::Workspace;
 
 /// The newest results of each benchmark, as far as there are any.
@@ -50,7 +50,7 @@ impl Stored {
 /// Writes page and plots into a folder; returns the page's file.
 pub fn write(stored: &Stored, folder: &Path) -> Result<PathBuf> {
     let pictures = folder.join("benchmarks");
-    programs::remove(&pictures)?;
+    remove_plots(&pictures)?;
     fs::create_dir_all(&pictures).with_context(|| format!("cannot make {}", pictures.display()))?;
     for (name, svg) in plots::all(stored) {
         let file = pictures.join(format!("{name}.svg"));
@@ -62,20 +62,32 @@ pub fn write(stored: &Stored, folder: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
+/// Removes the plots of the last page; the folder also has documents.
+fn remove_plots(folder: &Path) -> Result<()> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries {
+        let file = entry.with_context(|| format!("cannot list {}", folder.display()))?.path();
+        if file.extension().is_some_and(|extension| extension == "svg") {
+            fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+        }
+    }
+    Ok(())
+}
+
 const INTRODUCTION: &str = "\
-What Tompion costs, beside the bare hardware, beside the cheapest thing that a program could do instead, and beside \
-LTTng-UST, which set the standard. This page is written by `./x bench all`, with its plots, from the newest run of \
-each benchmark, whose date stands below it; the data are in [benches/results](../benches/results), how they are \
-measured stands below and in [benches/](../benches/README.md).
+The cost of Tompion, compared with bare hardware, with the cheapest alternative in a program, and with LTTng-UST, \
+the field's standard. `./x bench all` writes this page and its plots from the newest run of each benchmark, whose \
+date is below it. The data are in [benches/results](../benches/results); [benches/](../benches/README.md) describes \
+the methods.
 
-A figure alone says little: machines differ, and one machine differs from minute to minute. So whatever is compared \
-was measured in the same run, interleaved (A B C … A B C …), each repetition a process of its own; figures are \
-medians, beside the smallest and the largest, and what counts are the ratios. Every trace was read, most of them with \
-babeltrace2, and what did not arrive is said.
+Machines differ, and one machine differs from minute to minute. So all compared values were measured in the same \
+run, interleaved (A B C … A B C …), each repetition in a process of its own. Values are medians, with minimum and \
+maximum in parentheses; judge by the ratios. Every trace was read, most of them with babeltrace2; missing events are \
+reported.
 
-**Tompion** is what you get on Linux 4.18 and glibc 2.35 or later on x86-64: an event is appended in one restartable \
-sequence (rseq). **Tompion without rseq** is its other producer, for systems that don't offer that. \
-**LTTng-UST** is recorded by its session daemon, with the same buffers.
+**Tompion** is the default on x86-64 with Linux 4.18 and glibc 2.35 or later: an event is appended in one \
+restartable sequence (rseq). **Tompion without rseq** is its other producer, for systems without rseq. \
+**LTTng-UST** is recorded by its session daemon, with buffers of the same size.
 ";
 
 fn text(stored: &Stored, pictures: &Path) -> String {
@@ -92,28 +104,32 @@ fn text(stored: &Stored, pictures: &Path) -> String {
     page
 }
 
-/// Widest line of a paragraph.
-const COLUMNS: usize = 115;
+/// Maximum columns of a line of text.
+const COLUMNS: usize = 100;
 
-/// The same text with its paragraphs' lines broken; tables, lists, plots and the like stay as they
-/// are.
+/// Wraps paragraphs and list items; tables, headings, plots and code stay as they are.
 fn wrapped(text: &str) -> String {
     let mut page = String::new();
     let mut is_code = false;
     for line in text.lines() {
         is_code ^= line.starts_with("```");
-        if is_code || line.starts_with(['|', '-', '#', '!', ' ']) || line.starts_with("```") {
+        if is_code || line.starts_with(['|', '#', '!', ' ']) || line.starts_with("```") {
             page += &format!("{line}\n");
             continue;
         }
+        let indent = if line.starts_with("- ") { "  " } else { "" };
         let mut column = 0;
         for word in line.split(' ') {
             let width = word.chars().count();
-            if column > 0 && column + 1 + width > COLUMNS {
-                page.push('\n');
-                column = 0;
-            }
-            let space = if column > 0 { " " } else { "" };
+            let space = match column {
+                0 => "",
+                _ if column + 1 + width > COLUMNS => {
+                    page.push('\n');
+                    column = 0;
+                    indent
+                }
+                _ => " ",
+            };
             page += &format!("{space}{word}");
             column += space.len() + width;
         }
@@ -137,9 +153,9 @@ fn budget_section(stored: &Stored) -> String {
         missed => format!("Of {} budgets {missed} were missed.", budgets.len()),
     };
     let mut section = format!(
-        "\n## Budgets\n\nThe design gives limits to what Tompion may cost, as ratios within one run. {verdict} \
-         Beside the ratio of the medians stands that of the smallest measurements, which other work on the \
-         machine disturbs least.\n\n{}",
+        "\n## Budgets\n\nThe design limits the cost of Tompion, as ratios within one run. {verdict} \
+         The column `by the smallest` has the ratio of the minima, which other work on the machine \
+         disturbs least.\n\n{}",
         budgets::table(&budgets).markdown()
     );
     if missed.iter().any(|budget| budget.what.starts_with("event")) {
@@ -165,13 +181,15 @@ fn profile(stored: &Stored) -> String {
         spread += &format!("- {label}: {}\n", values.join(", "));
     }
     format!(
-        "\nWhere the time of an event goes: the instructions from its site and back, counted by single steps \
-         (`./x test instructions`, which holds every commit to them):\n\n```text\n{counts}```\n\nThe first of them \
-         has two 8-byte fields and its thread. Most of its instructions are the restartable section, the others the \
-         agent before it and the program's own site. Reading the cycle counter is one of them and most of the time. The path is \
-         the same in each run, the time is not: one ring in twelve costs 3 ns more an event for as long as it lives, \
-         one in forty 8 ns, and all cost some while other virtual machines of the host are busy. [What the event path costs](design/ring.md#what-the-event-path-costs) has what is known of that. \
-         All repetitions of this run, in nanoseconds an event:\n\n{spread}"
+        "\nInstructions of an event, from its site and back, counted by single steps (`./x test \
+         instructions`, which checks every commit):\n\n```text\n{counts}```\n\nThe first event has two \
+         8-byte fields and its thread. Most of its instructions are the restartable section; the others are \
+         the agent before it and the program's own site. One of them reads the cycle counter, which takes \
+         most of the time. The path is the same in each run, the time is not. One ring in twelve costs 3 ns \
+         more for each event as long as it lives, one in forty 8 ns. All rings are slower for a while when \
+         other virtual machines of the host are busy: see [the cost of the event \
+         path](design/ring.md#what-the-event-path-costs). All repetitions of this run, in nanoseconds per \
+         event:\n\n{spread}"
     )
 }
 
@@ -190,11 +208,11 @@ const SECTIONS: &[Section] = &[
         title: "One event",
         benchmark: "event",
         groups: &["tight", "burst", "work"],
-        text: "An event with two 8-byte fields, in a loop that does nothing else: as a flight recorder (`tight`), and \
-               to disk, in bursts of 4,000 with pauses of 5 ms (`burst`). Reading the clock is most of it, for an \
-               event without its time is worth little. Between dependent multiplications (`work`), the processor \
-               hides what it can; the work alone is the empty loop's figure there. Columns are numbers of threads, \
-               each on a CPU of its own.",
+        text: "An event with two 8-byte fields, in a loop that does nothing else. `tight` records in flight-recorder \
+               mode; `burst` records to disk, in bursts of 4,000 events with pauses of 5 ms. Most of the time is the \
+               clock read, which no event can do without. In `work`, dependent multiplications are between the \
+               events, so that the processor can overlap them; there, the empty loop has the multiplications \
+               alone. Columns are numbers of threads, each on its own CPU.",
         write: transposed,
     },
     Section {
@@ -208,7 +226,7 @@ const SECTIONS: &[Section] = &[
         title: "By type",
         benchmark: "shapes",
         groups: &["by type of one field"],
-        text: "One field of each type. A text is measured and copied while the event is recorded; the arrays and \
+        text: "One field of each type. A string is measured and copied while the event is recorded; the arrays and \
                sequences have 64 bytes.",
         write: plain,
     },
@@ -216,30 +234,31 @@ const SECTIONS: &[Section] = &[
         title: "By threads",
         benchmark: "shapes",
         groups: &["by threads"],
-        text: "Each event with its thread. Up to as many threads as CPUs, each has one of its own and the slowest \
-               counts; more threads share the CPUs, and it is their CPU time that counts.",
+        text: "Each event with its thread. Up to the number of CPUs, each thread has its own CPU, and the slowest \
+               thread counts. More threads share the CPUs, and their CPU time counts.",
         write: plain,
     },
     Section {
         title: "By context",
         benchmark: "shapes",
         groups: &["by context"],
-        text: "What else is recorded with each event, and filters. Tompion's traces have process and program's name \
-               once for each process, so there is nothing to record with the event. The filter compares one field \
-               with a number. `Not recorded` is an event that no recording takes: what stays in a program that \
-               is shipped with its events.",
+        text: "Contexts recorded with each event, and filters. Tompion's traces have the process and the program's \
+               name once per process, so neither is recorded with the event. The filter compares one field \
+               with a number. `Not recorded` is an event that no recording enables: the cost that remains in a \
+               program that is shipped with its events.",
         write: plain,
     },
     Section {
         title: "The worst append",
         benchmark: "gaps",
         groups: &["an append takes at most"],
-        text: "How long a single append takes, of a hundred million in ten blocks, for a real-time thread: pinned, \
-               under SCHED_FIFO, memory locked, warm, while the recorder writes to memory. Gaps between two reads of \
-               the cycle counter, each ordered by fences, are put into a histogram outside of the gap; the \
-               empty loop has the two reads and nothing between them. What it shows is the machine's own: interrupts, \
-               and in a virtual machine the other ones of its host. LTTng's application wakes up the consumer when a sub-buffer is \
-               full, unless the consumer has a read timer (10 ms here); Tompion's never does.",
+        text: "Duration of single appends, of a hundred million in ten blocks, in a real-time thread. The thread is \
+               pinned, under SCHED_FIFO, with memory locked and caches warm, while the recorder writes to memory. The \
+               cycle counter is read before and after each append, ordered by fences; the histogram is updated \
+               outside of the interval. The empty loop has the two reads and nothing between them: it shows the \
+               machine's own delays, such as interrupts and other virtual machines of the host. LTTng's application \
+               wakes the consumer when a sub-buffer is full, unless the consumer has a read timer (10 ms here). \
+               Tompion's never does.",
         write: plain,
     },
     Section {
@@ -251,27 +270,28 @@ const SECTIONS: &[Section] = &[
             "recorder's processes, RSS",
             "recorder's processes, PSS",
         ],
-        text: "With default settings: what a program has in memory beyond the same program built without a tracer, \
-               after a million events a second from one or two threads. PSS divides shared pages among those \
-               who share them. A ring's memory is there when its CPU is used, not before.",
+        text: "With default settings: memory of a program beyond the same program built without a tracer, after a \
+               million events a second from one or two threads. PSS divides shared pages among their users. A ring's \
+               memory is allocated when its CPU is first used.",
         write: plain,
     },
     Section {
         title: "Bytes an event on disk",
         benchmark: "bytes",
         groups: &["without contexts", "with the thread"],
-        text: "All files of a trace divided by its events. Both write CTF 1.8 that any of its readers opens.",
+        text: "Size of all files of a trace, divided by its events. Both write CTF 1.8, which any CTF reader opens.",
         write: plain,
     },
     Section {
         title: "The highest rate without loss",
         benchmark: "rate",
         groups: &["without loss for 1.5 s", "held for 6 s"],
-        text: "Producers emit their share in each millisecond and sleep for the rest of it; the recorder has the CPU \
-               time that they leave, on the same CPUs. The highest rate at which nothing is lost and no producer late, by \
-               halving the interval, down to 6 %; then nine tenths of the least one for six seconds. Both have four \
-               equal sub-buffers for each CPU: of 8 MiB, and of 1 MiB, which are full after some milliseconds, so that \
-               they show for how long the machine keeps a recorder from running.",
+        text: "Producers emit their share in each millisecond and sleep for the rest of it. The recorder has the CPU \
+               time that they leave, on the same CPUs. The first table has the highest rate at which no event is lost \
+               and no producer late, found by bisection down to 6 %. The second has nine tenths of the lowest of \
+               these, held for six seconds. Both tracers have four equal sub-buffers for each CPU, of 8 MiB or of \
+               1 MiB. Those of 1 MiB are full after some milliseconds: they show for how long the machine keeps a \
+               recorder from running.",
         write: plain,
     },
     Section {
@@ -279,7 +299,7 @@ const SECTIONS: &[Section] = &[
         benchmark: "find",
         groups: &["find"],
         text: "`find /usr -regex '.*a'` with each malloc and free recorded by a preloaded wrapper: the experiment of \
-               Fournier, Desnoyers and Dagenais (2009), wall time with a warm cache. Two million events, each with \
+               Fournier, Desnoyers and Dagenais (2009). Wall time with a warm cache, two million events, each with \
                its thread.",
         write: transposed,
     },
@@ -295,12 +315,12 @@ const SECTIONS: &[Section] = &[
             "run time on one CPU",
             "run time on two CPUs",
         ],
-        text: "What recording the kernel costs those who ask it for something: without a tracer, with Tompion, ftrace and \
-               perf, each attached but stopped, as a flight recorder, and to disk. The first table is the price of a \
-               system call's two events alone, the difference between runs in turns with and without them; the others \
-               have whole figures with switches, wakings, lives of processes and page faults recorded as well. \
-               Deeds of lmbench's kind, then programs: the traffic and the files of a file server (tbench, \
-               dbench), messages between processes (hackbench), a compiler.",
+        text: "The cost of kernel recording for its users: without a tracer, and with Tompion, ftrace and perf. Each \
+               tracer is attached but stopped, a flight recorder, or recording to disk. The first table has the cost \
+               of a system call's two events alone: the difference between alternating runs with and without \
+               them. The others record context switches, wakeups, process lifetimes and page faults as well, and have \
+               totals: microbenchmarks like lmbench's, then programs. These are the network traffic and the file \
+               operations of a file server (tbench, dbench), messages between processes (hackbench), and a compiler.",
         write: transposed,
     },
 ];
@@ -369,12 +389,11 @@ fn notes(results: &Results, section: &Section) -> String {
 const AGAIN: &str = "\
 \n## Measuring again
 
-`./x bench all` measures everything and writes this page, in some sixty minutes on a machine that does nothing else: \
-what else runs shows in the figures, and in the whiskers. `./x bench NAME` measures one thing (`event`, `shapes`, \
-`gaps`, `memory`, `bytes`, `rate`, `find`, `read`, `kernel`), `./x bench page` writes the page again from stored results, and `--quick` \
-shows in a minute or two whether everything works. LTTng and babeltrace2 are the distribution's packages; what \
-can't be measured is left out or marked. The rules by which a benchmark is added are in \
-[benches/](../benches/README.md).
+`./x bench all` measures everything and writes this page, in some sixty minutes on an idle machine: other work \
+shows in the values and the whiskers. `./x bench NAME` runs one benchmark (`event`, `shapes`, `gaps`, `memory`, \
+`bytes`, `rate`, `find`, `read`, `kernel`). `./x bench page` writes the page again from stored results, and \
+`--quick` tests in a minute or two whether everything works. LTTng and babeltrace2 are the distribution's packages; \
+what can't be measured is left out or marked. [benches/](../benches/README.md) has the rules for new benchmarks.
 ";
 
 #[cfg(test)]
@@ -383,13 +402,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_paragraphs_are_wrapped() {
+    fn paragraphs_and_list_items_are_wrapped() {
         let word = "word ".repeat(40);
-        let text = wrapped(&format!("{word}end\n| {word} |\n```text\n{word}x\n```\n"));
+        let text = wrapped(&format!("{word}end\n| {word} |\n```text\n{word}x\n```\n- {word}item\n"));
         let lines: Vec<_> = text.lines().collect();
-        assert!(lines[0].len() <= COLUMNS && lines[1].ends_with("end"), "{text}");
-        assert_eq!(lines[2], format!("| {word} |"));
-        assert_eq!(lines[4], format!("{word}x"));
+        assert!(lines[0].len() <= COLUMNS && lines[2].ends_with("end"), "{text}");
+        assert_eq!((lines[3], lines[5]), (&*format!("| {word} |"), &*format!("{word}x")));
+        assert!(lines[7].starts_with("- word") && lines[8].starts_with("  word"), "{text}");
+        assert_eq!(lines.iter().filter(|line| line.len() > COLUMNS).count(), 2, "{text}");
     }
 
     #[test]
@@ -407,11 +427,18 @@ mod tests {
             figures: vec![ours, theirs],
         };
         let stored = Stored { results: vec![results], instructions: String::new() };
+        fs::create_dir_all(folder.join("benchmarks")).unwrap();
+        for name in ["notes.md", "old.svg"] {
+            fs::write(folder.join("benchmarks").join(name), name).unwrap();
+        }
         let page = fs::read_to_string(write(&stored, &folder).unwrap()).unwrap();
         assert!(page.contains("](benchmarks/shapes-by-number-of-fields.svg)"), "{page}");
         assert!(page.contains("| 2 | 11.0 | failed |"), "{page}");
         assert!(page.contains("† LTTng-UST, 2: no daemon"));
         assert!(page.contains("Not measured yet (`./x bench gaps`)"));
+        // Old plots are gone, documents stay.
+        let exists = |name: &str| folder.join("benchmarks").join(name).exists();
+        assert_eq!((exists("old.svg"), exists("notes.md")), (false, true));
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -67,8 +67,8 @@ fn machine(results: &Results) -> String {
 
 fn npt_section(results: &Results) -> String {
     let mut text = format!(
-        "\n## The loop (npt)\n\n{}\nTwo million iterations per run, 500,000 per second, with one event each; recorders in \
-         turn.\nMedians of the rounds, with minimum and maximum, in nanoseconds.\n",
+        "\n## The loop (npt)\n\n{}\nTwo million iterations per run, 500,000 per second, with one event each; recorders \
+         in turn. Medians\nof the rounds, with minimum and maximum, in nanoseconds.\n",
         machine(results)
     );
     text += &format!("\n### Targets\n\n{}\n{DOUBTS}", aims(results).markdown());
@@ -82,9 +82,9 @@ fn npt_section(results: &Results) -> String {
 
 const DOUBTS: &str = "\
 \u{b1} is the uncertainty (95 %) of a difference of two medians, from the spread of the rounds. A smaller
-difference can't be distinguished from zero, nor can a ratio to it. This machine sometimes stops a loop for
-hundreds of microseconds, so the maxima of twenty rounds are its own, with any recorder. [The
-design](../design/rttest.md#where-an-events-time-goes) explains why an event between two fenced
+difference can't be distinguished from zero, nor can a ratio to it. This machine sometimes stops a
+loop for hundreds of microseconds, so the maxima of twenty rounds are its own, with any recorder.
+[The design](../design/rttest.md#where-an-events-time-goes) explains why an event between two fenced
 clock reads adds more than such a read.
 ";
 
@@ -177,7 +177,7 @@ fn cyclic_section(results: &Results) -> String {
     };
     format!(
         "\n## Wakeup latency (cyclic), compared with cyclictest\n\n{}\n`tompion test cyclic` and cyclictest in turn, ten \
-         seconds each, under hackbench: one thread per\nCPU, woken every millisecond. {verdict}\n\n![Both distributions](cyclic.svg)\n\n{}{}",
+         seconds each, under hackbench: one thread per CPU,\nwoken every millisecond. {verdict}\n\n![Both distributions](cyclic.svg)\n\n{}{}",
         machine(results),
         results.table(cyclic::GROUP).markdown(),
         results.failures()
