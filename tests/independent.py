@@ -348,7 +348,7 @@ def compare_incident(tompion, folder, trace, expected, shown, found):
     found.check("explain and viewer", words in sentence, f"explain: {sentence}; viewer: {words}")
     found.check("explain and viewer", shown["end"] - shown["begin"] == latency, f"the viewer's lasts {shown}")
     for segment in reported["segments"]:
-        if not segment["tid"] or segment["cause"] in ("own-path",):
+        if not segment["tid"] or segment["cause"] in ("own-path", "kernel-overhead"):
             continue
         begin, end = segment["begin"] + ahead, segment["end"] + ahead
         low, high = expected.share(segment["cpu"], begin, end, segment["tid"])

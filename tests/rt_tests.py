@@ -148,7 +148,7 @@ def check_late(found, folder):
     reported = list(incidents(folder / "late", 8))
     for incident, text in reported:
         assert incident["thread"]["name"] == "victim" and incident["thread"]["priority"] == "rt 80", text
-    firsts = [text for incident, text in reported if incident["causes"][0]["cause"] == "higher-priority"]
+    firsts = [text for incident, text in reported if incident["causes"][0]["cause"] == "thread-interference"]
     assert sum("hog (thread " in text.splitlines()[0] for text in firsts) >= 2, [text for _, text in reported]
     groups = succeeded(found, "grouped")["groups"]
     kinds = groups[0]["kinds"]

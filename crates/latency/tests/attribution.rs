@@ -42,9 +42,9 @@ const IDLE: u32 = 0;
 const CAUSES: [Cause; 6] = [
     Cause::InterruptsOff,
     Cause::PreemptionOff,
-    Cause::HigherPriority,
-    Cause::HardInterrupt,
-    Cause::SoftInterrupt,
+    Cause::ThreadInterference,
+    Cause::IrqInterference,
+    Cause::SoftirqInterference,
     Cause::IdleExit,
 ];
 
@@ -121,11 +121,11 @@ fn disturber(plan: &Plan, cpu: u32, injector: &Injector) {
                 injector.order(tid, Place::PreemptionOff, delay);
                 let _ = std::os::unix::process::parent_id();
             }
-            Cause::HardInterrupt => {
+            Cause::IrqInterference => {
                 injector.order(tid, Place::HardInterrupt, delay);
                 sleep_until(begin);
             }
-            Cause::SoftInterrupt => {
+            Cause::SoftirqInterference => {
                 spin_until(begin);
                 injector.order(tid, Place::SoftInterrupt, delay);
                 let _ = socket.send_to(b"to myself", address);
@@ -145,7 +145,7 @@ fn disturber(plan: &Plan, cpu: u32, injector: &Injector) {
 /// Returns whether at least half of a latency was injected.
 fn is_on_purpose(plan: &Plan, injector: &Injector, caught: &Capture) -> bool {
     let done = match CAUSES[plan.cause.load(SeqCst) as usize] {
-        Cause::HigherPriority => return true,
+        Cause::ThreadInterference => return true,
         Cause::IdleExit => injector.done(IDLE),
         _ => injector.done(plan.disturber.load(SeqCst)),
     };

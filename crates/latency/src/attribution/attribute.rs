@@ -143,7 +143,7 @@ impl<'a> Attribution<'a> {
     fn of_own_interrupt(&self, state: &State, piece: &Piece) -> Charge {
         let is_long = piece.end - piece.begin >= MAX_KERNEL_PATH_NS;
         let charge = is_long.then(|| self.of_interrupt(state, false)).flatten();
-        charge.unwrap_or(Charge::anonymous(Cause::OwnPath))
+        charge.unwrap_or(Charge::anonymous(Cause::KernelOverhead))
     }
 
     /// Attributes a piece in which an interrupt or softirq runs. A softirq doesn't delay
@@ -154,11 +154,11 @@ impl<'a> Attribution<'a> {
                 Some(function) => format!("{name}: {}", self.function(function)),
                 None => name.clone(),
             };
-            return Some(Charge { who, ..Charge::anonymous(Cause::HardInterrupt) });
+            return Some(Charge { who, ..Charge::anonymous(Cause::IrqInterference) });
         }
         let soft = state.soft_here().filter(|_| soft_counts)?;
         let tid = state.thread.as_ref().map_or(0, |thread| thread.tid);
-        Some(Charge { cause: Cause::SoftInterrupt, who: soft_name(soft), tid, code: Vec::new() })
+        Some(Charge { cause: Cause::SoftirqInterference, who: soft_name(soft), tid, code: Vec::new() })
     }
 
     /// Attributes the time from the handler to the wakeup.
@@ -171,7 +171,9 @@ impl<'a> Attribution<'a> {
                 Some(state) if innermost(state).map(|hard| hard.1) == own => {
                     self.of_own_interrupt(state, &piece)
                 }
-                Some(state) => self.of_interrupt(state, false).unwrap_or(Charge::anonymous(Cause::OwnPath)),
+                Some(state) => {
+                    self.of_interrupt(state, false).unwrap_or(Charge::anonymous(Cause::KernelOverhead))
+                }
             };
             segments.push(self.segment(self.waker, &piece, charge));
         }
@@ -224,18 +226,21 @@ impl<'a> Attribution<'a> {
         }
         match &state.thread {
             None => Charge::anonymous(Cause::Unknown),
-            Some(thread) if thread.tid == self.question.tid => Charge::anonymous(Cause::OwnPath),
+            Some(thread) if thread.tid == self.question.tid => Charge::anonymous(Cause::KernelOverhead),
             Some(Thread { tid: 0, .. }) => self.of_idle(piece, wait),
-            Some(thread) if thread.priority <= self.question.priority => {
-                Charge { cause: Cause::HigherPriority, who: name(thread), tid: thread.tid, code: Vec::new() }
-            }
+            Some(thread) if thread.priority <= self.question.priority => Charge {
+                cause: Cause::ThreadInterference,
+                who: name(thread),
+                tid: thread.tid,
+                code: Vec::new(),
+            },
             Some(thread) => self.of_lower_one(thread, piece, wait),
         }
     }
 
     fn of_idle(&self, piece: &Piece, wait: &Wait) -> Charge {
         Charge::anonymous(if wait.idle < MAX_KERNEL_PATH_NS {
-            Cause::OwnPath
+            Cause::KernelOverhead
         } else if self.is_silent_everywhere(wait.cpu, piece) {
             Cause::LateTimer
         } else {
@@ -246,7 +251,7 @@ impl<'a> Attribution<'a> {
     /// Attributes a piece in which a thread ran that should have been preempted.
     fn of_lower_one(&self, thread: &Thread, piece: &Piece, wait: &Wait) -> Charge {
         if wait.lower < MAX_KERNEL_PATH_NS {
-            return Charge::anonymous(Cause::OwnPath);
+            return Charge::anonymous(Cause::KernelOverhead);
         }
         let before_interrupt = wait.interrupt.is_some_and(|time| piece.begin < time);
         if wait.interrupted == Interrupted::Program || self.is_silent_everywhere(wait.cpu, piece) {

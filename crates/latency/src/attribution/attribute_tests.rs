@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::attribution::Cause::{
-    Firmware, HardInterrupt, HigherPriority, IdleExit, InterruptsOff, LateTimer, OwnPath, PreemptionOff,
-    SoftInterrupt, Unknown,
+    Firmware, IdleExit, InterruptsOff, IrqInterference, KernelOverhead, LateTimer, PreemptionOff,
+    SoftirqInterference, ThreadInterference, Unknown,
 };
 
 const LATE: u32 = 7;
@@ -108,7 +108,10 @@ fn interrupt(at: u64, stack: u32, end: u64) -> Vec<(u64, EventKind)> {
 fn given_kernel_code_that_takes_no_interrupt_then_interrupts_are_off_in_it() {
     let case = question(401, 402, 407);
     let history = vec![cpu(&interrupt(400, 1, 407))];
-    assert_eq!(charged(&case, history.clone()), expected(&[(InterruptsOff, 300, "hog"), (OwnPath, 7, "")]));
+    assert_eq!(
+        charged(&case, history.clone()),
+        expected(&[(InterruptsOff, 300, "hog"), (KernelOverhead, 7, "")])
+    );
     let segments = attribute(&case, &EventLog { cpus: history, ..EventLog::default() });
     assert_eq!(
         (segments[0].code.as_slice(), segments[0].tid),
@@ -119,7 +122,7 @@ fn given_kernel_code_that_takes_no_interrupt_then_interrupts_are_off_in_it() {
 #[test]
 fn given_a_program_that_takes_no_interrupt_then_the_timer_came_late() {
     let found = charged(&question(401, 402, 407), vec![cpu(&interrupt(400, 2, 407))]);
-    assert_eq!(found, expected(&[(LateTimer, 300, ""), (OwnPath, 7, "")]));
+    assert_eq!(found, expected(&[(LateTimer, 300, ""), (KernelOverhead, 7, "")]));
 }
 
 /// Count of SMIs since a time, in microseconds.
@@ -129,7 +132,7 @@ const fn firmware(count: u32, since: u64) -> EventKind {
 
 #[test]
 fn given_processors_that_stand_still_and_count_smis_then_it_was_firmware() {
-    let late = [(Firmware, 300), (OwnPath, 7)];
+    let late = [(Firmware, 300), (KernelOverhead, 7)];
     let case = question(401, 402, 407);
     let found = |history| {
         let found = charged(&case, history);
@@ -190,7 +193,7 @@ fn given_a_thread_that_stops_the_cpu_then_it_comes_before_those_with_deadlines()
     events[0].1 = EventKind::Switch { next: stopper, previous: thread(HOG), state: 0 };
     let case = LatencyInterval { priority: -1, ..question(101, 102, 400) };
     let found = charged(&case, vec![cpu(&events)]);
-    assert_eq!(found, expected(&[(OwnPath, 4, ""), (HigherPriority, 296, "migration/0")]));
+    assert_eq!(found, expected(&[(KernelOverhead, 4, ""), (ThreadInterference, 296, "migration/0")]));
 }
 
 #[test]
@@ -231,13 +234,13 @@ fn given_smis_where_others_went_on_or_at_another_time_then_the_cause_is_another(
     events.push((399, firmware(1, 50)));
     events.sort_by_key(|event| event.0);
     let found = charged(&question(101, 102, 400), vec![cpu(&events)]);
-    assert_eq!(found.last().map(|segment| segment.0), Some(HigherPriority));
+    assert_eq!(found.last().map(|segment| segment.0), Some(ThreadInterference));
 }
 
 #[test]
 fn given_a_lower_thread_that_goes_on_after_the_wake_up_then_preemption_is_off() {
     let found = charged(&question(101, 102, 500), vec![cpu(&interrupt(100, 1, 500))]);
-    assert_eq!(found, expected(&[(OwnPath, 4, ""), (PreemptionOff, 396, "hog")]));
+    assert_eq!(found, expected(&[(KernelOverhead, 4, ""), (PreemptionOff, 396, "hog")]));
 }
 
 #[test]
@@ -267,11 +270,11 @@ fn given_others_between_wake_up_and_switch_then_each_is_charged() {
     ];
     let found = charged(&question(101, 102, 400), vec![cpu(&events)]);
     let expected_segments = [
-        (OwnPath, 4, ""),
-        (HigherPriority, 96, "urgent"),
-        (HardInterrupt, 50, "irq 24 eth0"),
-        (SoftInterrupt, 40, "net_rx"),
-        (HigherPriority, 110, "urgent"),
+        (KernelOverhead, 4, ""),
+        (ThreadInterference, 96, "urgent"),
+        (IrqInterference, 50, "irq 24 eth0"),
+        (SoftirqInterference, 40, "net_rx"),
+        (ThreadInterference, 110, "urgent"),
     ];
     assert_eq!(found, expected(&expected_segments));
 }
@@ -292,7 +295,11 @@ fn given_a_long_handler_of_another_timer_in_the_same_interrupt_then_it_is_the_in
     let found = charged(&question(302, 303, 308), vec![cpu(&events)]);
     assert_eq!(
         found,
-        expected(&[(OwnPath, 1, ""), (HardInterrupt, 200, "local timer: hrtimer_wakeup"), (OwnPath, 7, "")])
+        expected(&[
+            (KernelOverhead, 1, ""),
+            (IrqInterference, 200, "local timer: hrtimer_wakeup"),
+            (KernelOverhead, 7, "")
+        ])
     );
 }
 
@@ -308,7 +315,7 @@ fn given_an_idle_cpu_then_it_wakes_up() {
         (220, switch(LATE, 0)),
     ];
     let found = charged(&question(181, 182, 220), vec![cpu(&events)]);
-    assert_eq!(found, expected(&[(IdleExit, 80, ""), (OwnPath, 4, ""), (IdleExit, 36, "")]));
+    assert_eq!(found, expected(&[(IdleExit, 80, ""), (KernelOverhead, 4, ""), (IdleExit, 36, "")]));
 }
 
 #[test]
@@ -316,12 +323,12 @@ fn given_all_cpus_silent_and_late_then_it_is_hardware() {
     let other = cpu(&[(10, switch(HOG, 0)), (402, hard("local timer")), (403, timer(130)), (404, EXIT)]);
     // Kernel code was interrupted: on one CPU alone, this would mean interrupts off.
     let found = charged(&question(401, 402, 407), vec![cpu(&interrupt(400, 1, 407)), other]);
-    assert_eq!(found, expected(&[(LateTimer, 300, ""), (OwnPath, 7, "")]));
+    assert_eq!(found, expected(&[(LateTimer, 300, ""), (KernelOverhead, 7, "")]));
     // The other CPU worked.
     let other =
         cpu(&[(10, switch(HOG, 0)), (250, switch(5, HOG)), (402, hard("local timer")), (403, timer(130))]);
     let found = charged(&question(401, 402, 407), vec![cpu(&interrupt(400, 1, 407)), other]);
-    assert_eq!(found, expected(&[(InterruptsOff, 300, "hog"), (OwnPath, 7, "")]));
+    assert_eq!(found, expected(&[(InterruptsOff, 300, "hog"), (KernelOverhead, 7, "")]));
 }
 
 #[test]
@@ -343,9 +350,9 @@ fn given_a_wake_up_by_another_cpu_then_its_interrupt_parts_interrupts_off_from_p
     ]);
     let found = charged(&question(101, 102, 303), vec![own, waker]);
     let expected_segments = [
-        (OwnPath, 2, ""),
+        (KernelOverhead, 2, ""),
         (InterruptsOff, 100, "hog"),
-        (HardInterrupt, 1, "reschedule"),
+        (IrqInterference, 1, "reschedule"),
         (PreemptionOff, 100, "hog"),
     ];
     assert_eq!(found, expected(&expected_segments));
@@ -372,7 +379,7 @@ fn given_a_thread_that_moves_then_each_cpu_is_asked_for_its_time() {
     let segments = attribute(&case, &moved);
     assert_whole(&case, &segments);
     let found: Vec<_> = segments.iter().map(|segment| (segment.cause, segment.cpu)).collect();
-    assert_eq!(found, [(OwnPath, 0), (HigherPriority, 0), (IdleExit, 1)]);
+    assert_eq!(found, [(KernelOverhead, 0), (ThreadInterference, 0), (IdleExit, 1)]);
 }
 
 #[test]
@@ -380,7 +387,7 @@ fn given_a_thread_that_has_raised_itself_then_its_priority_counts() {
     let mut events = interrupt(100, 2, 400);
     events[1].1 = EventKind::HardEntry { number: 1, name: "local timer".into(), runs: Some(9) };
     let found = charged(&question(101, 102, 400), vec![cpu(&events)]);
-    assert_eq!(found, expected(&[(OwnPath, 4, ""), (HigherPriority, 296, "hog")]));
+    assert_eq!(found, expected(&[(KernelOverhead, 4, ""), (ThreadInterference, 296, "hog")]));
 }
 
 #[test]
@@ -395,7 +402,7 @@ fn given_nothing_or_too_little_then_it_is_unknown() {
 fn given_a_wake_up_without_a_timer_then_it_begins_there() {
     let case = LatencyInterval { intended: 0, fired: 0, ..question(0, 150, 400) };
     let events = [(10, switch(5, 0)), (150, woken(0)), (400, switch(LATE, 5))];
-    assert_eq!(charged(&case, vec![cpu(&events)]), expected(&[(HigherPriority, 250, "urgent")]));
+    assert_eq!(charged(&case, vec![cpu(&events)]), expected(&[(ThreadInterference, 250, "urgent")]));
 }
 
 #[test]

@@ -231,13 +231,13 @@ impl Course<'_> {
     fn of_running(&self, piece: &Piece) -> (Cause, String) {
         let Some(state) = &piece.state else { return (Cause::Unknown, String::new()) };
         if let Some((name, _)) = state.hard.last() {
-            return (Cause::HardInterrupt, name.clone());
+            return (Cause::IrqInterference, name.clone());
         }
         match (&state.thread, state.soft_here()) {
             (Some(thread), Some(soft)) if thread.tid == self.question.tid => {
-                (Cause::SoftInterrupt, soft_name(soft))
+                (Cause::SoftirqInterference, soft_name(soft))
             }
-            (Some(thread), None) if thread.tid == self.question.tid => (Cause::Work, thread.name.clone()),
+            (Some(thread), None) if thread.tid == self.question.tid => (Cause::Running, thread.name.clone()),
             _ => (Cause::Unknown, String::new()),
         }
     }
@@ -257,7 +257,7 @@ mod tests {
 
     use super::super::sched_events::{SchedEvent, Thread};
     use super::*;
-    use Cause::{HardInterrupt, HigherPriority, OwnPath, Unknown, Waiting, Work};
+    use Cause::{IrqInterference, KernelOverhead, Running, ThreadInterference, Unknown, Waiting};
 
     const JOB: u32 = 7;
     const URGENT: u32 = 5;
@@ -328,10 +328,10 @@ mod tests {
         assert_eq!(
             charged(Some(103), 580, &events),
             expected(&[
-                (OwnPath, 3, ""),
-                (Work, 97, "ctl"),
-                (HigherPriority, 300, "urgent"),
-                (Work, 80, "ctl")
+                (KernelOverhead, 3, ""),
+                (Running, 97, "ctl"),
+                (ThreadInterference, 300, "urgent"),
+                (Running, 80, "ctl")
             ])
         );
         assert_eq!(place_of(JOB, 580_000, &events), Some((0, 49)));
@@ -352,12 +352,12 @@ mod tests {
         assert_eq!(
             charged(None, 350, &history(&[first, second])),
             expected(&[
-                (Work, 50, "ctl"),
-                (HardInterrupt, 10, "disk"),
-                (Work, 40, "ctl"),
+                (Running, 50, "ctl"),
+                (IrqInterference, 10, "disk"),
+                (Running, 40, "ctl"),
                 (Waiting, 100, "urgent"),
-                (HigherPriority, 4, "urgent"),
-                (Work, 46, "ctl"),
+                (ThreadInterference, 4, "urgent"),
+                (Running, 46, "ctl"),
             ])
         );
     }
@@ -391,7 +391,7 @@ mod tests {
         let sum = |cause| -> u64 {
             segments.iter().filter(|it| it.cause == cause).map(|it| it.length() / 1000).sum()
         };
-        assert_eq!((sum(Work), sum(Waiting)), (50 + 49 + 88, 100), "{segments:?}");
+        assert_eq!((sum(Running), sum(Waiting)), (50 + 49 + 88, 100), "{segments:?}");
         let waited = segments.iter().find(|it| it.cause == Waiting);
         assert_eq!(waited.map(|it| (it.who.as_str(), it.tid)), Some(("disk", 0)));
         assert_eq!(segments.iter().map(Segment::length).sum::<u64>(), 300_000);
@@ -403,7 +403,7 @@ mod tests {
         assert_eq!(charged(Some(120), 150, &history(&[&[]])).iter().map(|it| it.1).sum::<u64>(), 50);
         // It left the CPU, but is reported to have ended there.
         let events = history(&[&[(90, switch(JOB, 0, 0)), (120, switch(0, JOB, 1))]]);
-        assert_eq!(charged(None, 150, &events), expected(&[(Work, 20, "ctl"), (Unknown, 30, "")]));
+        assert_eq!(charged(None, 150, &events), expected(&[(Running, 20, "ctl"), (Unknown, 30, "")]));
         assert_eq!(place_of(9, 1_000_000, &events), None);
     }
 }

@@ -27,6 +27,8 @@ pub use sched_events::{Decoded, EVENT_SIZE, EventKind, MAX_EVENTS, SIDE_HEAD, Sc
 pub use timeline::SOFT_INTERRUPTS;
 
 /// Cause of a segment: why a thread did not run, or what else a job's response time consists of.
+///
+/// The names are rtla's. Those of earlier incidents are read as aliases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
@@ -35,11 +37,14 @@ pub enum Cause {
     /// A thread of lower priority ran and could not be preempted.
     PreemptionOff,
     /// A thread of higher or equal priority ran.
-    HigherPriority,
+    #[serde(alias = "higher-priority")]
+    ThreadInterference,
     /// The handler of another interrupt ran.
-    HardInterrupt,
+    #[serde(alias = "hard-interrupt")]
+    IrqInterference,
     /// A softirq ran.
-    SoftInterrupt,
+    #[serde(alias = "soft-interrupt")]
+    SoftirqInterference,
     /// No software ran: the timer interrupt was delayed by hardware or by the hypervisor.
     LateTimer,
     /// Firmware ran: system management interrupts occurred.
@@ -47,9 +52,11 @@ pub enum Cause {
     /// The CPU was leaving an idle state.
     IdleExit,
     /// The kernel handled the interrupt, woke the thread and switched to it.
-    OwnPath,
+    #[serde(alias = "own-path")]
+    KernelOverhead,
     /// The job itself ran.
-    Work,
+    #[serde(alias = "work")]
+    Running,
     /// The job slept: for a lock, for data, until a time.
     Waiting,
     /// The events are missing or were overwritten.
@@ -61,14 +68,14 @@ impl Cause {
     pub const ALL: [Self; 12] = [
         Self::InterruptsOff,
         Self::PreemptionOff,
-        Self::HigherPriority,
-        Self::HardInterrupt,
-        Self::SoftInterrupt,
+        Self::ThreadInterference,
+        Self::IrqInterference,
+        Self::SoftirqInterference,
         Self::LateTimer,
         Self::Firmware,
         Self::IdleExit,
-        Self::OwnPath,
-        Self::Work,
+        Self::KernelOverhead,
+        Self::Running,
         Self::Waiting,
         Self::Unknown,
     ];
@@ -78,14 +85,14 @@ impl Cause {
         match self {
             Self::InterruptsOff => "interrupts-off",
             Self::PreemptionOff => "preemption-off",
-            Self::HigherPriority => "higher-priority",
-            Self::HardInterrupt => "hard-interrupt",
-            Self::SoftInterrupt => "soft-interrupt",
+            Self::ThreadInterference => "thread-interference",
+            Self::IrqInterference => "irq-interference",
+            Self::SoftirqInterference => "softirq-interference",
             Self::LateTimer => "late-timer",
             Self::Firmware => "firmware",
             Self::IdleExit => "idle-exit",
-            Self::OwnPath => "own-path",
-            Self::Work => "work",
+            Self::KernelOverhead => "kernel-overhead",
+            Self::Running => "running",
             Self::Waiting => "waiting",
             Self::Unknown => "unknown",
         }
@@ -96,14 +103,14 @@ impl Cause {
         match self {
             Self::InterruptsOff => "interrupts off",
             Self::PreemptionOff => "preemption off",
-            Self::HigherPriority => "higher priority",
-            Self::HardInterrupt => "interrupt",
-            Self::SoftInterrupt => "soft interrupt",
+            Self::ThreadInterference => "higher priority",
+            Self::IrqInterference => "interrupt",
+            Self::SoftirqInterference => "soft interrupt",
             Self::LateTimer => "hardware or hypervisor",
             Self::Firmware => "firmware (SMI)",
             Self::IdleExit => "idle exit",
-            Self::OwnPath => "wakeup and context switch",
-            Self::Work => "its own work",
+            Self::KernelOverhead => "wakeup and context switch",
+            Self::Running => "its own work",
             Self::Waiting => "it waited",
             Self::Unknown => "unknown",
         }
@@ -187,4 +194,35 @@ pub struct CpuLog {
     pub known_from: u64,
     /// Stacks by the number in their events: functions, the innermost first.
     pub stacks: std::collections::BTreeMap<u32, Vec<String>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cause;
+
+    fn parse(name: &str) -> Option<Cause> {
+        serde_json::from_str(&format!("\"{name}\"")).ok()
+    }
+
+    #[test]
+    fn names_are_those_in_files() {
+        for cause in Cause::ALL {
+            assert_eq!(parse(cause.name()), Some(cause));
+            assert_eq!(serde_json::to_string(&cause).unwrap(), format!("\"{}\"", cause.name()));
+        }
+        assert_eq!(parse("interference"), None);
+    }
+
+    #[test]
+    fn incidents_with_earlier_names_are_read() {
+        for (earlier, cause) in [
+            ("higher-priority", Cause::ThreadInterference),
+            ("hard-interrupt", Cause::IrqInterference),
+            ("soft-interrupt", Cause::SoftirqInterference),
+            ("own-path", Cause::KernelOverhead),
+            ("work", Cause::Running),
+        ] {
+            assert_eq!(parse(earlier), Some(cause), "{earlier}");
+        }
+    }
 }

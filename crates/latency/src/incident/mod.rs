@@ -364,14 +364,14 @@ mod tests {
     #[test]
     fn causes_are_sorted_by_size() {
         let segments = [
-            segment(0, 10, Cause::OwnPath),
+            segment(0, 10, Cause::KernelOverhead),
             segment(10, 90, Cause::PreemptionOff),
-            segment(90, 100, Cause::OwnPath),
+            segment(90, 100, Cause::KernelOverhead),
         ];
         let shares = shares(&segments, 100);
         assert_eq!(
             shares.iter().map(|share| (share.cause, share.ns)).collect::<Vec<_>>(),
-            [(Cause::PreemptionOff, 80), (Cause::OwnPath, 20)]
+            [(Cause::PreemptionOff, 80), (Cause::KernelOverhead, 20)]
         );
         assert!((shares[0].percent - 80.0).abs() < 1e-9);
     }

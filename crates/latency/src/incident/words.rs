@@ -124,13 +124,15 @@ const fn of_several(cause: Cause) -> &'static str {
     match cause {
         Cause::InterruptsOff => "interrupts were off",
         Cause::PreemptionOff => "preemption was off",
-        Cause::HigherPriority => "threads of equal or higher priority ran",
-        Cause::HardInterrupt => "interrupts were handled",
-        Cause::SoftInterrupt => "soft interrupts ran",
+        Cause::ThreadInterference => "threads of equal or higher priority ran",
+        Cause::IrqInterference => "interrupts were handled",
+        Cause::SoftirqInterference => "soft interrupts ran",
         Cause::Firmware => "firmware had the CPU",
         Cause::Waiting => "it waited",
         // Always one party.
-        Cause::LateTimer | Cause::IdleExit | Cause::OwnPath | Cause::Work | Cause::Unknown => cause.words(),
+        Cause::LateTimer | Cause::IdleExit | Cause::KernelOverhead | Cause::Running | Cause::Unknown => {
+            cause.words()
+        }
     }
 }
 
@@ -143,16 +145,16 @@ impl Segment {
         match self.cause {
             Cause::InterruptsOff => format!("interrupts were off{code}{thread}"),
             Cause::PreemptionOff => format!("preemption was off{code}{thread}"),
-            Cause::HigherPriority => {
+            Cause::ThreadInterference => {
                 format!("{name} (thread {}) ran, at equal or higher priority", self.tid)
             }
-            Cause::HardInterrupt => format!("the interrupt `{name}` was handled"),
-            Cause::SoftInterrupt => format!("the soft interrupt `{name}` ran"),
+            Cause::IrqInterference => format!("the interrupt `{name}` was handled"),
+            Cause::SoftirqInterference => format!("the soft interrupt `{name}` ran"),
             Cause::LateTimer => "hardware or a hypervisor had the CPU".into(),
             Cause::Firmware => format!("firmware had the CPU ({name})"),
             Cause::IdleExit => "the CPU woke from idle".into(),
-            Cause::OwnPath => "the kernel woke the thread and switched to it".into(),
-            Cause::Work => "it ran itself".into(),
+            Cause::KernelOverhead => "the kernel woke the thread and switched to it".into(),
+            Cause::Running => "it ran itself".into(),
             Cause::Waiting if name.is_empty() => "it waited".into(),
             Cause::Waiting if self.tid == 0 => format!("it waited, until woken by the interrupt `{name}`"),
             Cause::Waiting => format!("it waited, until woken by {name} (thread {})", self.tid),
@@ -164,15 +166,19 @@ impl Segment {
     pub fn has_same_party(&self, other: &Self) -> bool {
         self.cause == other.cause
             && match self.cause {
-                Cause::HigherPriority => self.tid == other.tid,
+                Cause::ThreadInterference => self.tid == other.tid,
                 Cause::InterruptsOff | Cause::PreemptionOff => {
                     (self.tid, &self.who) == (other.tid, &other.who)
                         && self.code_in_words() == other.code_in_words()
                 }
-                Cause::HardInterrupt => self.interrupt() == other.interrupt(),
-                Cause::SoftInterrupt | Cause::Firmware => self.who == other.who,
+                Cause::IrqInterference => self.interrupt() == other.interrupt(),
+                Cause::SoftirqInterference | Cause::Firmware => self.who == other.who,
                 Cause::Waiting => (self.tid, &self.who) == (other.tid, &other.who),
-                Cause::LateTimer | Cause::IdleExit | Cause::OwnPath | Cause::Work | Cause::Unknown => true,
+                Cause::LateTimer
+                | Cause::IdleExit
+                | Cause::KernelOverhead
+                | Cause::Running
+                | Cause::Unknown => true,
             }
     }
 
@@ -189,8 +195,8 @@ impl Segment {
                 Some(code) => format!("in {code} ({name}, thread {tid}, {percent:.0} %)"),
                 None => format!("while {name} ran (thread {tid}, {percent:.0} %)"),
             },
-            Cause::HigherPriority => format!("{name} (thread {tid}, {percent:.0} %)"),
-            Cause::HardInterrupt | Cause::SoftInterrupt => format!("`{name}` ({percent:.0} %)"),
+            Cause::ThreadInterference => format!("{name} (thread {tid}, {percent:.0} %)"),
+            Cause::IrqInterference | Cause::SoftirqInterference => format!("`{name}` ({percent:.0} %)"),
             Cause::Waiting if name.is_empty() => format!("unknown waker ({percent:.0} %)"),
             Cause::Waiting if tid == 0 => {
                 format!("until woken by the interrupt `{name}` ({percent:.0} %)")
@@ -235,10 +241,10 @@ mod tests {
 
     #[test]
     fn given_two_threads_that_run_in_turns_then_both_are_named_with_what_each_had() {
-        let runs = |times, name, tid| segment(Cause::HigherPriority, times, (name, tid), &[]);
+        let runs = |times, name, tid| segment(Cause::ThreadInterference, times, (name, tid), &[]);
         // The longest segment belongs to the party with the smaller sum.
         let turns = vec![
-            segment(Cause::OwnPath, (0, 20), ("", 0), &[]),
+            segment(Cause::KernelOverhead, (0, 20), ("", 0), &[]),
             runs((20, 280), "hogB", 5),
             runs((280, 740), "hogA", 4),
             runs((740, 1000), "hogB", 5),
@@ -255,7 +261,7 @@ mod tests {
 
     #[test]
     fn given_one_that_has_nearly_all_then_it_alone_is_named_with_its_own_share() {
-        let runs = |times, name, tid| segment(Cause::HigherPriority, times, (name, tid), &[]);
+        let runs = |times, name, tid| segment(Cause::ThreadInterference, times, (name, tid), &[]);
         let found =
             said(vec![runs((0, 500), "hogB", 5), runs((500, 550), "x", 6), runs((550, 1000), "hogB", 5)]);
         assert_eq!(found, (95, "hogB (thread 5) ran, at equal or higher priority".into()));
@@ -273,7 +279,7 @@ mod tests {
                     .into()
             )
         );
-        let interrupt = |times, who| segment(Cause::HardInterrupt, times, (who, 0), &[]);
+        let interrupt = |times, who| segment(Cause::IrqInterference, times, (who, 0), &[]);
         let interrupts = vec![
             interrupt((0, 10), "local timer"),
             interrupt((10, 40), "local timer: tick"),
@@ -292,7 +298,7 @@ mod tests {
     fn given_many_then_the_first_three_are_named() {
         let many = (0..20).map(|number: u32| {
             let begin = u64::from(number) * 5;
-            segment(Cause::HigherPriority, (begin, begin + 5), ("hog", 100 + number), &[])
+            segment(Cause::ThreadInterference, (begin, begin + 5), ("hog", 100 + number), &[])
         });
         let (percent, words) = said(many.collect());
         assert_eq!((percent, words.matches("5 %").count()), (100, 3), "{words}");

@@ -153,14 +153,14 @@ fn style(cause: Cause) -> (&'static str, char) {
     match cause {
         Cause::InterruptsOff => ("\x1b[31m", 'I'),
         Cause::PreemptionOff => ("\x1b[35m", 'P'),
-        Cause::HigherPriority => ("\x1b[33m", 'H'),
-        Cause::HardInterrupt => ("\x1b[34m", 'X'),
-        Cause::SoftInterrupt => ("\x1b[36m", 'S'),
+        Cause::ThreadInterference => ("\x1b[33m", 'H'),
+        Cause::IrqInterference => ("\x1b[34m", 'X'),
+        Cause::SoftirqInterference => ("\x1b[36m", 'S'),
         Cause::LateTimer => ("\x1b[91m", 'L'),
         Cause::Firmware => ("\x1b[95m", 'F'),
         Cause::IdleExit => ("\x1b[32m", 'Z'),
-        Cause::OwnPath => ("\x1b[2m", '.'),
-        Cause::Work => ("\x1b[92m", 'W'),
+        Cause::KernelOverhead => ("\x1b[2m", '.'),
+        Cause::Running => ("\x1b[92m", 'W'),
         Cause::Waiting => ("\x1b[94m", 'B'),
         Cause::Unknown => ("\x1b[2m", '?'),
     }
@@ -178,7 +178,8 @@ fn write_timeline(text: &mut String, incident: &Incident, rows: &[Row<'_>]) {
         // A short row that begins here has priority, because it would be invisible otherwise. Else
         // the row with the largest share of the column is shown.
         let begins = |row: &&Row<'_>| row.time.0 >= from && row.time.0 < to && row.time.1 <= to;
-        let is_of_others = |row: &&Row<'_>| row.main().is_some_and(|main| main.cause != Cause::OwnPath);
+        let is_of_others =
+            |row: &&Row<'_>| row.main().is_some_and(|main| main.cause != Cause::KernelOverhead);
         let short = rows.iter().filter(begins).filter(is_of_others).max_by_key(share);
         let row = short.or_else(|| rows.iter().max_by_key(share));
         let Some(main) = row.and_then(Row::main) else { continue };
@@ -263,7 +264,7 @@ mod tests {
             let (begin, cause) = (1 + number / 2 * 1000, number % 2);
             let (begin, end) = if cause == 0 { (begin, begin + 990) } else { (begin + 990, begin + 1000) };
             let (cause, who) =
-                if cause == 0 { ("higher-priority", "hog") } else { ("hard-interrupt", "tick") };
+                if cause == 0 { ("thread-interference", "hog") } else { ("irq-interference", "tick") };
             json!({ "begin": begin, "end": end, "cpu": 2, "cause": cause, "who": who })
         };
         let segments = (0..200).map(segment).collect::<Vec<_>>();

@@ -50,11 +50,14 @@ impl<'a> Row<'a> {
         let Some(main) = self.main() else { return String::new() };
         let mut words = String::new();
         for (one, several, is_so) in [
-            ("interrupt", "interrupts", (|cause| cause == Cause::HardInterrupt) as fn(Cause) -> bool),
-            ("soft interrupt", "soft interrupts", |cause| cause == Cause::SoftInterrupt),
-            ("run of another thread", "runs of other threads", |cause| cause == Cause::HigherPriority),
+            ("interrupt", "interrupts", (|cause| cause == Cause::IrqInterference) as fn(Cause) -> bool),
+            ("soft interrupt", "soft interrupts", |cause| cause == Cause::SoftirqInterference),
+            ("run of another thread", "runs of other threads", |cause| cause == Cause::ThreadInterference),
             ("other piece", "other pieces", |cause| {
-                !matches!(cause, Cause::HardInterrupt | Cause::SoftInterrupt | Cause::HigherPriority)
+                !matches!(
+                    cause,
+                    Cause::IrqInterference | Cause::SoftirqInterference | Cause::ThreadInterference
+                )
             }),
         ] {
             let others = self.parties.iter().filter(|party| !party.longest.has_same_party(main));
@@ -185,14 +188,14 @@ mod tests {
     }
 
     const TICK: [(Cause, &str, u32, u64); 3] = [
-        (Cause::HardInterrupt, "local timer", 0, 1_000),
-        (Cause::HardInterrupt, "local timer: tick_nohz_handler", 0, 7_000),
-        (Cause::HardInterrupt, "local timer", 0, 2_000),
+        (Cause::IrqInterference, "local timer", 0, 1_000),
+        (Cause::IrqInterference, "local timer: tick_nohz_handler", 0, 7_000),
+        (Cause::IrqInterference, "local timer", 0, 2_000),
     ];
 
     #[test]
     fn given_a_short_latency_then_the_pieces_of_an_interrupt_are_one_row() {
-        let own = (Cause::OwnPath, "", 0, 10);
+        let own = (Cause::KernelOverhead, "", 0, 10);
         let segments = segments(&[&[own], &TICK[..], &[own]].concat());
         assert_eq!(shown(&folded(&segments)), ["10 ", "10000 local timer: tick_nohz_handler", "10 "]);
         assert_eq!(
@@ -205,11 +208,12 @@ mod tests {
     #[test]
     fn given_hundreds_of_pieces_then_short_ones_are_in_the_row_of_the_running_thread() {
         let (hog, soft) =
-            ((Cause::HigherPriority, "hog", 5, 970_000), (Cause::SoftInterrupt, "rcu", 5, 20_000));
-        let exec = (Cause::HigherPriority, "taskset", 6, 120);
+            ((Cause::ThreadInterference, "hog", 5, 970_000), (Cause::SoftirqInterference, "rcu", 5, 20_000));
+        let exec = (Cause::ThreadInterference, "taskset", 6, 120);
         let round = [&[hog], &TICK[..], &[soft]].concat();
         let parts =
-            [round.repeat(100), vec![exec], vec![hog; 1], vec![(Cause::OwnPath, "", 0, 3_000)]].concat();
+            [round.repeat(100), vec![exec], vec![hog; 1], vec![(Cause::KernelOverhead, "", 0, 3_000)]]
+                .concat();
         let segments = segments(&parts);
         let rows = folded(&segments);
         let expected = "100973120 hog; +100 interrupts, 1.00 ms; +100 soft interrupts, 2.00 ms; +1 run of another \
@@ -219,8 +223,8 @@ mod tests {
 
     #[test]
     fn given_many_long_pieces_then_the_number_of_rows_is_bounded() {
-        let runs =
-            [(Cause::HigherPriority, "a", 5, 1_100), (Cause::HigherPriority, "b", 6, 1_000)].repeat(45);
+        let runs = [(Cause::ThreadInterference, "a", 5, 1_100), (Cause::ThreadInterference, "b", 6, 1_000)]
+            .repeat(45);
         let segments = segments(&runs);
         let rows = folded(&segments);
         assert!(rows.len() <= MAX_ROWS, "{:?}", shown(&rows));
@@ -231,7 +235,7 @@ mod tests {
 
     #[test]
     fn given_a_few_long_ones_among_many_then_they_keep_their_rows() {
-        let noise = [(Cause::HardInterrupt, "eth0", 0, 100), (Cause::OwnPath, "", 0, 100)].repeat(8);
+        let noise = [(Cause::IrqInterference, "eth0", 0, 100), (Cause::KernelOverhead, "", 0, 100)].repeat(8);
         let long = [(Cause::PreemptionOff, "one", 5, 50_000), (Cause::PreemptionOff, "two", 6, 40_000)];
         let segments = segments(&[&noise[..], &long].concat());
         let expected =
