@@ -146,7 +146,7 @@ def check_prometheus(work):
         alert = wait_for("the alert", firing)[0]
         assert f"127.0.0.1:{page}" in alert["annotations"]["summary"], alert
         names = query(port, "label/__name__/values")
-        assert {"tompion_latency_seconds_bucket", "tompion_latency_recent_max_seconds", "tompion_sums_difference"} <= set(names), names
+        assert {"tompion_latency_seconds_bucket", "tompion_latency_recent_max_seconds", "tompion_wakeup_accounting_error"} <= set(names), names
     return len(names)
 
 

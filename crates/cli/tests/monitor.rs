@@ -215,7 +215,8 @@ fn prometheus_gets_histograms_whose_counts_rise() {
                 values(&page, &format!("tompion_latency_seconds_count{labels}")).first()
             );
         }
-        assert_eq!(values(&page, "tompion_sums_difference"), [0.0]);
+        assert_eq!(values(&page, "tompion_wakeup_accounting_error"), [0.0]);
+        assert_eq!(values(&page, "tompion_sums_difference"), [0.0], "the deprecated name");
         // After a reset, maxima restart; counts continue.
         run(&mut own.monitor(&["reset"])).succeeded();
     }

@@ -144,8 +144,10 @@ fn jobs_are_on_the_page_with_other_deadlines_too() {
         "{page}"
     );
     assert_eq!(values(&page, "tompion_job_deadline_seconds"), [1e-9], "{page}");
-    let (parts, longest) =
-        (values(&page, "tompion_job_longest_seconds"), values(&page, "tompion_job_response_max_seconds"));
+    let (parts, longest) = (
+        values(&page, "tompion_job_worst_response_seconds"),
+        values(&page, "tompion_job_response_max_seconds"),
+    );
     assert!(parts.len() == 3 && (parts.iter().sum::<f64>() - longest[0]).abs() < 1e-6, "{page}");
     let buckets = values(&page, "tompion_job_response_seconds_bucket");
     assert!(buckets.len() == 20 && buckets.windows(2).all(|pair| pair[0] <= pair[1]), "{page}");

@@ -128,7 +128,7 @@ fn given_two_commands_that_are_killed_in_turn_then_each_sees_its_own_and_nothing
     third.has_heard(1);
     let counts = [third.wakeups_of(FIRST), third.wakeups_of(SECOND)];
     assert!(is_about(counts[0], 5) && is_about(counts[1], 4), "{counts:?}");
-    assert_eq!(third.value("tompion_sums_difference"), 0);
+    assert_eq!(third.value("tompion_wakeup_accounting_error"), 0);
     assert!(is_of(&parents[2], FIRST));
     signal(third.child.id(), Signal::INT);
     finish(third.child, "monitor --listen --threshold").succeeded();

@@ -2,6 +2,8 @@
 //!
 //! Source: <https://prometheus.io/docs/instrumenting/exposition_formats/>, version 0.0.4.
 
+mod deprecated;
+
 use std::fmt::Write;
 
 use crate::{
@@ -61,7 +63,8 @@ pub fn exposition(content: &Exposition<'_>) -> String {
     let _ = threads(&mut text, total, since_reset);
     let _ = since_reset.jobs.iter().try_for_each(|found| jobs(&mut text, found));
     let _ = of_process(&mut text, process);
-    text
+    let old_names = deprecated::families(&text);
+    text + &old_names
 }
 
 fn head(text: &mut String, name: &str, kind: &str, help: &str) -> std::fmt::Result {
@@ -190,22 +193,22 @@ fn wakeups(text: &mut String, report: &Report) -> std::fmt::Result {
     }
     let others = [
         (
-            "tompion_wakeups_without_row_total",
+            "tompion_wakeups_unattributed_total",
             "counter",
             "Wakeups not attributed to a thread, because all thread slots were in use.",
             sums.without_row as i64,
         ),
         ("tompion_wakeups_begun_total", "counter", "Real-time wakeups that began.", sums.woken as i64),
         (
-            "tompion_sums_difference",
+            "tompion_wakeup_accounting_error",
             "gauge",
             "Wakeups started minus wakeups accounted for; non-zero is a bug.",
             sums.difference,
         ),
         (
-            "tompion_programs_not_started_total",
+            "tompion_bpf_recursion_misses_total",
             "counter",
-            "Runs of the monitor's BPF programs that the kernel skipped.",
+            "Runs of the monitor's BPF programs that the kernel skipped, because they already ran on the CPU.",
             report.not_started as i64,
         ),
     ];
@@ -215,9 +218,9 @@ fn wakeups(text: &mut String, report: &Report) -> std::fmt::Result {
     }
     let Some(unseen) = report.unseen else { return Ok(()) };
     let name = "tompion_wakeups_unseen";
-    head(text, name, "gauge", "Sleeps in tompion_wakeups_slept whose wakeup the monitor did not see.")?;
+    head(text, name, "gauge", "Sleeps in tompion_sched_sleeps whose wakeup the monitor did not see.")?;
     writeln!(text, "{name} {}", unseen.unseen)?;
-    let name = "tompion_wakeups_slept";
+    let name = "tompion_sched_sleeps";
     head(
         text,
         name,
@@ -241,7 +244,7 @@ fn threads(text: &mut String, total: &Report, since_reset: &Report) -> std::fmt:
     let name = "tompion_thread_latency_p999_seconds";
     head(text, name, "gauge", "99.9th percentile of a thread's latency since the last reset.")?;
     each.iter().try_for_each(|(labels, _, below)| writeln!(text, "{name}{{{labels}}} {below}"))?;
-    let name = "tompion_thread_misses_total";
+    let name = "tompion_thread_period_overruns_total";
     head(text, name, "counter", "Periods that a thread overran, by its own timer.")?;
     total
         .threads
@@ -300,7 +303,7 @@ fn jobs(text: &mut String, found: &JobsReport) -> std::fmt::Result {
             writeln!(text, "{name}{{name=\"{}\"}} {value}", escaped(&job.name))?;
         }
     }
-    longest_in_parts(text, found)?;
+    worst_response(text, found)?;
     let name = "tompion_job_activations_total";
     head(text, name, "counter", "Activations, by what released them.")?;
     for job in &found.jobs {
@@ -317,18 +320,19 @@ fn jobs(text: &mut String, found: &JobsReport) -> std::fmt::Result {
     writeln!(text, "{name} {}", found.losses_unknown)
 }
 
-fn longest_in_parts(text: &mut String, found: &JobsReport) -> std::fmt::Result {
-    let name = "tompion_job_longest_seconds";
-    head(text, name, "gauge", "Maximum response time by its parts; they add up to it.")?;
+/// Writes the phases of each job's longest response.
+fn worst_response(text: &mut String, found: &JobsReport) -> std::fmt::Result {
+    let name = "tompion_job_worst_response_seconds";
+    head(text, name, "gauge", "Maximum response time of a job by phase: they add up to it.")?;
     for (job, longest) in found.jobs.iter().filter_map(|job| Some((job, job.longest.as_ref()?))) {
-        let parts = [
+        let phases = [
             ("until-running", longest.until_running_us.unwrap_or(0.0)),
             ("until-begin", longest.until_begin_us),
             ("execution", longest.execution_us),
         ];
-        for (part, us) in parts {
+        for (phase, us) in phases {
             let job = escaped(&job.name);
-            writeln!(text, "{name}{{name=\"{job}\",part=\"{part}\"}} {}", seconds_of(us))?;
+            writeln!(text, "{name}{{name=\"{job}\",phase=\"{phase}\"}} {}", seconds_of(us))?;
         }
     }
     Ok(())
@@ -384,6 +388,7 @@ mod tests {
             ("rules", include_str!("../../../integrations/prometheus/tompion-monitor.rules.yml")),
         ] {
             assert!(metrics(text).count() > 5, "{file}");
+            assert!(!metrics(text).any(deprecated::is_old_name), "{file} asks for a deprecated metric");
             for metric in metrics(text) {
                 let parts = ["_bucket", "_count", "_sum"];
                 let whole = parts.iter().find_map(|part| metric.strip_suffix(part)).unwrap_or(metric);

@@ -102,7 +102,7 @@ fn given_more_threads_than_rows_then_reports_say_how_many_wake_ups_are_in_none()
     sleepers.sleep(50);
     wait_until("wake-ups without a row", || WakeupAccounting::read(monitor.counters()).without_row >= 40);
     let page = monitor.exposition(&crate::OfProcess::default());
-    let ordered = page.lines().find_map(|line| line.strip_prefix("tompion_wakeups_without_row_total "));
+    let ordered = page.lines().find_map(|line| line.strip_prefix("tompion_wakeups_unattributed_total "));
     assert!(
         ordered.is_some_and(|ordered| ordered.parse::<u64>().is_ok_and(|ordered| ordered >= 40)),
         "{page}"
