@@ -32,6 +32,7 @@ mod regular_file;
 mod rseq_check;
 mod sanitizer;
 mod sigbus_guard;
+pub mod signal;
 mod socket;
 mod spawn_detached;
 mod terminal;

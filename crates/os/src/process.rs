@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_signal_that_is_ignored_until_exec_has_its_default_action_in_children() {
-        const SIGUSR2: i32 = 12;
+        use crate::signal::SIGUSR2;
         ignore_until_exec(&[SIGUSR2]);
         kill(std::process::id(), SIGUSR2).unwrap();
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();

@@ -105,7 +105,6 @@ pub struct Running {
     scratch: Scratch,
 }
 
-const SIGKILL: i32 = 9;
 /// Time for which they run before anything is measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 
@@ -151,7 +150,7 @@ fn spawn(load: Load, folder: &Path) -> Result<Child, Error> {
 impl Drop for Running {
     fn drop(&mut self) {
         for (_, child) in &mut self.children {
-            let _ = tompion_os::kill_group(child.id(), SIGKILL);
+            let _ = tompion_os::kill_group(child.id(), tompion_os::signal::SIGKILL);
             let _ = child.wait();
         }
     }

@@ -17,7 +17,6 @@ const HEADER: &str = include_str!("peer/npt-lttng.h");
 /// Time within which the daemon must answer, or end.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
-const SIGTERM: i32 = 15;
 const INSTALL: &str = "apt install lttng-tools liblttng-ust-dev";
 
 /// Cause for which LTTng's consumer reads the rings.
@@ -102,7 +101,7 @@ impl Drop for Lttng {
     fn drop(&mut self) {
         let Some(child) = &mut self.daemon else { return };
         // With SIGTERM the daemon takes its consumer and its sockets with it.
-        let _ = tompion_os::kill(child.id(), SIGTERM);
+        let _ = tompion_os::kill(child.id(), tompion_os::signal::SIGTERM);
         let until = Instant::now() + WAIT_TIMEOUT;
         while matches!(child.try_wait(), Ok(None)) {
             if Instant::now() > until {

@@ -16,7 +16,10 @@ use std::{
 };
 
 use tompion_layout::ring::{Geometry, GeometryError};
-use tompion_os::{DirHandle, FileRights, Inheritance, Listener, Poller, ProcessWatch, Signals, User};
+use tompion_os::{
+    DirHandle, FileRights, Inheritance, Listener, Poller, ProcessWatch, Signals, User,
+    signal::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ},
+};
 use tompion_protocol::{
     names::{self, LIBRARY_VARIABLE, MAX_FOLDER_NAMES, SESSION_VARIABLE},
     rules::Rules,
@@ -52,15 +55,6 @@ const LOOKS: u32 = 3;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for which the session of a folder waits for the next program when it has none.
 const SHARED_FOLDER_TIMEOUT: Duration = Duration::from_secs(2);
-
-const SIGHUP: i32 = 1;
-const SIGINT: i32 = 2;
-const SIGQUIT: i32 = 3;
-const SIGKILL: i32 = 9;
-const SIGUSR1: i32 = 10;
-const SIGTERM: i32 = 15;
-const SIGCHLD: i32 = 17;
-const SIGXFSZ: i32 = 25;
 
 /// Treatment of new events when a ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

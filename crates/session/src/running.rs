@@ -15,14 +15,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tompion_os::{DirHandle, FileRights, ProcessWatch};
+use tompion_os::{DirHandle, FileRights, ProcessWatch, signal::SIGUSR1};
 
 use crate::{
     manifest::{self, Manifest, Recorder},
     target::all_processes,
 };
 
-const SIGUSR1: i32 = 10;
 /// Words in the invocation of recorders that another command starts for itself; `tell-jobs` is the
 /// earlier name of `job-agent`.
 const COMPANION_WORDS: [&str; 3] = ["--selector", "job-agent", "tell-jobs"];

@@ -265,7 +265,7 @@ mod tests {
         // It is called `sh` until it has executed its program.
         while !processes_named("sleep").contains(&child) {}
         assert!(process_names().contains("sleep") && processes_named("no-such-process").is_empty());
-        tompion_os::kill(child, 9).unwrap();
+        tompion_os::kill(child, tompion_os::signal::SIGKILL).unwrap();
         shell.wait().unwrap();
     }
 
