@@ -1,16 +1,12 @@
 //! Histogram of durations in bounded memory.
-//!
-//! ```text
-//! buckets   0 … 255   one nanosecond each
-//!           256 …     128 for each power of two: a value is off by less than 1/128
-//! ```
+
+use tompion_histogram::{LogLinear, rank};
 
 use crate::quick::QuickMap;
 
-/// Buckets for each power of two, as a power of two.
-const STEP_BITS: u32 = 7;
-/// Values below this have a bucket each.
-const EXACT: u64 = 2 << STEP_BITS;
+/// Buckets of one nanosecond below 256, then 128 for each power of two: a value is off by less than
+/// 1/128.
+const BUCKETS: LogLinear = LogLinear::new(8, 7);
 
 /// Histogram of durations in nanoseconds. It takes at most 7,424 buckets.
 #[derive(Clone, Debug, Default)]
@@ -21,29 +17,10 @@ pub struct Histogram {
     max: u64,
 }
 
-fn bucket_of(ns: u64) -> u16 {
-    if ns < EXACT {
-        return ns as u16;
-    }
-    let shift = ns.ilog2() - STEP_BITS;
-    ((u64::from(shift) << STEP_BITS) + (ns >> shift)) as u16
-}
-
-/// Returns the largest value of a bucket.
-fn last_of(bucket: u16) -> u64 {
-    let bucket = u64::from(bucket);
-    if bucket < EXACT {
-        return bucket;
-    }
-    let shift = (bucket >> STEP_BITS) - 1;
-    let digit = bucket - (shift << STEP_BITS);
-    ((digit + 1) << shift).wrapping_sub(1)
-}
-
 impl Histogram {
     /// Counts a duration.
     pub fn count(&mut self, ns: u64) {
-        *self.buckets.entry(bucket_of(ns)).or_default() += 1;
+        *self.buckets.entry(BUCKETS.bucket(ns) as u16).or_default() += 1;
         self.count += 1;
         self.total += u128::from(ns);
         self.max = self.max.max(ns);
@@ -79,12 +56,11 @@ impl Histogram {
         for (bucket, count) in buckets {
             seen += u128::from(*count);
             while let Some(percentage) = percentages.get(next) {
-                let rank = (u128::from(self.count) * u128::from(*percentage)).div_ceil(100).max(1);
-                if seen < rank {
+                if seen < rank(self.count, *percentage, 100) {
                     break;
                 }
                 if let Some(slot) = found.get_mut(next) {
-                    *slot = last_of(*bucket).min(max);
+                    *slot = BUCKETS.last(usize::from(*bucket)).min(max);
                 }
                 next += 1;
             }
@@ -96,17 +72,6 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn buckets_have_no_gap_and_are_narrow() {
-        let last = bucket_of(u64::MAX);
-        assert_eq!((last_of(last), last), (u64::MAX, 7423));
-        for bucket in 0..last {
-            let begin = last_of(bucket) + 1;
-            assert_eq!((bucket_of(begin), bucket_of(begin - 1)), (bucket + 1, bucket));
-            assert!(last_of(bucket + 1) - begin <= begin / 128, "{bucket}");
-        }
-    }
 
     #[test]
     fn percentiles_are_those_of_the_sorted_values() {

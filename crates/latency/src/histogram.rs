@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tompion_histogram::{LogLinear, rank};
 
 /// Begin of the last bucket of a CPU's histogram, in microseconds.
 #[cfg(test)]
@@ -19,23 +20,20 @@ pub const fn steps<const COUNT: usize>(first: u64) -> [u64; COUNT] {
     steps
 }
 
-/// Number of log-linear buckets: see [`length_place`].
-pub const LENGTH_PLACES: usize = 864;
+/// Buckets of lengths: at most a sixteenth of the length wide, and 128 ns below 4096 ns.
+const LENGTHS: LogLinear = LogLinear::new(5, 4).with_unit(7);
 
-/// Index of a length in log-linear buckets, at most a sixteenth of it wide, and 128 ns below 2048
-/// ns.
+/// Number of log-linear buckets: see [`length_place`].
+pub const LENGTH_PLACES: usize = LENGTHS.buckets();
+
+/// Index of a length in log-linear buckets.
 pub const fn length_place(ns: u64) -> usize {
-    let logarithm = if ns < 2048 { 11 } else { ns.ilog2() };
-    let shift = logarithm - 4;
-    (logarithm as usize - 11) * 16 + (ns >> shift) as usize
+    LENGTHS.bucket(ns)
 }
 
 /// Begin and end of a log-linear bucket, in nanoseconds; the last one is unbounded.
 pub const fn length_bounds(place: usize) -> (u64, u64) {
-    let place = if place < LENGTH_PLACES { place } else { LENGTH_PLACES - 1 };
-    let (shift, digit) = if place < 32 { (7, place) } else { (place / 16 + 6, place % 16 + 16) };
-    let begin = (digit as u64) << shift;
-    (begin, begin.saturating_add(1 << shift))
+    (LENGTHS.first(place), LENGTHS.last(place).saturating_add(1))
 }
 
 /// Histogram without empty buckets: counts of lengths from a bucket's begin until before its end.
@@ -93,8 +91,7 @@ impl Histogram {
 
     /// Upper bound of a quantile in millionths.
     pub fn below_millionths(&self, share: u64) -> Option<u64> {
-        let count = u128::from(self.count());
-        let rank = (count * u128::from(share)).div_ceil(1_000_000).max(1);
+        let rank = rank(self.count(), share, 1_000_000);
         let mut seen = 0u128;
         for (end, count) in self.places.values() {
             seen += u128::from(*count);
