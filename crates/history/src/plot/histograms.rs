@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use tompion_latency::{CpuReport, Histogram, Kind, of_all_cpus};
 
-use super::{COLOURS, LEFT, Theme, begin, escaped, in_words, legend};
+use tompion_plot::{Anchor, Drawing, duration};
+
+use super::{COLOURS, LEFT, Theme, document, in_words, legend};
 
 const PANEL_WIDTH: f64 = 520.0;
 const PANEL_HEIGHT: f64 = 230.0;
@@ -87,20 +89,17 @@ pub fn histograms(curves: &[Curve], title: &str, theme: Theme) -> String {
     kinds.dedup();
     let rows = kinds.len().div_ceil(2).max(1);
     let (width, height) = (2.0 * PANEL_WIDTH, HEAD + rows as f64 * PANEL_HEIGHT);
-    let mut text = begin((width, height), title, theme);
-    legend(&mut text, curves.iter().map(|curve| curve.label.as_str()), width);
+    let mut drawing = Drawing::default();
+    legend(&mut drawing, curves.iter().map(|curve| curve.label.as_str()), width);
     for (place, kind) in kinds.iter().enumerate() {
         let (left, top) =
             ((place % 2) as f64 * PANEL_WIDTH + LEFT, HEAD + (place / 2) as f64 * PANEL_HEIGHT + TOP);
-        let _ = writeln!(text, "<g transform=\"translate({left},{top})\">");
-        panel(&mut text, curves, *kind);
-        text.push_str("</g>\n");
+        drawing.translated((left, top), |drawing| panel(drawing, curves, *kind));
     }
-    text.push_str("</svg>\n");
-    text
+    document((width, height), title, theme, &drawing)
 }
 
-fn panel(text: &mut String, curves: &[Curve], kind: Kind) {
+fn panel(drawing: &mut Drawing, curves: &[Curve], kind: Kind) {
     let found =
         || curves.iter().enumerate().filter_map(|(number, curve)| Some((number, curve.kinds.get(&kind)?)));
     let lines: Vec<(usize, Vec<u64>, f64)> =
@@ -109,34 +108,26 @@ fn panel(text: &mut String, curves: &[Curve], kind: Kind) {
     let decades = decades(most);
     let longest = lines.iter().map(|line| line.2).fold(0.0, f64::max);
     let all: u64 = found().map(|(_, (places, _))| places.count()).sum();
-    let _ = writeln!(
-        text,
-        "<text class=\"title\" y=\"-22\">{}</text><text class=\"dim\" y=\"-7\">{all} of {}, max {}</text>",
-        escaped(kind.long_words()),
-        kind.name(),
-        in_words((longest * 1000.0).round() as u64)
-    );
-    axes(text, decades);
+    let longest = in_words((longest * 1000.0).round() as u64);
+    drawing.text("title", (0.0, -22.0), Anchor::Start, kind.long_words());
+    drawing.text("dim", (0.0, -7.0), Anchor::Start, &format!("{all} of {}, max {longest}", kind.name()));
+    axes(drawing, decades);
     for (number, counts, longest) in lines {
         let (path, x, bottom) = (path(&counts, decades), x_of(longest), y_of(0, decades));
         let colour = number % COLOURS.len();
-        let _ = writeln!(text, "<path class=\"line s{colour}\" d=\"{path}\"/>");
-        let _ = writeln!(text, "<path class=\"line longest s{colour}\" d=\"M{x:.1},0V{bottom:.1}\"/>");
+        drawing.path(&format!("line s{colour}"), &path);
+        drawing.line(&format!("line longest s{colour}"), (x, 0.0), (x, bottom));
     }
 }
 
-fn axes(text: &mut String, decades: u32) {
+fn axes(drawing: &mut Drawing, decades: u32) {
     let (right, bottom) = (PANEL_WIDTH - LEFT - RIGHT, y_of(0, decades));
-    for (us, name) in [(1.0, "1 µs"), (10.0, "10 µs"), (100.0, "100 µs"), (1e3, "1 ms"), (1e4, "10 ms")] {
+    for us in [1.0, 10.0, 100.0, 1e3, 1e4] {
         let x = x_of(us);
-        let _ = writeln!(
-            text,
-            "<path class=\"grid\" d=\"M{x:.1},0V{bottom:.1}\"/>\
-             <text class=\"dim\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>",
-            bottom + 18.0
-        );
+        drawing.line("grid", (x, 0.0), (x, bottom));
+        drawing.text("dim", (x, bottom + 18.0), Anchor::Middle, &duration(us * 1e3));
     }
-    let _ = writeln!(text, "<path class=\"grid\" d=\"M0,{bottom:.1}H{right:.1}\"/>");
+    drawing.line("grid", (0.0, bottom), (right, bottom));
     // At most five lines.
     let step = decades.div_ceil(5).max(1) as usize;
     for power in (0..=decades).step_by(step) {
@@ -147,12 +138,8 @@ fn axes(text: &mut String, decades: u32) {
             6..=8 => format!("{} M", 10u64.pow(power - 6)),
             _ => format!("1e{power}"),
         };
-        let _ = writeln!(
-            text,
-            "<path class=\"grid\" d=\"M0,{y:.1}H{right:.1}\"/>\
-             <text class=\"dim\" x=\"-6\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>",
-            y + 4.0
-        );
+        drawing.line("grid", (0.0, y), (right, y));
+        drawing.text("dim", (-6.0, y + 4.0), Anchor::End, &name);
     }
 }
 

@@ -9,7 +9,9 @@ use std::{collections::BTreeMap, fmt::Write, ops::RangeInclusive};
 use serde::Serialize;
 use tompion_latency::Kind;
 
-use super::{COLOURS, LEFT, Theme, begin, escaped, in_words, legend, power_in_words};
+use tompion_plot::{Anchor, Drawing, Shape, duration};
+
+use super::{COLOURS, LEFT, Theme, document, in_words, legend};
 use crate::{Longest, Point, Response, Span};
 
 const WIDTH: f64 = 1040.0;
@@ -218,35 +220,31 @@ pub fn maxima(found: &Maxima, title: &str, (ticks, marks): (&[Tick], &[Mark]), t
     let left_out = found.jobs.len() - jobs.len();
     let panels = (found.lines.len() + jobs.len()).max(1);
     let foot = if left_out > 0 { BOTTOM } else { 0.0 };
-    let mut text = begin((WIDTH, HEAD + panels as f64 * PANEL + foot), title, theme);
+    let mut drawing = Drawing::default();
     let mut cpus: Vec<u32> = found.lines.values().flat_map(|lines| lines.keys().copied()).collect();
     cpus.sort_unstable();
     cpus.dedup();
     let labels: Vec<String> = cpus.iter().map(|cpu| format!("CPU {cpu}")).collect();
-    legend(&mut text, labels.iter().map(String::as_str), WIDTH - 160.0);
+    legend(&mut drawing, labels.iter().map(String::as_str), WIDTH - 160.0);
     let mut top = HEAD + TOP;
-    let mut panel = |draw: &dyn Fn(&mut String)| {
-        let _ = writeln!(text, "<g transform=\"translate({LEFT},{top})\">");
-        draw(&mut text);
-        draw_marks(&mut text, found, marks);
-        text.push_str("</g>\n");
+    let mut panel = |draw: &dyn Fn(&mut Drawing)| {
+        drawing.translated((LEFT, top), |drawing| {
+            draw(drawing);
+            draw_marks(drawing, found, marks);
+        });
         top += PANEL;
     };
     for (kind, lines) in &found.lines {
-        panel(&|text: &mut String| draw_kind(text, found, (*kind, lines, &cpus), ticks));
+        panel(&|drawing: &mut Drawing| draw_kind(drawing, found, (*kind, lines, &cpus), ticks));
     }
     for (name, line) in jobs {
-        panel(&|text: &mut String| draw_job(text, found, (name, line), ticks));
+        panel(&|drawing: &mut Drawing| draw_job(drawing, found, (name, line), ticks));
     }
     if left_out > 0 {
-        let _ = writeln!(
-            text,
-            "<text class=\"dim\" x=\"{LEFT}\" y=\"{}\">and {left_out} more with no more missed deadlines</text>",
-            top - TOP + BOTTOM / 2.0
-        );
+        let words = format!("and {left_out} more with no more missed deadlines");
+        drawing.text("dim", (LEFT, top - TOP + BOTTOM / 2.0), Anchor::Start, &words);
     }
-    text.push_str("</svg>\n");
-    text
+    document((WIDTH, HEAD + panels as f64 * PANEL + foot), title, theme, &drawing)
 }
 
 /// Jobs that get a panel, by name: those with the most misses.
@@ -259,34 +257,34 @@ fn jobs_with_panels(jobs: &BTreeMap<String, JobLine>) -> Vec<(&str, &JobLine)> {
 }
 
 fn draw_kind(
-    text: &mut String,
+    drawing: &mut Drawing,
     found: &Maxima,
     (kind, lines, cpus): (Kind, &BTreeMap<u32, Columns>, &[u32]),
     ticks: &[Tick],
 ) {
     let scale = Scale::of(lines.values(), std::iter::empty());
-    name(text, kind, lines);
-    axes(text, found, &scale, ticks);
+    name(drawing, kind, lines);
+    axes(drawing, found, &scale, ticks);
     for (cpu, columns) in lines {
         let colour = cpus.binary_search(cpu).unwrap_or(0) % COLOURS.len();
-        draw_line(text, columns, &scale, (&format!("f{colour}"), &format!("s{colour}")));
+        draw_line(drawing, columns, &scale, (&format!("f{colour}"), &format!("s{colour}")));
     }
 }
 
 /// Draws a line and its band with these classes.
-fn draw_line(text: &mut String, columns: &Columns, scale: &Scale, (fill, stroke): (&str, &str)) {
+fn draw_line(drawing: &mut Drawing, columns: &Columns, scale: &Scale, (fill, stroke): (&str, &str)) {
     let (line, band) = paths(columns, scale);
     if !band.is_empty() {
-        let _ = writeln!(text, "<path class=\"band {fill}\" d=\"{band}\"/>");
+        drawing.path(&format!("band {fill}"), &band);
     }
-    let _ = writeln!(text, "<path class=\"line {stroke}\" d=\"{line}\"/>");
+    drawing.path(&format!("line {stroke}"), &line);
 }
 
 /// Draws a job's longest responses, its deadline as a dashed line, and dots at misses.
-fn draw_job(text: &mut String, found: &Maxima, (name, line): (&str, &JobLine), ticks: &[Tick]) {
+fn draw_job(drawing: &mut Drawing, found: &Maxima, (name, line): (&str, &JobLine), ticks: &[Tick]) {
     let deadlines = || line.limits.iter().map(|limit| limit.0).filter(|ns| *ns > 0);
     let scale = Scale::of([&line.columns].into_iter(), deadlines());
-    let _ = write!(text, "<text class=\"title\" y=\"-12\">{}</text>", escaped(name));
+    drawing.text("title", (0.0, -12.0), Anchor::Start, name);
     let longest = line.columns.iter().flatten().map(|column| column.1).max().unwrap_or(0);
     let mut words = vec![format!("max response {}", in_words(longest))];
     if let Some(deadline) = deadlines().min() {
@@ -297,67 +295,50 @@ fn draw_job(text: &mut String, found: &Maxima, (name, line): (&str, &JobLine), t
         1 => words.push("1 missed (dot)".into()),
         misses => words.push(format!("{misses} missed (dots)")),
     }
-    let _ = writeln!(
-        text,
-        "<text class=\"dim\" x=\"{}\" y=\"-12\" text-anchor=\"end\">{}</text>",
-        WIDTH - LEFT - RIGHT,
-        words.join(", ")
-    );
-    axes(text, found, &scale, ticks);
+    drawing.text("dim", (WIDTH - LEFT - RIGHT, -12.0), Anchor::End, &words.join(", "));
+    axes(drawing, found, &scale, ticks);
     let limits: Columns = line.limits.iter().map(|(ns, _)| (*ns > 0).then_some((*ns, *ns))).collect();
-    let _ = writeln!(text, "<path class=\"line deadline\" d=\"{}\"/>", paths(&limits, &scale).0);
-    draw_line(text, &line.columns, &scale, ("job-band", "job"));
+    drawing.path("line deadline", &paths(&limits, &scale).0);
+    draw_line(drawing, &line.columns, &scale, ("job-band", "job"));
     let step = (WIDTH - LEFT - RIGHT) / line.columns.len().max(1) as f64;
     for (number, (column, limit)) in line.columns.iter().zip(&line.limits).enumerate() {
         if let (Some((_, most)), (_, true)) = (column, limit) {
             let (x, y) = ((number as f64 + 0.5) * step, scale.y_of(*most as f64));
-            let _ = writeln!(text, "<circle class=\"incident\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
+            drawing.mark("incident", Shape::Circle, (x, y), 3.0);
         }
     }
 }
 
-fn name(text: &mut String, kind: Kind, lines: &BTreeMap<u32, Columns>) {
+fn name(drawing: &mut Drawing, kind: Kind, lines: &BTreeMap<u32, Columns>) {
     let longest = |columns: &Columns| columns.iter().flatten().map(|column| column.1).max();
     let most = lines.iter().filter_map(|(cpu, columns)| Some((longest(columns)?, cpu))).max();
-    let _ = write!(text, "<text class=\"title\" y=\"-12\">{}</text>", escaped(kind.long_words()));
+    drawing.text("title", (0.0, -12.0), Anchor::Start, kind.long_words());
     if let Some((ns, cpu)) = most {
-        let _ = writeln!(
-            text,
-            "<text class=\"dim\" x=\"{}\" y=\"-12\" text-anchor=\"end\">max {}, CPU {cpu}</text>",
-            WIDTH - LEFT - RIGHT,
-            in_words(ns)
-        );
+        let words = format!("max {}, CPU {cpu}", in_words(ns));
+        drawing.text("dim", (WIDTH - LEFT - RIGHT, -12.0), Anchor::End, &words);
     }
 }
 
-fn axes(text: &mut String, found: &Maxima, scale: &Scale, ticks: &[Tick]) {
+fn axes(drawing: &mut Drawing, found: &Maxima, scale: &Scale, ticks: &[Tick]) {
     let (right, bottom) = (WIDTH - LEFT - RIGHT, PANEL - TOP - BOTTOM);
     for power in scale.low..=scale.high {
-        let y = scale.y_of(1000.0 * 10f64.powi(power));
-        let _ = writeln!(
-            text,
-            "<path class=\"grid\" d=\"M0,{y:.1}H{right}\"/><text class=\"dim\" x=\"-8\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            y + 4.0,
-            power_in_words(power)
-        );
+        let ns = 1000.0 * 10f64.powi(power);
+        let y = scale.y_of(ns);
+        drawing.line("grid", (0.0, y), (right, y));
+        drawing.text("dim", (-8.0, y + 4.0), Anchor::End, &duration(ns));
     }
     for tick in ticks.iter().filter(|tick| (found.span.from_ms..=found.span.to_ms).contains(&tick.time_ms)) {
         let x = found.x_of(tick.time_ms);
         // A label at the edge stays within the picture.
         let anchor = if x > right - 30.0 {
-            "end"
+            Anchor::End
         } else if x < 20.0 {
-            "start"
+            Anchor::Start
         } else {
-            "middle"
+            Anchor::Middle
         };
-        let _ = writeln!(
-            text,
-            "<path class=\"grid\" d=\"M{x:.1},0V{bottom}\"/><text class=\"dim\" x=\"{x:.1}\" y=\"{}\" \
-             text-anchor=\"{anchor}\">{}</text>",
-            bottom + 18.0,
-            escaped(&tick.label)
-        );
+        drawing.line("grid", (x, 0.0), (x, bottom));
+        drawing.text("dim", (x, bottom + 18.0), anchor, &tick.label);
     }
 }
 
@@ -385,25 +366,22 @@ fn paths(columns: &Columns, scale: &Scale) -> (String, String) {
     (line, band)
 }
 
-fn draw_marks(text: &mut String, found: &Maxima, marks: &[Mark]) {
+fn draw_marks(drawing: &mut Drawing, found: &Maxima, marks: &[Mark]) {
     let (right, bottom) = (WIDTH - LEFT - RIGHT, PANEL - TOP - BOTTOM);
     for mark in marks {
-        let _ = match mark {
+        match mark {
             Mark::System(time, name) => {
                 let x = found.x_of(*time);
-                let (anchor, at) = if x > right * 0.7 { ("end", x - 5.0) } else { ("start", x + 5.0) };
-                writeln!(
-                    text,
-                    "<path class=\"mark\" d=\"M{x:.1},0V{bottom}\"/>\
-                     <text class=\"dim\" x=\"{at:.1}\" y=\"11\" text-anchor=\"{anchor}\">{}</text>",
-                    escaped(name)
-                )
+                let (anchor, at) =
+                    if x > right * 0.7 { (Anchor::End, x - 5.0) } else { (Anchor::Start, x + 5.0) };
+                drawing.line("mark", (x, 0.0), (x, bottom));
+                drawing.text("dim", (at, 11.0), anchor, name);
             }
             Mark::Incident(time) => {
                 let x = found.x_of(*time);
-                writeln!(text, "<path class=\"incident\" d=\"M{:.1},-7h8l-4,7z\"/>", x - 4.0)
+                drawing.polygon("incident", &[(x - 4.0, -7.0), (x + 4.0, -7.0), (x, 0.0)]);
             }
-        };
+        }
     }
 }
 

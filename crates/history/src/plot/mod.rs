@@ -7,6 +7,8 @@ mod maxima;
 
 use std::fmt::Write;
 
+use tompion_plot::{Anchor, Drawing, escaped};
+
 pub use histograms::{Curve, histograms};
 pub use maxima::{Mark, Maxima, Series, Tick, maxima};
 
@@ -56,15 +58,16 @@ fn style(theme: Theme) -> String {
     }
 }
 
-/// Begin of the document, with its title.
-fn begin((width, height): (f64, f64), title: &str, theme: Theme) -> String {
+/// Returns the document, with its title.
+fn document((width, height): (f64, f64), title: &str, theme: Theme, drawing: &Drawing) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" role=\"img\" aria-label=\"{0}\">\n<style>{1}</style>\n\
          <rect class=\"page\" width=\"{width}\" height=\"{height}\"/>\n\
-         <text class=\"head\" x=\"{LEFT}\" y=\"26\">{0}</text>\n",
+         <text class=\"head\" x=\"{LEFT}\" y=\"26\">{0}</text>\n{2}</svg>\n",
         escaped(title),
-        style(theme)
+        style(theme),
+        drawing.elements()
     )
 }
 
@@ -72,32 +75,19 @@ fn begin((width, height): (f64, f64), title: &str, theme: Theme) -> String {
 const LEFT: f64 = 56.0;
 
 /// Draws the legend in a row below the title.
-fn legend<'a>(text: &mut String, labels: impl Iterator<Item = &'a str>, width: f64) {
+fn legend<'a>(drawing: &mut Drawing, labels: impl Iterator<Item = &'a str>, width: f64) {
     let mut left = LEFT;
     for (number, label) in labels.enumerate() {
         // Estimated from the average width of a letter.
         let room = 34.0 + 6.8 * label.chars().count() as f64;
         if left + room > width {
-            let _ = writeln!(text, "<text class=\"dim\" x=\"{left}\" y=\"50\">…</text>");
+            drawing.text("dim", (left, 50.0), Anchor::Start, "…");
             return;
         }
-        let _ = writeln!(
-            text,
-            "<path class=\"line s{}\" d=\"M{left},46h16\"/><text class=\"dim\" x=\"{}\" y=\"50\">{}</text>",
-            number % COLOURS.len(),
-            left + 21.0,
-            escaped(label)
-        );
+        let colour = format!("line s{}", number % COLOURS.len());
+        drawing.path(&colour, &format!("M{left:.1},46h16"));
+        drawing.text("dim", (left + 21.0, 50.0), Anchor::Start, label);
         left += room;
-    }
-}
-
-/// Formats a power of ten of a microsecond for an axis: `10 µs`.
-fn power_in_words(power: i32) -> String {
-    match power {
-        ..3 => format!("{} µs", 10f64.powi(power)),
-        3..6 => format!("{} ms", 10f64.powi(power - 3)),
-        _ => format!("{} s", 10f64.powi(power - 6)),
     }
 }
 
@@ -110,21 +100,14 @@ fn in_words(ns: u64) -> String {
     }
 }
 
-/// Escapes a text for XML.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_no_markup_and_themes_are_what_they_say() {
-        assert_eq!(escaped("a<b>&\"c"), "a&lt;b&gt;&amp;&quot;c");
+    fn themes_are_what_they_say() {
         assert!(style(Theme::Reader).contains("@media"));
         assert!(!style(Theme::Dark).contains("@media") && style(Theme::Dark).contains("#0d1117"));
-        assert_eq!([0, 2, 3, 5, 6].map(power_in_words), ["1 µs", "100 µs", "1 ms", "100 ms", "1 s"]);
         assert_eq!([71_300, 106_093_100, 2_000_000_000].map(in_words), ["71.3 µs", "106.1 ms", "2.0 s"]);
     }
 }

@@ -1,7 +1,8 @@
 //! Horizontal bars from zero, with whiskers from the smallest to the largest measurement.
 
 use super::super::results::{Figure, Who, digits};
-use super::{Anchor, Drawing, WIDTH, class, linear_ticks, plain_number, width_of};
+use super::{WIDTH, class, document, width_of};
+use tompion_plot::{Anchor, Drawing, linear_ticks, plain_number};
 
 const BAR: f64 = 15.0;
 const BETWEEN_BARS: f64 = 3.0;
@@ -83,7 +84,7 @@ impl Bars {
             y += height;
         }
         drawing.line("axis", (left, TOP - 8.0), (left, bottom));
-        drawing.finish(&self.title, bottom + 54.0)
+        document(&drawing, &self.title, bottom + 54.0)
     }
 
     fn draw_legend(&self, drawing: &mut Drawing) {

@@ -1,7 +1,8 @@
 //! Lines with marks and whiskers, on logarithmic axes and among places.
 
 use super::super::results::Who;
-use super::{Anchor, Drawing, WIDTH, class, duration, logarithmic_ticks, plain_number, width_of};
+use super::{WIDTH, class, document, mark, width_of};
+use tompion_plot::{Anchor, Drawing, duration, logarithmic_ticks, plain_number};
 
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = WIDTH - 28.0;
@@ -165,14 +166,14 @@ impl Lines {
         for line in &self.lines {
             self.draw_line(&mut drawing, line, &across, &up);
         }
-        drawing.finish(&self.title, BOTTOM + 58.0)
+        document(&drawing, &self.title, BOTTOM + 58.0)
     }
 
     fn draw_line(&self, drawing: &mut Drawing, line: &Line, across: &Scale, up: &Scale) {
         let place = |point: &Point| (across.place(point.x), up.place(point.y));
         let dashed = if line.dashed { " dashed" } else { "" };
         let points: Vec<_> = line.points.iter().map(place).collect();
-        drawing.path(&format!("{} line{dashed}", class(line.who)), &points);
+        drawing.polyline(&format!("{} line{dashed}", class(line.who)), &points);
         if !self.marks {
             return;
         }
@@ -186,7 +187,7 @@ impl Lines {
                     drawing.line(&thin, (x - 4.0, end), (x + 4.0, end));
                 }
             }
-            drawing.mark(line.who, place(point));
+            mark(drawing, line.who, place(point));
         }
     }
 
@@ -198,9 +199,9 @@ impl Lines {
                 (x, y) = (20.0, y + LEGEND_ROW);
             }
             let dashed = if line.dashed { " dashed" } else { "" };
-            drawing.path(&format!("{} line{dashed}", class(line.who)), &[(x, y), (x + 24.0, y)]);
+            drawing.polyline(&format!("{} line{dashed}", class(line.who)), &[(x, y), (x + 24.0, y)]);
             if self.marks {
-                drawing.mark(line.who, (x + 12.0, y));
+                mark(drawing, line.who, (x + 12.0, y));
             }
             drawing.text("soft", (x + 30.0, y + 4.5), Anchor::Start, &line.label);
             x += width + 14.0;

@@ -1,7 +1,8 @@
 //! Points of two measurements of the same things, in square panels: how dense they lie, and the
 //! line through them.
 
-use super::{Anchor, Drawing, WIDTH, linear_ticks, plain_number};
+use super::{WIDTH, document};
+use tompion_plot::{Anchor, Drawing, linear_ticks, plain_number};
 
 const TOP: f64 = 84.0;
 const SIDE: f64 = 216.0;
@@ -45,7 +46,7 @@ impl Scatter {
             self.draw(&mut drawing, panel, FIRST + STEP * number as f64);
         }
         drawing.text("soft", (WIDTH / 2.0, TOP + SIDE + 44.0), Anchor::Middle, &self.axes[0]);
-        drawing.finish(&self.title, TOP + SIDE + 84.0)
+        document(&drawing, &self.title, TOP + SIDE + 84.0)
     }
 
     fn draw(&self, drawing: &mut Drawing, panel: &Panel, left: f64) {
