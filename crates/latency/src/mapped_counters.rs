@@ -170,7 +170,7 @@ impl RawThread {
 }
 
 impl MappedCounters {
-    /// Maps the arrays, in the order of [`ARRAYS`], and those of groups.
+    /// Maps the arrays, in the order of `ARRAYS`, and those of groups.
     pub fn map(arrays: [BorrowedFd<'_>; 6], groups: [BorrowedFd<'_>; 3], cpus: u32) -> std::io::Result<Self> {
         let cpus = cpus as usize;
         let [of_groups, places, longest] = groups;
