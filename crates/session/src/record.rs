@@ -51,6 +51,8 @@ const YOUNG: Duration = Duration::from_secs(1);
 /// A program that is just being executed has no environment for a moment, so it is looked for more
 /// than once.
 const LOOKS: u32 = 3;
+/// Time between these, if there is a program that may still connect.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// Time within which a running process may answer when it is asked to take part.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for which the session of a folder waits for the next program when it has none.
@@ -698,12 +700,15 @@ impl Control {
     fn newcomers_come(&mut self) -> bool {
         let (begun, mut absent) = (Instant::now(), 0);
         while !self.ending && absent < LOOKS {
-            match target::youngest_with_in_environment(&self.name) {
+            let newcomers = target::newcomers_with_in_environment(&self.name);
+            match newcomers.youngest {
                 None => absent += 1,
                 Some(age) if age < YOUNG || begun.elapsed() < JOIN_TIMEOUT => absent = 0,
                 Some(_) => return false,
             }
-            thread::sleep(Duration::from_millis(5));
+            if newcomers.executing || newcomers.youngest.is_some() {
+                thread::sleep(LOOK_INTERVAL);
+            }
             self.acceptor.accept_pending(&self.poller);
             self.acceptor.read_handshakes(&self.poller);
             if self.acceptor.expects_events() {
