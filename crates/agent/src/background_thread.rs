@@ -30,7 +30,9 @@ use tompion_protocol::{
 };
 
 use crate::{
-    connect, event, fork, heap,
+    connect,
+    debug_log::debug,
+    event, fork, heap,
     host::protect_host,
     lock,
     pending::MAX_PENDING,
@@ -324,6 +326,7 @@ fn begin(registry: &mut Registry) {
         registry.background.attach_socket = AttachSocket::bind().ok();
     }
     registry.background.ready = true;
+    debug(format_args!("background thread: started"));
 }
 
 /// Ends the thread's work. Descriptors of its own table go to the waiting [`pause`].
@@ -349,6 +352,7 @@ fn end(registry: &mut Registry) {
             }
         }
     }
+    debug(format_args!("background thread: ends"));
     lock::forget_agent_thread();
     registry.background.running = false;
 }
@@ -387,13 +391,16 @@ fn answer_attach_socket(registry: &mut Registry) -> bool {
         Ok(None) => return true,
         Err(_) => return false,
     };
-    let believed = socket.peer().is_ok_and(|peer| trust::believes(peer.uid));
+    let peer = socket.peer();
+    let believed = peer.as_ref().is_ok_and(|peer| trust::believes(peer.uid));
     if !believed || socket.set_timeout(REQUEST_TIMEOUT_MS).is_err() {
+        debug(format_args!("attach socket: connection refused, from {peer:?}"));
         return true;
     }
     let mut buffer = [0; 512];
     let Some(len) = socket.receive_bare(&mut buffer) else { return true };
     if let Some(Ok(ToAgent::Join(name))) = buffer.get(..len).map(ToAgent::decode) {
+        debug(format_args!("session {name}: asks to be joined"));
         connect::join(registry, &name, Origin::Request);
     }
     true
@@ -419,6 +426,9 @@ fn receive(registry: &mut Registry, slot: usize, buffer: &mut [u8]) {
         // Memory for a child that found none: it has its own by now.
         Some(ToAgent::Prepared { .. }) => {}
         Some(ToAgent::Welcome | ToAgent::Refused(_) | ToAgent::Join(_)) => {}
-        None => registry.end(slot),
+        None => {
+            debug(format_args!("session {}: its connection has ended", joined.name));
+            registry.end(slot);
+        }
     }
 }

@@ -23,6 +23,7 @@ use tompion_protocol::{
 };
 
 use crate::{
+    debug_log::{self, debug},
     event, fork, heap, launch,
     pending::{MAX_PENDING, MAX_RETRIES, Pending, RETRY_INTERVAL, RETRY_TIMEOUT, RetryLater},
     recording::InheritedConnection,
@@ -58,6 +59,7 @@ pub fn connect_from_env() {
     if is_secure_exec() {
         return;
     }
+    debug_log::init_from_env();
     // Fork handlers that are registered first run last before a fork. The program's own may wait
     // for threads that load modules, which needs the agent's lock.
     fork::follow();
@@ -222,6 +224,9 @@ fn milliseconds_until(deadline: Instant) -> u32 {
 /// The session can't be reached; else it knows of this process.
 fn join_by(registry: &mut Registry, name: &str, origin: Origin, deadline: Instant) -> io::Result<bool> {
     let result = join_on(registry, trust::connect, name, origin, deadline);
+    if let Err(error) = &result {
+        debug(format_args!("session {name}: not joined: {error}"));
+    }
     if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
         let deadline = Instant::now() + RETRY_TIMEOUT;
         retry_later(
@@ -287,6 +292,7 @@ fn finish_by(registry: &mut Registry, pending: Pending, deadline: Instant) -> bo
         return finish_handshake(registry, pending);
     }
     if registry.pending.len() < MAX_PENDING {
+        debug(format_args!("session {}: no answer yet", pending.name));
         registry.pending.push(pending);
         follow_forks(registry);
     }

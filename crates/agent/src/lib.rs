@@ -22,7 +22,7 @@
 //! recording, pending, thread_state, objects           what the registry holds
 //! event                                               the event path
 //! context, filters                                    values and predicates of the event path
-//! site, writer, fork, launch, trust, lock, heap, host
+//! site, writer, fork, launch, trust, lock, heap, host, debug_log
 //! ```
 
 mod abi;
@@ -30,6 +30,7 @@ mod background_thread;
 mod clone;
 mod connect;
 mod context;
+mod debug_log;
 mod event;
 mod filters;
 mod fork;

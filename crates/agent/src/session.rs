@@ -14,7 +14,9 @@ use tompion_protocol::{
 use tompion_ring::producer::{Recording, ReserveSetup, RseqSetup};
 
 use crate::{
-    context, event,
+    context,
+    debug_log::debug,
+    event,
     recording::{JoinedRecording, SharedMemory},
     registry::Registry,
     trust,
@@ -34,7 +36,9 @@ const MAX_RINGS_BYTES: u64 = 1 << 40;
 pub fn accept_session(registry: &mut Registry, socket: PacketSocket, name: String) -> Option<usize> {
     let mut buffer = [0; SMALL_MESSAGE];
     let received = socket.receive(&mut buffer).ok()?;
-    if ToAgent::decode(buffer.get(..received.len)?).ok()? != ToAgent::Welcome {
+    let answer = ToAgent::decode(buffer.get(..received.len)?).ok()?;
+    if answer != ToAgent::Welcome {
+        debug(format_args!("session {name}: expected Welcome, got {answer:?}"));
         return None;
     }
     socket.set_timeout(0).ok()?;
@@ -51,11 +55,13 @@ pub fn begin_with(
     match begin_recording(files, registry) {
         Ok((slot, memory)) => {
             let joined = JoinedRecording::new(name, socket, memory);
+            debug(format_args!("session {}: joined, slot {slot}", joined.name));
             context::set_wanted(slot, joined.contexts);
             registry.recordings[slot] = Some(joined);
             Some(slot)
         }
         Err(reason) => {
+            debug(format_args!("session {name}: not joined: {reason}"));
             let _ = socket.send(&ToSession::Failed(reason).encode(), &[]);
             None
         }

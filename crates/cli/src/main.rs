@@ -9,9 +9,10 @@ mod messages;
 mod selection;
 mod units;
 
-use std::process::ExitCode;
+use std::{io::Write as _, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
+use tompion_protocol::names::LOG_VARIABLE;
 
 /// Always-on flight recorder for Linux programs and the kernel.
 ///
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         messages::print_status(format!("can't act as the user who called sudo: {error}"));
         return ExitCode::from(messages::FAILED);
     }
+    start_log();
     let words = commands::record::separate_command(std::env::args_os().collect(), Cli::command);
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
@@ -115,6 +117,24 @@ fn main() -> ExitCode {
         let code = messages::failure(&error, cli.verbose);
         if is_recording { commands::record::failure_status(&error) } else { code }
     })
+}
+
+/// Shows debug messages of Tompion's own crates on standard error, as `TOMPION_LOG` asks for.
+fn start_log() {
+    let Some(level) = std::env::var_os(LOG_VARIABLE).filter(|level| !level.is_empty()) else { return };
+    let level = level.to_string_lossy();
+    let Ok(level) = level.parse() else {
+        let found = messages::harmless(&level);
+        return messages::say(format!(
+            "expected off, error, warn, info, debug or trace in {LOG_VARIABLE}, found {found}"
+        ));
+    };
+    let mut builder = env_logger::Builder::new();
+    builder.filter_module("tompion", level).format(|line, record| {
+        let text = record.args().to_string();
+        writeln!(line, "tompion[{}] {}: {}", std::process::id(), record.target(), messages::harmless(&text))
+    });
+    builder.init();
 }
 
 #[cfg(test)]

@@ -36,7 +36,11 @@ pub(crate) fn serve(slot: &Slot, limits: &Limits, answer: &dyn Fn(&Request) -> R
             }
         };
         request.peer = slot.peer;
+        let begun = Instant::now();
         let response = answer(&request);
+        // Without the query, which may have a token.
+        let (method, path, status) = (&request.method, &request.path, response.status);
+        log::debug!("{method} {path:?}: {status} in {:?}", begun.elapsed());
         let idle = limits.idle_timeout.filter(|_| request.is_kept_alive() && response.status != FORBIDDEN);
         let manner = Manner { keep_alive: idle.is_some(), with_body: request.method != "HEAD" };
         let is_written = write(slot, limits, response, manner).is_ok();

@@ -186,6 +186,7 @@ impl Recorder {
             .set_max_entries("data", geometry.all_subbufs())
             .load(&programs(options.filter.as_ref())?)
             .map_err(|error| Error::Refused("the programs' maps".into(), chain(&error)))?;
+        log::debug!("BPF maps created: {geometry:?}, contexts {:?}", options.contexts);
         let rings = map_array(&ebpf, "rings", geometry.rings_bytes())?;
         let data = map_array(&ebpf, "data", geometry.data_bytes())?;
         tell_calls(&mut ebpf, selection, calls)?;
@@ -248,7 +249,10 @@ impl Recorder {
             match loaded {
                 Ok(()) => self.wakers.push(name),
                 // Each architecture has some of these tracepoints.
-                Err(_) => is_known &= !NEEDED_WAKERS.contains(&tracepoint),
+                Err(error) => {
+                    log::debug!("BPF program {name} not loaded: {}", chain(&error));
+                    is_known &= !NEEDED_WAKERS.contains(&tracepoint);
+                }
             }
         }
         let mut handlers = array::<[u64; 6]>(&mut self.ebpf, "handlers")
@@ -290,6 +294,7 @@ impl Recorder {
 
     fn load_program(&mut self, name: &'static str, tracepoint: &str, btf: &Btf) -> Result<(), ProgramError> {
         program(&mut self.ebpf, name)?.load(tracepoint, btf)?;
+        log::debug!("BPF program {name} loaded for the tracepoint {tracepoint}");
         self.loaded.push(name);
         Ok(())
     }
@@ -307,6 +312,7 @@ impl Recorder {
             });
             self.links.push(link.map_err(|error| refused(name, &error))?);
         }
+        log::debug!("{} BPF programs attached", self.links.len());
         self.attached = probes::attach(&mut self.ebpf, &self.probes).map_err(Error::Probe)?;
         if !self.tracepoints.is_empty() {
             let program = tracepoint_program(&mut self.ebpf).and_then(|program| program.fd());

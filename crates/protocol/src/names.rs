@@ -23,6 +23,9 @@ pub const RSEQ_VARIABLE: &str = "TOMPION_RSEQ";
 /// events. By default programs that have events of their own can be.
 pub const ATTACH_VARIABLE: &str = "TOMPION_ATTACH";
 
+/// Environment variable with the level of debug messages on standard error: `debug` for all.
+pub const LOG_VARIABLE: &str = "TOMPION_LOG";
+
 /// Maximum number of sessions of one user that are open to all the user's programs.
 pub const MAX_OPEN_SESSIONS: u32 = 8;
 /// Names under which programs look for the session of a folder, one after the other.

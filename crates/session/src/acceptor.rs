@@ -311,6 +311,7 @@ impl ClientAcceptor {
 
     /// Counts a process that is not recorded, and remembers why.
     fn reject(&mut self, problem: String) {
+        log::debug!("not recorded: {problem}");
         self.report_problem(problem);
         let _ = self.commands.send(ConsumerCommand::ProcessRejected(1));
     }
@@ -430,6 +431,7 @@ impl ClientAcceptor {
             (hello.origin == Origin::Fork && !hello.has_listener).then(|| self.config.writing(&hello));
         let socket = Arc::new(socket);
         let (name, open) = (hello.name.clone(), Some(socket.clone()));
+        log::debug!("process {} ({name:?}) joined as number {key}, {:?}", peer.pid, hello.origin);
         let client = Client { pid: peer.pid, name, lineage: lineage.clone(), socket: open, watch };
         self.add_client(key, client, poller)?;
         let mut process = Process::new(key, peer.pid, hello, Some(socket), recording);
@@ -687,6 +689,7 @@ impl ClientAcceptor {
 
     fn remove_client(&mut self, key: u64, poller: &Poller, how: String) {
         let Some(client) = self.clients.remove(&key) else { return };
+        log::debug!("process {} (number {key}) left: {how}", client.pid);
         if let Some(watch) = &client.watch {
             poller.remove(watch.as_fd());
         }

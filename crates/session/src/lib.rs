@@ -31,6 +31,7 @@ mod listening;
 mod manifest;
 mod memory;
 mod messages;
+mod newcomers;
 mod process;
 mod record;
 mod recover;

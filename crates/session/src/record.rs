@@ -36,23 +36,16 @@ use crate::{
     kernel::{self, Kernel, KernelChoice},
     lineage, listening,
     manifest::{self, Channel, Clock, CommandEnd, Host, Manifest, Recorder, Snapshot},
-    messages, rseq,
+    messages,
+    newcomers::NewcomerSearch,
+    rseq,
     session_config::SessionConfig,
-    target::{self, Admission, ProcessTree, Target},
+    target::{Admission, ProcessTree, Target},
     untraced::{self, Expectation, Looks},
 };
 
 /// Time within which the command may end after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
-/// Time within which programs that were started last may join.
-const JOIN_TIMEOUT: Duration = Duration::from_millis(250);
-/// ...and those that were made less than so long ago: on a busy machine they may not have got far.
-const YOUNG: Duration = Duration::from_secs(1);
-/// A program that is just being executed has no environment for a moment, so it is looked for more
-/// than once.
-const LOOKS: u32 = 3;
-/// Time between these, if there is a program that may still connect.
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// Time within which a running process may answer when it is asked to take part.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for which the session of a folder waits for the next program when it has none.
@@ -694,21 +687,9 @@ impl Control {
     }
 
     /// Whether a program connects that was still being started when the last client ended.
-    ///
-    /// Between exec and its agent's `Hello` only the kernel knows of a program; its environment
-    /// tells.
     fn newcomers_come(&mut self) -> bool {
-        let (begun, mut absent) = (Instant::now(), 0);
-        while !self.ending && absent < LOOKS {
-            let newcomers = target::newcomers_with_in_environment(&self.name);
-            match newcomers.youngest {
-                None => absent += 1,
-                Some(age) if age < YOUNG || begun.elapsed() < JOIN_TIMEOUT => absent = 0,
-                Some(_) => return false,
-            }
-            if newcomers.executing || newcomers.youngest.is_some() {
-                thread::sleep(LOOK_INTERVAL);
-            }
+        let mut search = NewcomerSearch::new(&self.name);
+        while !self.ending && search.may_join() {
             self.acceptor.accept_pending(&self.poller);
             self.acceptor.read_handshakes(&self.poller);
             if self.acceptor.expects_events() {

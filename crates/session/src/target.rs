@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
@@ -213,41 +213,6 @@ pub fn age_of(process: &Path) -> Option<Duration> {
     Some(Duration::from_nanos(tompion_os::boottime_ns().saturating_sub(begun.saturating_mul(10_000_000))))
 }
 
-/// Processes that may be about to join a session, found by one pass over `/proc`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Newcomers {
-    /// Age of the youngest process that was started with the session's name in its environment.
-    pub youngest: Option<Duration>,
-    /// Whether a process had no environment: it may just be executing a program, and the kernel
-    /// shows the new environment only at the end of that.
-    pub executing: bool,
-}
-
-/// Searches the processes whose environment we may read for this text.
-pub fn newcomers_with_in_environment(text: &str) -> Newcomers {
-    let own = std::process::id();
-    let mut found = Newcomers::default();
-    for pid in all_processes().filter(|pid| *pid != own) {
-        let process = PathBuf::from(format!("/proc/{pid}"));
-        let Ok(environment) = fs::read(process.join("environ")) else { continue };
-        if environment.windows(text.len()).any(|window| window == text.as_bytes()) {
-            let age = age_of(&process).unwrap_or(Duration::MAX);
-            found.youngest = Some(found.youngest.map_or(age, |youngest| youngest.min(age)));
-        } else if environment.is_empty() {
-            found.executing |= may_be_executing(&process);
-        }
-    }
-    found
-}
-
-/// Whether a process without an environment is an ordinary one that has not begun to exit.
-/// Source: field 9 of `proc_pid_stat(5)`, `include/linux/sched.h`.
-fn may_be_executing(process: &Path) -> bool {
-    const PF_EXITING: u64 = 0x4;
-    const PF_KTHREAD: u64 = 0x0020_0000;
-    stat_field(process, 9).is_some_and(|flags| flags & (PF_EXITING | PF_KTHREAD) == 0)
-}
-
 /// Whether a process belongs to one of these users.
 pub fn is_of(pid: u32, users: &[u32]) -> bool {
     fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| users.contains(&process.uid()))
@@ -299,22 +264,6 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(age_of(&folder), None);
-    }
-
-    #[test]
-    fn processes_that_may_join_a_session_are_found() {
-        let name = format!("tompion-newcomers-{}", std::process::id());
-        assert_eq!(newcomers_with_in_environment(&name).youngest, None);
-        let mut sleep = std::process::Command::new("sleep");
-        let mut child = sleep.arg("60").env("NEWCOMER", &name).spawn().unwrap();
-        while newcomers_with_in_environment(&name).youngest.is_none() {}
-        child.kill().unwrap();
-        // It has no environment any more, as a program that is just being executed.
-        let folder = PathBuf::from(format!("/proc/{}", child.id()));
-        while stat_field(&folder, 9).unwrap() & 4 == 0 {}
-        assert!(!may_be_executing(&folder));
-        child.wait().unwrap();
-        assert!(may_be_executing(Path::new("/proc/self")) && !may_be_executing(&folder));
     }
 
     #[test]
