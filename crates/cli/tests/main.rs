@@ -13,6 +13,7 @@ mod command_line;
 mod command_lines;
 mod config;
 mod conformance;
+mod debug_log;
 mod durations;
 mod emit_log;
 mod exit_status;
