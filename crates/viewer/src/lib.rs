@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+pub mod foreground_gate;
 mod guard;
 mod incident;
 pub mod index;
@@ -19,7 +20,6 @@ mod recording;
 pub mod slice_kind;
 mod view;
 mod wakeup_source;
-pub mod way;
 
 use std::io;
 use std::net::SocketAddr;

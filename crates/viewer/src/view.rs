@@ -11,13 +11,13 @@ use tompion_ctf::metadata::EnvironmentValue;
 use tompion_reader::{Parts, Selection, Trace, TraceSet};
 
 use crate::api::Shifted;
+use crate::foreground_gate::ForegroundGate;
 use crate::incident::{Incident, incident};
 use crate::index::build::{Builder, Classes, Outline, Scout, trace_name, trace_of_class};
 use crate::index::place::{Place, fingerprint};
 use crate::index::store::Store;
 use crate::index::{Index, Shared, directory};
 use crate::recording::RecordedProcess;
-use crate::way::Way;
 use crate::{Error, recording};
 
 /// How often is looked whether a trace has grown.
@@ -76,7 +76,7 @@ pub struct Opened {
     /// What reads parts before their turn, while the index is made.
     pub scout: Option<Scout>,
     /// Lets those who look at it come before those who read it.
-    pub way: Arc<Way>,
+    pub gate: Arc<ForegroundGate>,
     /// Whether the recording goes on.
     pub is_growing: bool,
     /// The files as they were.
@@ -181,7 +181,7 @@ impl View {
     pub fn opening(&self) {
         let opened = self.opened();
         if opened.scout.is_some() {
-            opened.way.open();
+            opened.gate.begin_page_load();
         }
     }
 
@@ -410,7 +410,7 @@ fn open(found: Found, (place, room): (&Place, Room), before: Option<&Opened>) ->
     };
     // What grows is shown when it is read.
     let scout = builder.as_ref().filter(|_| before.is_none()).and_then(Builder::scout);
-    let way = before.map_or_else(Arc::default, |before| before.way.clone());
+    let gate = before.map_or_else(Arc::default, |before| before.gate.clone());
     let opened = Arc::new(Opened {
         generation: before.map_or(1, |before| before.generation + 1),
         traces: told,
@@ -422,7 +422,7 @@ fn open(found: Found, (place, room): (&Place, Room), before: Option<&Opened>) ->
         set,
         index: Shared::new(index),
         scout,
-        way,
+        gate,
         is_growing,
         fingerprint,
         stop: AtomicBool::new(false),
@@ -441,16 +441,16 @@ fn open(found: Found, (place, room): (&Place, Room), before: Option<&Opened>) ->
                     for _ in 0..threads.clamp(1, MOST_SCOUTS) {
                         scope.spawn(|| {
                             let _ = rustix::process::setpriority_process(None, EAGER);
-                            scout.run(&opened.index, &opened.way);
+                            scout.run(&opened.index, &opened.gate);
                         });
                     }
-                    scout.wait(&opened.way);
+                    scout.wait(&opened.gate);
                 }
                 if !is_awaited {
                     // Who looks at something comes first, and the browser that draws it. Threads inherit this.
                     let _ = rustix::process::setpriority_process(None, PATIENT);
                 }
-                builder.run(&opened.index, &opened.stop, &opened.way);
+                builder.run(&opened.index, &opened.stop, &opened.gate);
             });
             let index = opened.index();
             if index.progress >= 1.0 {

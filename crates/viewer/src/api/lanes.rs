@@ -96,7 +96,7 @@ pub fn lanes(question: &Question<'_>) -> Result<Vec<u8>, Wrong> {
     bytes.splice(..4, length.to_le_bytes());
     bytes.append(&mut body);
     if has_more {
-        question.opened.way.is_there();
+        question.opened.gate.page_shown();
     }
     Ok(bytes)
 }

@@ -76,7 +76,7 @@ pub fn answer(view: &View, name: &str, request: &Request) -> Response {
     // What the page asks again and again is no hurry.
     let question = Question { view, opened: &opened, query: &request.query, offsets: view.offsets() };
     let is_urgent = !matches!(name, "trace" | "exporting") && !question.is_again();
-    let _turn = (is_urgent && opened.is_shown_before_index()).then(|| opened.way.turn());
+    let _guard = (is_urgent && opened.is_shown_before_index()).then(|| opened.gate.begin_request());
     let answer = match (request.method.as_str(), name) {
         ("GET", "trace") => trace::trace(&question),
         ("GET", "tracks") => match trace::tracks(&question) {

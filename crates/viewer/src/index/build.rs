@@ -23,8 +23,8 @@ use tompion_reader::{Parts, TraceSet};
 use super::apply::{Applier, Finding, new_track};
 use super::store::Store;
 use super::{Index, LaneKind, Shared, TrackKind};
+use crate::foreground_gate::ForegroundGate;
 use crate::recording;
-use crate::way::Way;
 pub use classes::{Classes, is_of_kernel, trace_of_class};
 pub use scout::Scout;
 use teller::Teller;
@@ -240,7 +240,7 @@ impl Builder {
 
     /// Reads the trace and completes the index. Lets those pass who look at it. Ends early, with the index incomplete, when
     /// told to stop.
-    pub fn run(mut self, index: &Shared, stop: &AtomicBool, way: &Arc<Way>) {
+    pub fn run(mut self, index: &Shared, stop: &AtomicBool, gate: &Arc<ForegroundGate>) {
         let (sender, receiver) = sync_channel(WAITING);
         let applier = &mut self.applier;
         let outline = &self.outline;
@@ -248,16 +248,16 @@ impl Builder {
         let (teller, engine) = (self.teller.clone(), self.engine.fresh());
         let result = thread::scope(|scope| {
             let read =
-                move || Watch::new(traces, (outline, teller, way.clone()), sender).run(traces, engine, stop);
+                move || Watch::new(traces, (outline, teller, gate.clone()), sender).run(traces, engine, stop);
             let watch = scope.spawn(read);
-            let result = receive(&receiver, applier, (index, way));
+            let result = receive(&receiver, applier, (index, gate));
             // The watch ends when nobody listens any more.
             drop(receiver);
             result.and(watch.join().map_err(|_| io::Error::other("the trace's reader failed")))
         });
         self.tell_damages(&mut index.write());
         let result =
-            result.and_then(|()| if stop.load(Ordering::Relaxed) { Ok(()) } else { finish(index, way) });
+            result.and_then(|()| if stop.load(Ordering::Relaxed) { Ok(()) } else { finish(index, gate) });
         let mut index = index.write();
         match result {
             _ if stop.load(Ordering::Relaxed) => {}
@@ -315,10 +315,10 @@ impl Builder {
 fn receive(
     receiver: &Receiver<Vec<Finding>>,
     applier: &mut Applier,
-    (index, way): (&Shared, &Way),
+    (index, gate): (&Shared, &ForegroundGate),
 ) -> io::Result<()> {
     while let Ok(batch) = receiver.recv() {
-        way.give();
+        gate.yield_to_requests();
         let mut is_left = {
             let mut index = index.write();
             batch.into_iter().try_for_each(|finding| applier.apply(&mut index, finding))?;
@@ -326,7 +326,7 @@ fn receive(
         };
         // Who wants to read waits for one step of this at most.
         while is_left {
-            way.give();
+            gate.yield_to_requests();
             is_left = index.write().write_some()?;
         }
     }
@@ -334,9 +334,9 @@ fn receive(
 }
 
 /// Writes all that is left, and lets those pass who look at what is there.
-fn finish(index: &Shared, way: &Way) -> io::Result<()> {
+fn finish(index: &Shared, gate: &ForegroundGate) -> io::Result<()> {
     while index.write().finish_some()? {
-        way.give();
+        gate.yield_to_requests();
     }
     Ok(())
 }

@@ -6,12 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use tompion_viewer::foreground_gate::ForegroundGate;
 use tompion_viewer::index::build::{Builder, Outline, Scout};
 use tompion_viewer::index::entry::Entry;
 use tompion_viewer::index::store::Store;
 use tompion_viewer::index::{LaneKind, Shared};
 use tompion_viewer::slice_kind;
-use tompion_viewer::way::Way;
 
 use super::made_up;
 
@@ -53,7 +53,7 @@ impl Running {
     fn new(scout: Scout, index: &Arc<Shared>) -> Self {
         let scout = Arc::new(scout);
         let (reader, index) = (scout.clone(), index.clone());
-        thread::spawn(move || reader.run(&index, &Way::default()));
+        thread::spawn(move || reader.run(&index, &ForegroundGate::default()));
         Self(scout)
     }
 

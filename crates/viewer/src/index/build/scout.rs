@@ -17,11 +17,11 @@ use tompion_reader::{Event, EventCollector, Loss, Parts, Selection};
 use super::seen::{Finder, Step};
 use super::teller::Teller;
 use super::{BATCH, Outline};
+use crate::foreground_gate::ForegroundGate;
 use crate::index::Shared;
 use crate::index::apply::{Applier, Finding};
 use crate::index::entry::Entry;
 use crate::index::glimpse::{Ahead, Cell, Glimpse};
-use crate::way::Way;
 
 /// Into how many cells at most the whole is divided before the index is begun, and a window that is asked for.
 const WHOLE: usize = 256;
@@ -159,9 +159,9 @@ impl Scout {
 
     /// Reads what is wished for until [`Self::end`], and lets those pass who look at what is there. To be called by some
     /// threads.
-    pub fn run(&self, index: &Shared, way: &Way) {
+    pub fn run(&self, index: &Shared, gate: &ForegroundGate) {
         while let Some(job) = self.next() {
-            let sight = self.look(job, (index, way));
+            let sight = self.look(job, (index, gate));
             let mut seen = self.seen();
             seen.reading.remove(&job);
             match sight {
@@ -198,13 +198,13 @@ impl Scout {
     }
 
     /// Waits until what was wished for first was seen, and until a page shows it, but not long.
-    pub fn wait(&self, way: &Way) {
+    pub fn wait(&self, gate: &ForegroundGate) {
         let until = Instant::now() + FIRST;
         let is_done = |wish: &Wish, seen: &Seen| self.choose(seen, *wish).is_none();
         self.wait_until(FIRST, |seen| {
             seen.reading.is_empty() && seen.wishes.iter().all(|wish| is_done(wish, seen))
         });
-        way.wait_for_page(until);
+        gate.wait_for_page(until);
     }
 
     /// Nothing is wanted any more: the index knows everything.
@@ -359,7 +359,7 @@ impl Scout {
     }
 
     /// Reads what is to be read.
-    fn look(&self, job: Job, (index, way): (&Shared, &Way)) -> Sight {
+    fn look(&self, job: Job, (index, gate): (&Shared, &ForegroundGate)) -> Sight {
         let (base, _) = self.range;
         let (from, to) = self.times(job);
         let (mut places, mut events, mut selection) = (1, usize::MAX, Selection::default());
@@ -382,7 +382,7 @@ impl Scout {
             let (mut left, mut is_there) = (events, place == 0);
             while left > 0 && traces.step() {
                 if !matches!(job, Job::Piece(..)) {
-                    way.give_unless(&|| self.is_hurried());
+                    gate.yield_unless(&|| self.is_hurried());
                     if self.is_hurried() {
                         return Sight::Interrupted;
                     }

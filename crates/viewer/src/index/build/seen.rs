@@ -10,7 +10,7 @@ use tompion_ctf::metadata::EnvironmentValue;
 use tompion_reader::{AddressNames, Event, EventCollector, Loss};
 
 use super::classes::{Class, Classes, Show};
-use crate::way::Way;
+use crate::foreground_gate::ForegroundGate;
 
 /// Most threads, functions and interrupts that are remembered to have been told of.
 pub const MOST_MET: usize = 1 << 20;
@@ -107,7 +107,7 @@ pub struct Finder {
     classes: Arc<Classes>,
     names: Option<Arc<Mutex<AddressNames>>>,
     /// Who is to pass.
-    way: Option<Arc<Way>>,
+    gate: Option<Arc<ForegroundGate>>,
     found: Found,
     met: QuickSet<(usize, i32)>,
     interrupts: QuickSet<i64>,
@@ -118,12 +118,12 @@ impl Finder {
     /// For the events of some traces.
     pub fn new(says: FactExtractor, classes: Arc<Classes>, names: Option<Arc<Mutex<AddressNames>>>) -> Self {
         let (met, interrupts, functions) = (QuickSet::default(), QuickSet::default(), QuickSet::default());
-        Self { says, classes, names, way: None, found: Found::default(), met, interrupts, functions }
+        Self { says, classes, names, gate: None, found: Found::default(), met, interrupts, functions }
     }
 
     /// Lets those pass who look at what is there.
-    pub fn giving(self, way: Arc<Way>) -> Self {
-        Self { way: Some(way), ..self }
+    pub fn giving(self, gate: Arc<ForegroundGate>) -> Self {
+        Self { gate: Some(gate), ..self }
     }
 
     fn add(&mut self, more: More) {
@@ -206,8 +206,8 @@ impl EventCollector for Finder {
     }
 
     fn event(&mut self, event: &Event<'_>) {
-        if let Some(way) = &self.way {
-            way.give();
+        if let Some(gate) = &self.gate {
+            gate.yield_to_requests();
         }
         self.says.add(event, &mut self.found.facts);
         let classes = self.classes.clone();

@@ -11,10 +11,10 @@ use tompion_reader::{AddressNames, Loss, LossKind, TraceSet};
 use super::seen::{Finder, Found, Seen, Step};
 use super::teller::Teller;
 use super::{BATCH, Outline};
+use crate::foreground_gate::ForegroundGate;
 use crate::index::PartRows;
 use crate::index::apply::Finding;
 use crate::index::lane::Widths;
-use crate::way::Way;
 
 /// Events after which is looked whether to stop, and told how far it went.
 const PACE: u64 = 1 << 14;
@@ -25,7 +25,7 @@ pub struct Watch<'t> {
     /// The streams' files, each with its trace.
     streams: Vec<(usize, Vec<std::path::PathBuf>)>,
     teller: Teller,
-    way: Arc<Way>,
+    gate: Arc<ForegroundGate>,
     batch: Batch,
     /// For each channel, the cell of the last events.
     cells: Vec<Cell>,
@@ -86,7 +86,7 @@ impl<'t> Watch<'t> {
     /// Of traces of which nothing was read; what is told of events is told by this one, and those pass who look at it.
     pub fn new(
         traces: &TraceSet,
-        (outline, teller, way): (&'t Outline, Teller, Arc<Way>),
+        (outline, teller, gate): (&'t Outline, Teller, Arc<ForegroundGate>),
         sender: SyncSender<Vec<Finding>>,
     ) -> Self {
         let count = teller.classes.count();
@@ -95,7 +95,7 @@ impl<'t> Watch<'t> {
             outline,
             streams: traces.streams(),
             teller,
-            way,
+            gate,
             batch: Batch { findings: Vec::with_capacity(BATCH), sender, is_over: false },
             cells: vec![Cell::default(); outline.channels.len()],
             cell: (cell / 8).max(1),
@@ -112,10 +112,10 @@ impl<'t> Watch<'t> {
     pub fn run(mut self, traces: &mut TraceSet, mut engine: Engine, stop: &AtomicBool) {
         let names = AddressNames::read(traces).map(|names| Arc::new(Mutex::new(names)));
         let (says, classes) = (engine.fact_extractor().clone(), self.teller.classes.clone());
-        let way = self.way.clone();
-        let new = || Finder::new(says.clone(), classes.clone(), names.clone()).giving(way.clone());
+        let gate = self.gate.clone();
+        let new = || Finder::new(says.clone(), classes.clone(), names.clone()).giving(gate.clone());
         traces.collect(&new, &mut |found| {
-            self.way.give();
+            self.gate.yield_to_requests();
             self.found(found, &mut engine);
             !self.batch.is_over && !stop.load(Ordering::Relaxed)
         });
