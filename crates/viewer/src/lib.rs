@@ -98,7 +98,7 @@ impl Server {
     /// If there is no trace, the address is taken, or an index can be written nowhere.
     pub fn bind(config: &Config) -> Result<Self, Error> {
         let beginning = Beginning::new(&config.paths, config.cache.as_deref())?;
-        let remark = beginning.place().remark().map(str::to_owned);
+        let remark = beginning.storage().remark().map(str::to_owned);
         let listen = |source| Error::Listen { address: config.listen, source };
         let http = tompion_http::Server::bind(config.listen, LIMITS).map_err(listen)?;
         let guard = Guard::new(http.address(), config.say).map_err(listen)?;

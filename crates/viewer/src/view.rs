@@ -13,8 +13,8 @@ use tompion_reader::{Parts, Selection, Trace, TraceSet};
 use crate::api::Shifted;
 use crate::foreground_gate::ForegroundGate;
 use crate::incident::{Incident, incident};
-use crate::index::build::{Builder, Classes, Outline, Scout, trace_name, trace_of_class};
-use crate::index::place::{Place, fingerprint};
+use crate::index::index_storage::{IndexStorage, fingerprint};
+use crate::index::indexer::{Classes, Indexer, Outline, Prefetcher, trace_name, trace_of_class};
 use crate::index::store::Store;
 use crate::index::{Index, Shared, directory};
 use crate::recording::RecordedProcess;
@@ -24,7 +24,7 @@ use crate::{Error, recording};
 const PACE: Duration = Duration::from_secs(1);
 
 /// Most threads that read before its turn what is looked at.
-const MOST_SCOUTS: usize = 8;
+const MAX_PREFETCHERS: usize = 8;
 /// The niceness of threads that make the index, which nobody waits for who looks at what is there, and of the others.
 const PATIENT: i32 = 10;
 const EAGER: i32 = 5;
@@ -33,7 +33,7 @@ const EAGER: i32 = 5;
 pub struct View {
     paths: Vec<PathBuf>,
     /// Where the index and notes are kept.
-    pub place: Place,
+    pub storage: IndexStorage,
     /// What is said of the incident whose folder is shown.
     pub incident: Option<Incident>,
     /// Names of the programs that the recordings started.
@@ -74,7 +74,7 @@ pub struct Opened {
     /// What is known.
     pub index: Shared,
     /// What reads parts before their turn, while the index is made.
-    pub scout: Option<Scout>,
+    pub prefetcher: Option<Prefetcher>,
     /// Lets those who look at it come before those who read it.
     pub gate: Arc<ForegroundGate>,
     /// Whether the recording goes on.
@@ -102,7 +102,7 @@ impl Opened {
     /// Whether something is there to be shown while the index is made, for which its makers pause. A small trace has
     /// nothing else: whoever asks waits for the index, and to pause would only make it later.
     pub fn is_shown_before_index(&self) -> bool {
-        self.scout.is_some() || self.is_growing
+        self.prefetcher.is_some() || self.is_growing
     }
 
     /// The index, for reading.
@@ -152,17 +152,17 @@ impl View {
     ///
     /// If no thread can be begun.
     pub fn open(beginning: Beginning) -> Result<Self, Error> {
-        let Beginning { paths, found, place, room } = beginning;
-        let opened = open(found, (&place, room), None)?;
+        let Beginning { paths, found, storage, room } = beginning;
+        let opened = open(found, (&storage, room), None)?;
         let count = opened.traces.len();
         // What can't be read is nothing that anybody could not shift again.
-        let offsets = place.shifts().ok().and_then(|kept| shifts(&kept, &opened.traces));
+        let offsets = storage.shifts().ok().and_then(|kept| shifts(&kept, &opened.traces));
         Ok(Self {
             incident: incident(&paths),
             commands: recording::commands(&paths),
             processes: recording::processes(&paths),
             paths,
-            place,
+            storage,
             opened: RwLock::new(opened),
             offsets: Mutex::new(offsets.unwrap_or_else(|| vec![0; count])),
             shifted: Mutex::default(),
@@ -180,7 +180,7 @@ impl View {
     /// The page is being opened; of large traces, something is there to be shown before the index is.
     pub fn opening(&self) {
         let opened = self.opened();
-        if opened.scout.is_some() {
+        if opened.prefetcher.is_some() {
             opened.gate.begin_page_load();
         }
     }
@@ -204,7 +204,7 @@ impl View {
         let names = opened.traces.iter().map(|told| told.name.as_str());
         let kept: Vec<(&str, i64)> = names.zip(offsets.iter().copied()).collect();
         // Where nothing can be kept, they are shifted for as long as the command runs.
-        let _ = serde_json::to_vec(&kept).map(|bytes| self.place.write_shifts(&bytes));
+        let _ = serde_json::to_vec(&kept).map(|bytes| self.storage.write_shifts(&bytes));
         true
     }
 
@@ -279,8 +279,8 @@ impl View {
         }
         // What is being written may be no trace at this moment.
         let next = Found::new(&self.paths).and_then(|found| {
-            let (store, _) = self.place.begin(&found.set).map_err(Error::Index)?;
-            open(found, (&self.place, Room::Empty(store)), Some(&opened))
+            let (store, _) = self.storage.begin(&found.set).map_err(Error::Index)?;
+            open(found, (&self.storage, Room::Empty(store)), Some(&opened))
         });
         let Ok(next) = next else { return };
         // The page had rather see what was there than an index that is just begun.
@@ -310,7 +310,7 @@ fn shifts(kept: &[u8], traces: &[Told]) -> Option<Vec<i64>> {
 /// The end of whoever makes an index, however it comes.
 struct Ending<'o> {
     index: &'o Shared,
-    scout: Option<&'o Scout>,
+    prefetcher: Option<&'o Prefetcher>,
 }
 
 impl Drop for Ending<'_> {
@@ -323,7 +323,7 @@ impl Drop for Ending<'_> {
             }
         }
         // Who reads ahead waits for wishes until then.
-        self.scout.into_iter().for_each(Scout::end);
+        self.prefetcher.into_iter().for_each(Prefetcher::end);
     }
 }
 
@@ -354,7 +354,7 @@ impl Found {
 pub struct Beginning {
     paths: Vec<PathBuf>,
     found: Found,
-    place: Place,
+    storage: IndexStorage,
     room: Room,
 }
 
@@ -373,43 +373,47 @@ impl Beginning {
     pub fn new(paths: &[PathBuf], cache: Option<&Path>) -> Result<Self, Error> {
         // Where no trace is, nothing is made.
         let found = Found::new(paths)?;
-        let mut place = Place::new(paths, cache);
-        let room = match place.load(&fingerprint(&found.set)) {
+        let mut storage = IndexStorage::new(paths, cache);
+        let room = match storage.load(&fingerprint(&found.set)) {
             Some(index) => Room::Kept(Box::new(index)),
             None => {
-                let (store, line) = place.begin(&found.set).map_err(Error::Index)?;
-                place.add_remark(line);
+                let (store, line) = storage.begin(&found.set).map_err(Error::Index)?;
+                storage.add_remark(line);
                 Room::Empty(store)
             }
         };
-        Ok(Self { paths: paths.to_vec(), found, place, room })
+        Ok(Self { paths: paths.to_vec(), found, storage, room })
     }
 
     /// Where things are kept.
-    pub fn place(&self) -> &Place {
-        &self.place
+    pub fn storage(&self) -> &IndexStorage {
+        &self.storage
     }
 }
 
 /// Opens what was found. `before` is what it was when it was shorter: what another one kept of the traces as they are now may
 /// have other numbers.
-fn open(found: Found, (place, room): (&Place, Room), before: Option<&Opened>) -> Result<Arc<Opened>, Error> {
+fn open(
+    found: Found,
+    (storage, room): (&IndexStorage, Room),
+    before: Option<&Opened>,
+) -> Result<Arc<Opened>, Error> {
     let Found { is_growing, set, traces } = found;
     let fingerprint = fingerprint(&set);
     let outline = Outline::new(&set);
     let told = (0..set.traces().len()).map(|trace| tell(&set, trace)).collect();
     let (parts, part_bytes) = (outline.parts.clone(), outline.part_bytes);
     let channel_tracks = outline.channel_tracks(&set);
-    let (index, builder) = match room {
+    let (index, indexer) = match room {
         Room::Kept(index) => (*index, None),
         Room::Empty(store) => {
             let known = before.map(Opened::index);
-            let (index, builder) = Builder::new(traces, outline, (store, known.as_deref()));
-            (index, Some(builder))
+            let (index, indexer) = Indexer::new(traces, outline, (store, known.as_deref()));
+            (index, Some(indexer))
         }
     };
     // What grows is shown when it is read.
-    let scout = builder.as_ref().filter(|_| before.is_none()).and_then(Builder::scout);
+    let prefetcher = indexer.as_ref().filter(|_| before.is_none()).and_then(Indexer::prefetcher);
     let gate = before.map_or_else(Arc::default, |before| before.gate.clone());
     let opened = Arc::new(Opened {
         generation: before.map_or(1, |before| before.generation + 1),
@@ -421,41 +425,42 @@ fn open(found: Found, (place, room): (&Place, Room), before: Option<&Opened>) ->
         channel_tracks,
         set,
         index: Shared::new(index),
-        scout,
+        prefetcher,
         gate,
         is_growing,
         fingerprint,
         stop: AtomicBool::new(false),
         gone: Mutex::new(None),
     });
-    if let Some(builder) = builder {
-        let (opened, place) = (opened.clone(), place.clone());
+    if let Some(indexer) = indexer {
+        let (opened, storage) = (opened.clone(), storage.clone());
         // Nothing of a small trace is shown before.
-        let is_awaited = before.is_none() && opened.scout.is_none();
+        let is_awaited = before.is_none() && opened.prefetcher.is_none();
         let build = move || {
             thread::scope(|scope| {
-                let _ending = Ending { index: &opened.index, scout: opened.scout.as_ref() };
-                if let Some(scout) = &opened.scout {
+                let _ending = Ending { index: &opened.index, prefetcher: opened.prefetcher.as_ref() };
+                if let Some(prefetcher) = &opened.prefetcher {
                     // One processor is the browser's, which is begun at the same time.
                     let threads = thread::available_parallelism().map_or(1, usize::from) - 1;
-                    for _ in 0..threads.clamp(1, MOST_SCOUTS) {
+                    for _ in 0..threads.clamp(1, MAX_PREFETCHERS) {
                         scope.spawn(|| {
                             let _ = rustix::process::setpriority_process(None, EAGER);
-                            scout.run(&opened.index, &opened.gate);
+                            prefetcher.run(&opened.index, &opened.gate);
                         });
                     }
-                    scout.wait(&opened.gate);
+                    prefetcher.wait(&opened.gate);
                 }
                 if !is_awaited {
                     // Who looks at something comes first, and the browser that draws it. Threads inherit this.
                     let _ = rustix::process::setpriority_process(None, PATIENT);
                 }
-                builder.run(&opened.index, &opened.stop, &opened.gate);
+                indexer.run(&opened.index, &opened.stop, &opened.gate);
             });
             let index = opened.index();
             if index.progress >= 1.0 {
                 // An index that can't be kept is made again the next time.
-                let _ = directory::write(&index, &opened.fingerprint).and_then(|()| place.keep(&index.store));
+                let _ = directory::write(&index, &opened.fingerprint)
+                    .and_then(|()| storage.publish(&index.store));
             }
         };
         thread::Builder::new().name("index".into()).spawn(build).map_err(Error::Index)?;
@@ -493,7 +498,7 @@ mod tests {
         let index = Shared::new(Index::new((0, 1000), store));
         let failed = thread::scope(|scope| {
             let make = || {
-                let _ending = Ending { index: &index, scout: None };
+                let _ending = Ending { index: &index, prefetcher: None };
                 let _kept = index.write();
                 std::panic::resume_unwind(Box::new(()));
             };
@@ -505,7 +510,7 @@ mod tests {
         // One that was made says nothing.
         let store = Store::new(tempfile::tempfile().unwrap(), 0);
         let index = Shared::new(Index::new((0, 1000), store));
-        drop(Ending { index: &index, scout: None });
+        drop(Ending { index: &index, prefetcher: None });
         assert_eq!(index.read().error, None);
     }
 }

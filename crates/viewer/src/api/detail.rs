@@ -51,9 +51,9 @@ impl Around {
             true
         })?;
         let time = time.saturating_sub(offset);
-        if let Some(scout) = question.opened.scout.as_ref().filter(|_| time > known) {
-            scout.read_at(time);
-            entries.extend(scout.ahead((time, time), known, false).around((id, kind), time));
+        if let Some(prefetcher) = question.opened.prefetcher.as_ref().filter(|_| time > known) {
+            prefetcher.read_at(time);
+            entries.extend(prefetcher.preview((time, time), known, false).around((id, kind), time));
         }
         let after = entries.partition_point(|entry| entry.begin <= time);
         Ok(Self { entries, after, offset })

@@ -107,7 +107,7 @@ fn counting(question: &Question<'_>, export: Arc<Export>) -> Result<EventPredica
 }
 
 fn csv(question: &Question<'_>, traces: &mut TraceSet, export: &Export) -> Result<Response, Wrong> {
-    let file = question.view.place.scratch()?;
+    let file = question.view.storage.scratch()?;
     let mut output = BufWriter::new(file);
     tompion_reader::json::print_csv(traces, &mut output)
         .map_err(|error| Wrong { status: 500, line: error.to_string() })?;

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde_json::{Value, json};
 
 use super::{Answer, Question, Wrong};
-use crate::index::build::OUTLINE;
 use crate::index::entry::Entry;
-use crate::index::glimpse::Ahead;
+use crate::index::indexer::OUTLINE_CELLS;
 use crate::index::lane::{Merge, Slice};
+use crate::index::preview::PreviewRange;
 use crate::index::store::Store;
 use crate::index::{Index, LaneKind};
 use crate::slice_kind;
@@ -73,13 +73,13 @@ pub fn lanes(question: &Question<'_>) -> Result<Vec<u8>, Wrong> {
     };
     // How many events there are is known of all.
     let has_more = readings.iter().any(|reading| reading.kind != LaneKind::Density);
-    let ahead = question.ahead((from, to), (known, has_more && !question.is_again()));
+    let preview = question.preview((from, to), (known, has_more && !question.is_again()));
     let (mut labels, mut body, mut heads) = (Labels::default(), Vec::new(), Vec::new());
     for reading in readings {
         let (shape, count) = match reading.kind {
-            LaneKind::Counter => ("points", reading.points(window, (&store, &ahead), &mut body)?),
+            LaneKind::Counter => ("points", reading.points(window, (&store, &preview), &mut body)?),
             LaneKind::Density => ("bins", reading.bins(window, (&store, (known, end)), &mut body)?),
-            _ => ("boxes", reading.boxes(window, (&store, &ahead), (&mut labels, &mut body))?),
+            _ => ("boxes", reading.boxes(window, (&store, &preview), (&mut labels, &mut body))?),
         };
         heads.push(json!([reading.id, shape, count]));
         pad(&mut body, 0);
@@ -155,7 +155,7 @@ impl Reading {
     }
 
     /// Entries of the slice, narrow ones made one a pixel, and what was seen behind them.
-    fn merged(&self, window: Window, store: &Store, ahead: &Ahead) -> std::io::Result<Vec<Entry>> {
+    fn merged(&self, window: Window, store: &Store, preview: &PreviewRange) -> std::io::Result<Vec<Entry>> {
         let (mut merge, mut entries) = (Merge::default(), Vec::new());
         self.slice.read(store, self.times(window), &mut |entry| {
             merge.push(entry, window.pixel, &mut |entry| entries.push(entry));
@@ -163,17 +163,17 @@ impl Reading {
         })?;
         merge.finish(&mut |entry| entries.push(entry));
         let lane = (self.id, self.kind);
-        ahead.merged(lane, self.times(window), (window.pixel, &mut |entry| entries.push(entry)));
+        preview.merged(lane, self.times(window), (window.pixel, &mut |entry| entries.push(entry)));
         Ok(entries)
     }
 
     fn boxes(
         &self,
         window: Window,
-        (store, ahead): (&Store, &Ahead),
+        (store, preview): (&Store, &PreviewRange),
         (labels, bytes): (&mut Labels, &mut Vec<u8>),
     ) -> Result<usize, Wrong> {
-        let entries = self.merged(window, store, ahead)?;
+        let entries = self.merged(window, store, preview)?;
         for entry in &entries {
             let times = [entry.begin.saturating_add(self.offset), entry.end.saturating_add(self.offset)];
             bytes.extend(times.into_iter().flat_map(|time| (time as f64).to_le_bytes()));
@@ -188,10 +188,10 @@ impl Reading {
     fn points(
         &self,
         window: Window,
-        (store, ahead): (&Store, &Ahead),
+        (store, preview): (&Store, &PreviewRange),
         bytes: &mut Vec<u8>,
     ) -> Result<usize, Wrong> {
-        let mut entries = self.merged(window, store, ahead)?;
+        let mut entries = self.merged(window, store, preview)?;
         let from = self.times(window).0;
         let first = entries.first().map_or(from, |entry| entry.begin.min(from));
         let mut before = None;
@@ -244,7 +244,7 @@ impl Reading {
         }
         // Of what was not read yet, packets tell how much there is.
         if let Some(outline) = &self.outline {
-            let width = (end / OUTLINE as i64).max(1);
+            let width = (end / OUTLINE_CELLS as i64).max(1);
             for (part, bytes) in outline.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
                 let begin = width.saturating_mul(part as i64).saturating_add(self.offset);
                 let middle = begin.saturating_add(width / 2);

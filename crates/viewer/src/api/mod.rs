@@ -24,7 +24,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::index::Index;
-use crate::index::glimpse::Ahead;
+use crate::index::preview::PreviewRange;
 use crate::view::{Opened, View};
 use tompion_http::{Query, Request, Response};
 
@@ -124,11 +124,11 @@ impl Question<'_> {
 
     /// What was seen of a window (times as they are shown) behind the time up to which the index knows all, and more of it
     /// soon if somebody looks at it.
-    fn ahead(&self, (from, to): (i64, i64), (known, is_looked_at): (i64, bool)) -> Ahead {
-        let Some(scout) = &self.opened.scout else { return Ahead::default() };
+    fn preview(&self, (from, to): (i64, i64), (known, is_looked_at): (i64, bool)) -> PreviewRange {
+        let Some(prefetcher) = &self.opened.prefetcher else { return PreviewRange::default() };
         let least = self.offsets.iter().copied().min().unwrap_or(0);
         let most = self.offsets.iter().copied().max().unwrap_or(0);
-        scout.ahead((from.saturating_sub(most), to.saturating_sub(least)), known, is_looked_at)
+        prefetcher.preview((from.saturating_sub(most), to.saturating_sub(least)), known, is_looked_at)
     }
 
     /// Why events cannot be read that were there, if files have vanished.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Answer, FAR, Question, Wrong};
-use crate::index::build::is_of_kernel;
-use crate::index::place::hash;
+use crate::index::index_storage::hash;
+use crate::index::indexer::is_of_kernel;
 use crate::index::{Index, Track, TrackKind};
 
 /// Most notes.
@@ -111,7 +111,7 @@ struct Kept {
 impl Kept {
     fn read(question: &Question<'_>) -> Result<Self, Wrong> {
         let wrong = |error| Wrong { status: 500, line: format!("notes cannot be read: {error}") };
-        let bytes = question.view.place.notes().map_err(wrong)?;
+        let bytes = question.view.storage.notes().map_err(wrong)?;
         let version = version(&bytes);
         if bytes.is_empty() {
             return Ok(Self { version, notes: Vec::new(), damage: None });
@@ -170,9 +170,9 @@ pub fn write_notes(question: &Question<'_>, body: &[u8]) -> Answer {
         let line = "others have written notes meanwhile; ask for these, and write them together with yours";
         return Err(Wrong { status: 409, line: line.into() });
     }
-    let place = &question.view.place;
-    let aside = before.damage.map(|_| place.set_notes_aside()).transpose().map_err(wrong)?;
-    place.write_notes(&text).map_err(wrong)?;
+    let storage = &question.view.storage;
+    let aside = before.damage.map(|_| storage.set_notes_aside()).transpose().map_err(wrong)?;
+    storage.write_notes(&text).map_err(wrong)?;
     let remark = aside.map(|name| format!("the damaged notes are in {name} now, beside the others"));
     Ok(json!({ "version": version(&text), "remark": remark }))
 }

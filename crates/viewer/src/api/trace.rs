@@ -33,14 +33,15 @@ pub fn trace(question: &Question<'_>) -> Answer {
     let (begin, end) = if is_whole { (first, last) } else { (first.min(0), index.end.max(last)) };
     let [events, packets, overwritten] = index.losses;
     // What is known behind that: from when to when.
-    let scout = opened.scout.as_ref().filter(|_| !is_whole);
-    let (glimpses, seen) = scout.map(|scout| (scout.count(), scout.whole())).unwrap_or_default();
+    let prefetcher = opened.prefetcher.as_ref().filter(|_| !is_whole);
+    let (previews, seen) =
+        prefetcher.map(|prefetcher| (prefetcher.count(), prefetcher.whole())).unwrap_or_default();
     let zone = jiff::tz::TimeZone::system();
     let moment = jiff::Timestamp::from_nanosecond(index.base.into()).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     Ok(json!({
         "version": 1, "generation": opened.generation, "base": index.base.to_string(),
         "begin": begin, "end": end, "progress": index.progress, "growing": opened.is_growing,
-        "glimpses": glimpses, "seen": seen, "lanes": index.lanes.len(),
+        "glimpses": previews, "seen": seen, "lanes": index.lanes.len(),
         "name": view.name(), "traces": traces, "events": index.event_count(),
         "losses": { "events": events, "packets": packets, "overwritten": overwritten },
         "damages": index.damages, "disorders": index.disorders,
@@ -49,7 +50,7 @@ pub fn trace(question: &Question<'_>) -> Answer {
         "incident": incident(question, index.base), "commands": view.commands,
         "processes": view.processes,
         // The kernel adds words to the name of a folder that was removed.
-        "kept": view.place.path().filter(|path| path.exists()).map(|path| path.display().to_string()),
+        "kept": view.storage.path().filter(|path| path.exists()).map(|path| path.display().to_string()),
     }))
 }
 

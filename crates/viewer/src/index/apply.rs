@@ -13,7 +13,7 @@ use super::{Index, LaneKind, PartRows, Track, TrackKind};
 use crate::{slice_kind, wakeup_source};
 
 /// Steps of flows and jobs that are remembered until the next one comes.
-const MOST_OPEN: usize = 1 << 18;
+const MAX_OPEN_STEPS: usize = 1 << 18;
 
 /// Something that the reading thread found.
 #[derive(Clone, Debug)]
@@ -132,7 +132,7 @@ impl Applier {
             Finding::Mark(place, time, name) => self.mark(index, place, (time, &name)),
             Finding::Counter(number, name, point) => self.counter(index, (number, &name), point),
             Finding::Job(thread, (time, name), deadline) => {
-                if self.jobs.len() < MOST_OPEN {
+                if self.jobs.len() < MAX_OPEN_STEPS {
                     self.jobs.insert((thread, time, name), deadline);
                 }
             }
@@ -152,7 +152,7 @@ impl Applier {
                 }
             }
             Finding::Progress(progress, traces) => {
-                index.tell(progress.clamp(0.0, 0.999));
+                index.set_progress(progress.clamp(0.0, 0.999));
                 index.events = traces.iter().map(|(events, _)| *events).collect();
                 index.bounds = traces.into_iter().map(|(_, bounds)| bounds).collect();
             }
@@ -236,8 +236,8 @@ impl Applier {
 
     /// The track of a thread that lives.
     fn living(&self, index: &mut Index, thread: ThreadId) -> u32 {
-        if index.is_beside() {
-            return self.thread_ahead(index, thread);
+        if index.is_preview() {
+            return self.preview_thread(index, thread);
         }
         let key = (thread.machine.0, thread.tid);
         let has_room = index.has_room();
@@ -253,31 +253,31 @@ impl Applier {
 
     /// The track of a thread, also of one that is gone: its processor leaves it a moment later.
     fn thread(&self, index: &mut Index, thread: ThreadId) -> u32 {
-        if index.is_beside() {
-            return self.thread_ahead(index, thread);
+        if index.is_preview() {
+            return self.preview_thread(index, thread);
         }
         let key = (thread.machine.0, thread.tid);
         if let Some(&(known, _)) = index.known.threads.get(&key) {
             return known;
         }
-        let ahead = index.known.ahead.remove(&key);
-        let track = ahead.unwrap_or_else(|| self.new_thread(index, thread));
+        let preview = index.known.preview_threads.remove(&key);
+        let track = preview.unwrap_or_else(|| self.new_thread(index, thread));
         index.known.threads.insert(key, (track, false));
         track
     }
 
     /// The track of a thread that was seen before its turn: the one that lives when the index has come so far, or the
     /// next one with its number.
-    fn thread_ahead(&self, index: &mut Index, thread: ThreadId) -> u32 {
+    fn preview_thread(&self, index: &mut Index, thread: ThreadId) -> u32 {
         let key = (thread.machine.0, thread.tid);
         if let Some(&(known, false)) = index.known.threads.get(&key) {
             return known;
         }
-        if let Some(&known) = index.known.ahead.get(&key) {
+        if let Some(&known) = index.known.preview_threads.get(&key) {
             return known;
         }
         let track = self.new_thread(index, thread);
-        index.known.ahead.insert(key, track);
+        index.known.preview_threads.insert(key, track);
         track
     }
 
@@ -302,7 +302,7 @@ impl Applier {
         let track = self.living(index, thread);
         let name = name.filter(|name| !name.is_empty()).map(|name| index.labels.number(name));
         // What was seen before its turn may have been so later only.
-        let is_sure = !index.is_beside();
+        let is_sure = !index.is_preview();
         if let Some(known) = index.tracks.get_mut(track as usize) {
             known.name = name.filter(|_| is_sure || known.name == 0).unwrap_or(known.name);
             known.pid = pid.filter(|_| is_sure || known.pid.is_none()).or(known.pid);
@@ -350,7 +350,7 @@ impl Applier {
             (interval.begin.saturating_sub(index.base), interval.end.saturating_sub(index.base));
         let (mut style, label, extra) = self.look(index, machine, &interval.state);
         let is_thread = matches!(interval.track, StateTrack::Thread(_) | StateTrack::Cpu(..));
-        if is_thread && style == slice_kind::RUNNING && !index.is_beside() {
+        if is_thread && style == slice_kind::RUNNING && !index.is_preview() {
             if let Some(track) = index.tracks.get_mut(track as usize) {
                 track.busy = track.busy.saturating_add(end.saturating_sub(begin));
             }
@@ -537,7 +537,7 @@ impl Applier {
         let track = self.thread(index, thread);
         let trace = self.program_of(thread);
         let Some(lane) = index.lane(track, (LaneKind::Marks, 0), trace) else { return Ok(()) };
-        if self.flows.len() >= MOST_OPEN && !self.flows.contains_key(&flow) {
+        if self.flows.len() >= MAX_OPEN_STEPS && !self.flows.contains_key(&flow) {
             // Steps of so many flows are open that most of them have no next one.
             self.flows.clear();
         }

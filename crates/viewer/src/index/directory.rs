@@ -15,9 +15,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use super::entry::{read_number, write_number};
+use super::index_storage::{HEAD, hash};
 use super::labels::Labels;
 use super::lane::{Block, LEVELS, Level, Levels, Widths};
-use super::place::{HEAD, hash};
 use super::store::{MAX_BLOCK, Store};
 use super::{Index, Lane, LaneKind, NO_RANGE, PartRows, Track, TrackKind};
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use tompion_analysis::quick::QuickMap;
 
 /// Most labels, and most bytes of them; what comes later has the label `…`.
-const MOST: usize = 1 << 20;
-const MOST_BYTES: usize = 64 << 20;
+const MAX_LABELS: usize = 1 << 20;
+const MAX_TOTAL_BYTES: usize = 64 << 20;
 /// Most texts that are known by their places.
-const MOST_SHARED: usize = 1 << 14;
+const MAX_SHARED: usize = 1 << 14;
 /// Longest label in bytes.
-const LONGEST: usize = 1024;
+const MAX_LABEL_BYTES: usize = 1024;
 
 /// Labels by their numbers. Number 0 is none.
 #[derive(Clone, Debug)]
@@ -49,8 +49,8 @@ impl Labels {
         if let Some(&number) = self.numbers.get(text) {
             return number;
         }
-        if text.len() > LONGEST {
-            let end = (0..=LONGEST).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        if text.len() > MAX_LABEL_BYTES {
+            let end = (0..=MAX_LABEL_BYTES).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
             let short = format!("{}…", text.get(..end).unwrap_or_default());
             return self.numbers.get(short.as_str()).copied().unwrap_or_else(|| self.add(&short));
         }
@@ -64,14 +64,14 @@ impl Labels {
             return *number;
         }
         let number = self.number(text);
-        if self.shared.len() < MOST_SHARED {
+        if self.shared.len() < MAX_SHARED {
             self.shared.insert(place, (text.clone(), number));
         }
         number
     }
 
     fn add(&mut self, text: &str) -> u32 {
-        if self.texts.len() >= MOST || self.bytes + text.len() > MOST_BYTES {
+        if self.texts.len() >= MAX_LABELS || self.bytes + text.len() > MAX_TOTAL_BYTES {
             return 1;
         }
         let (number, text): (_, Arc<str>) = (self.texts.len() as u32, text.into());

@@ -184,7 +184,7 @@ impl Levels {
     /// # Errors
     ///
     /// If a block cannot be written.
-    pub fn relieve(&mut self, place: (&Widths, &Store)) -> io::Result<()> {
+    pub fn flush(&mut self, place: (&Widths, &Store)) -> io::Result<()> {
         self.close(0, true, place)?;
         // Of hundreds of thousands of lanes, what is being merged takes more than what was merged.
         let merge = self.0.first_mut().and_then(|level| level.merge.take());

@@ -8,18 +8,18 @@
 //! ```
 
 pub mod apply;
-pub mod build;
 pub mod directory;
+mod disk_space;
 pub mod entry;
-mod folder;
-pub mod glimpse;
-mod kept;
+pub mod index_storage;
+pub mod indexer;
 pub mod labels;
 pub mod lane;
-mod pending;
-pub mod place;
-mod room;
+pub mod preview;
+mod private_dir;
+mod stable_ids;
 pub mod store;
+mod write_batch;
 
 use std::collections::HashMap;
 use std::io;
@@ -30,23 +30,23 @@ use std::thread;
 use tompion_analysis::quick::QuickMap;
 
 use entry::Entry;
-use kept::Kept;
 use labels::Labels;
 use lane::{Levels, Slice, Widths};
-use pending::Pending;
+use stable_ids::StableIds;
 use store::Store;
+use write_batch::WriteBatch;
 
 /// Bytes of entries in memory at which they are written, whatever blocks are full.
-const MOST_OPEN: usize = 48 << 20;
+const MAX_OPEN_BYTES: usize = 48 << 20;
 /// Lanes of which that is done in one step, and all is written at the end.
-const RELIEVED: usize = 512;
+const LANES_PER_STEP: usize = 512;
 /// How often who writes gives way to those who read.
-const MOST_YIELDS: usize = 1000;
+const MAX_YIELDS: usize = 1000;
 /// Most lanes and tracks: a hostile trace could have a thread in each event. What has none is not drawn.
-const MOST_LANES: usize = 2 << 20;
-const MOST_TRACKS: usize = 1 << 19;
+const MAX_LANES: usize = 2 << 20;
+const MAX_TRACKS: usize = 1 << 19;
 /// Tracks up to which each thread has its own; of later ones, those that have a number one after the other share one.
-const MOST_OF_THEIR_OWN: usize = 100_000;
+const MAX_OWN_THREAD_TRACKS: usize = 100_000;
 
 /// The values of a counter that has none.
 const NO_RANGE: (f64, f64) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -219,7 +219,7 @@ impl Shared {
 
     /// The index, to be written to. Who builds it asks again and again, so that those who read it come first.
     pub fn write(&self) -> RwLockWriteGuard<'_, Index> {
-        for _ in 0..MOST_YIELDS {
+        for _ in 0..MAX_YIELDS {
             if self.waiting.load(Ordering::Relaxed) == 0 {
                 break;
             }
@@ -270,18 +270,18 @@ pub struct Index {
     pub error: Option<String>,
     /// For channels of which nothing is known yet but their packets: where bytes are, in 1024 parts of the time.
     pub outlines: HashMap<u32, Vec<u32>>,
-    open: usize,
+    open_bytes: usize,
     /// Bytes in memory at which they are written.
-    limit: usize,
+    max_open_bytes: usize,
     /// The lane from which on memory is being emptied.
-    relieved: Option<usize>,
+    next_to_flush: Option<usize>,
     known: Known,
-    kept: Kept,
-    pending: Pending,
+    stable_ids: StableIds,
+    batch: WriteBatch,
     /// How much is there once what is pending is written.
-    told: f64,
+    queued_progress: f64,
     /// Where entries go whose turn is not yet.
-    beside: Option<Vec<(u32, Entry)>>,
+    preview_entries: Option<Vec<(u32, Entry)>>,
     is_finished: bool,
     /// Lanes of which everything is written.
     finished: usize,
@@ -293,7 +293,7 @@ struct Known {
     /// Each with whether it is gone: what is told of it later is of another one with the same number.
     threads: QuickMap<(u16, i32), (u32, bool)>,
     /// Those that were seen before their turn and that the index has not met.
-    ahead: QuickMap<(u16, i32), u32>,
+    preview_threads: QuickMap<(u16, i32), u32>,
     counters: QuickMap<u32, u32>,
     processes: QuickMap<(u16, i32), u32>,
     cpus: QuickMap<(u16, u32), u32>,
@@ -344,14 +344,14 @@ impl Index {
             progress: 0.0,
             error: None,
             outlines: HashMap::new(),
-            open: 0,
-            limit: MOST_OPEN,
-            relieved: None,
+            open_bytes: 0,
+            max_open_bytes: MAX_OPEN_BYTES,
+            next_to_flush: None,
             known: Known::default(),
-            kept: Kept::default(),
-            pending: Pending::default(),
-            told: 0.0,
-            beside: None,
+            stable_ids: StableIds::default(),
+            batch: WriteBatch::default(),
+            queued_progress: 0.0,
+            preview_entries: None,
             is_finished: false,
             finished: 0,
         }
@@ -359,7 +359,7 @@ impl Index {
 
     /// Adds what is read before its turn: tracks, lanes and names to the index, entries with their lanes to a list. Nothing if
     /// that can't be, or the index knows everything.
-    pub fn beside(
+    pub fn apply_preview(
         &mut self,
         entries: Vec<(u32, Entry)>,
         apply: impl FnOnce(&mut Self) -> io::Result<()>,
@@ -367,14 +367,14 @@ impl Index {
         if self.is_finished {
             return None;
         }
-        self.beside = Some(entries);
+        self.preview_entries = Some(entries);
         let applied = apply(self);
-        self.beside.take().filter(|_| applied.is_ok())
+        self.preview_entries.take().filter(|_| applied.is_ok())
     }
 
     /// Whether what is added now is read before its turn.
-    fn is_beside(&self) -> bool {
-        self.beside.is_some()
+    fn is_preview(&self) -> bool {
+        self.preview_entries.is_some()
     }
 
     /// Up to when everything is known, from the base.
@@ -385,7 +385,7 @@ impl Index {
     /// Tracks and lanes that an index of the same traces had when they were shorter get the numbers that they had there.
     /// To be called before any is added.
     pub fn keep_numbers(&mut self, before: &Self) {
-        self.kept = Kept::of(before);
+        self.stable_ids = StableIds::of(before);
         let nameless =
             |track: &Track| Track { parent: None, name: 0, lanes: Vec::new(), busy: 0, ..track.clone() };
         self.tracks = before.tracks.iter().map(nameless).collect();
@@ -395,20 +395,20 @@ impl Index {
 
     /// Adds an entry to a lane, once it is [written](Self::write_some).
     pub fn push(&mut self, lane: u32, entry: &Entry) {
-        match &mut self.beside {
-            Some(beside) => beside.push((lane, *entry)),
-            None => self.pending.push(lane, entry),
+        match &mut self.preview_entries {
+            Some(entries) => entries.push((lane, *entry)),
+            None => self.batch.push(lane, entry),
         }
     }
 
     /// Whether it is time to [write](Self::write_some).
-    pub fn has_much(&self) -> bool {
-        self.pending.is_much()
+    pub fn is_batch_full(&self) -> bool {
+        self.batch.is_full()
     }
 
     /// Says how much is read: 1 is all.
-    pub fn tell(&mut self, progress: f64) {
-        self.told = progress;
+    pub fn set_progress(&mut self, progress: f64) {
+        self.queued_progress = progress;
     }
 
     /// Writes some of what was added: so little that whoever wants to read waits for a few milliseconds. Returns whether
@@ -418,32 +418,32 @@ impl Index {
     ///
     /// If the file cannot be written.
     pub fn write_some(&mut self) -> io::Result<bool> {
-        if let Some(first) = self.relieved {
-            return self.relieve(first);
+        if let Some(first) = self.next_to_flush {
+            return self.flush(first);
         }
-        let (bytes, is_left) = self.pending.write(&mut self.lanes, (&self.widths, &self.store))?;
-        self.open += bytes;
+        let (bytes, is_left) = self.batch.write(&mut self.lanes, (&self.widths, &self.store))?;
+        self.open_bytes += bytes;
         if is_left {
             return Ok(true);
         }
-        self.progress = self.told;
-        self.relieved = (self.open > self.limit).then_some(0);
-        Ok(self.relieved.is_some())
+        self.progress = self.queued_progress;
+        self.next_to_flush = (self.open_bytes > self.max_open_bytes).then_some(0);
+        Ok(self.next_to_flush.is_some())
     }
 
     /// Writes what is in memory of some lanes, from one on. Returns whether there are more.
-    fn relieve(&mut self, first: usize) -> io::Result<bool> {
-        let behind = first.saturating_add(RELIEVED).min(self.lanes.len());
+    fn flush(&mut self, first: usize) -> io::Result<bool> {
+        let behind = first.saturating_add(LANES_PER_STEP).min(self.lanes.len());
         for lane in self.lanes.get_mut(first..behind).unwrap_or_default() {
-            lane.levels.relieve((&self.widths, &self.store))?;
+            lane.levels.flush((&self.widths, &self.store))?;
         }
-        self.relieved = (behind < self.lanes.len()).then_some(behind);
-        if self.relieved.is_none() {
-            self.open = self.lanes.iter().map(|lane| lane.levels.open_bytes()).sum();
+        self.next_to_flush = (behind < self.lanes.len()).then_some(behind);
+        if self.next_to_flush.is_none() {
+            self.open_bytes = self.lanes.iter().map(|lane| lane.levels.open_bytes()).sum();
             // What stays are the blocks of upper levels, which grow ever more slowly.
-            self.limit = self.open + MOST_OPEN;
+            self.max_open_bytes = self.open_bytes + MAX_OPEN_BYTES;
         }
-        Ok(self.relieved.is_some())
+        Ok(self.next_to_flush.is_some())
     }
 
     /// Writes some of everything that is in memory, as [`Self::write_some`] does; nothing may be added any more. Returns
@@ -457,7 +457,7 @@ impl Index {
         if self.write_some()? {
             return Ok(true);
         }
-        let behind = self.finished.saturating_add(RELIEVED).min(self.lanes.len());
+        let behind = self.finished.saturating_add(LANES_PER_STEP).min(self.lanes.len());
         for lane in self.lanes.get_mut(self.finished..behind).unwrap_or_default() {
             lane.levels.finish((&self.widths, &self.store))?;
         }
@@ -466,21 +466,22 @@ impl Index {
             return Ok(true);
         }
         self.arrows.finish((&self.widths, &self.store))?;
-        (self.known, self.kept, self.pending) = (Known::default(), Kept::default(), Pending::default());
+        (self.known, self.stable_ids, self.batch) =
+            (Known::default(), StableIds::default(), WriteBatch::default());
         self.outlines.clear();
         Ok(false)
     }
 
     /// Adds a track. Of too many, the last one has no lanes and stands for all others.
     pub fn add_track(&mut self, track: Track) -> u32 {
-        if let Some(number) = self.kept.track(&track, &self.labels) {
+        if let Some(number) = self.stable_ids.track(&track, &self.labels) {
             if let Some(known) = self.tracks.get_mut(number as usize) {
                 *known = track;
                 return number;
             }
         }
-        if self.tracks.len() >= MOST_TRACKS {
-            return (MOST_TRACKS - 1) as u32;
+        if self.tracks.len() >= MAX_TRACKS {
+            return (MAX_TRACKS - 1) as u32;
         }
         self.tracks.push(track);
         (self.tracks.len() - 1) as u32
@@ -493,12 +494,12 @@ impl Index {
         }
         let of_track = self.tracks.get_mut(track as usize)?;
         let lane = Lane { track, kind, depth, trace, range: NO_RANGE, levels: Levels::default() };
-        let number = match self.kept.lane(track, (kind, depth)) {
+        let number = match self.stable_ids.lane(track, (kind, depth)) {
             Some(number) => {
                 *self.lanes.get_mut(number as usize)? = lane;
                 number
             }
-            None if self.lanes.len() >= MOST_LANES || track as usize >= MOST_TRACKS - 1 => return None,
+            None if self.lanes.len() >= MAX_LANES || track as usize >= MAX_TRACKS - 1 => return None,
             None => {
                 self.lanes.push(lane);
                 (self.lanes.len() - 1) as u32
@@ -532,7 +533,7 @@ impl Index {
     /// When the first entry of a lane begins, be it written or pending.
     pub fn first_of(&self, lane: u32) -> Option<i64> {
         let written = self.lanes.get(lane as usize)?.levels.bounds().map(|(first, _)| first);
-        written.or_else(|| self.pending.first_of(lane))
+        written.or_else(|| self.batch.first_of(lane))
     }
 
     /// The machine of a trace.
@@ -542,7 +543,7 @@ impl Index {
 
     /// Whether a thread that comes after one with the same number has a track of its own.
     fn has_room(&self) -> bool {
-        self.tracks.len() < MOST_OF_THEIR_OWN
+        self.tracks.len() < MAX_OWN_THREAD_TRACKS
     }
 
     /// How many events are known.

@@ -17,12 +17,12 @@ use miniz_oxide::deflate::core::{
 };
 use miniz_oxide::inflate;
 
-use super::room;
+use super::disk_space;
 
 /// Largest block in bytes: what a file says is read only up to it.
 pub const MAX_BLOCK: u32 = 1 << 20;
 /// Bytes between two looks at how much room the file system has.
-const ROOM_INTERVAL: u64 = 4 << 20;
+const SPACE_CHECK_INTERVAL: u64 = 4 << 20;
 /// Effort of deflate, of 1 to 10.
 const EFFORT: i32 = 1;
 /// First byte of a block as it is, and of a deflated one.
@@ -66,8 +66,8 @@ impl Store {
         let size = block.len() as u64;
         // Each place is given once; who reads a block is told of it by who wrote it.
         let place = self.end.fetch_add(size, Ordering::Relaxed);
-        if place / ROOM_INTERVAL != (place + size) / ROOM_INTERVAL {
-            room::check(&self.file)?;
+        if place / SPACE_CHECK_INTERVAL != (place + size) / SPACE_CHECK_INTERVAL {
+            disk_space::check(&self.file)?;
         }
         self.file.write_all_at(&block, place)?;
         Ok((place, size as u32))

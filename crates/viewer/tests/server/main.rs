@@ -1,6 +1,5 @@
 //! The server, asked as a browser asks it.
 
-mod ahead;
 mod amounts;
 mod cache;
 mod client;
@@ -10,4 +9,5 @@ mod late;
 mod made_up;
 mod measure;
 mod odd;
+mod prefetch;
 mod shifts;

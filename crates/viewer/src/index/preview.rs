@@ -17,7 +17,7 @@ use crate::slice_kind;
 /// What was seen from one moment to another, in the order of lanes. Before the entries of each lane stands one for all of
 /// them, with what took most of the time.
 #[derive(Debug)]
-pub struct Glimpse {
+pub struct Preview {
     /// From when, in nanoseconds from the index's base.
     pub from: i64,
     /// To when.
@@ -29,7 +29,7 @@ pub struct Glimpse {
     used: AtomicU64,
 }
 
-impl Glimpse {
+impl Preview {
     /// Of entries with their lanes, those of one lane in their order.
     pub fn new((from, to): (i64, i64), mut entries: Vec<(u32, Entry)>) -> Self {
         // What ended before was seen to learn what went on.
@@ -92,7 +92,7 @@ impl Glimpse {
 
 /// A while, and what was seen of it.
 #[derive(Clone, Debug)]
-pub struct Cell {
+pub struct PreviewCell {
     /// From when.
     pub begin: i64,
     /// To when.
@@ -100,19 +100,19 @@ pub struct Cell {
     /// Whether all of it was seen: else what was seen at its beginning stands for it.
     pub is_exact: bool,
     /// What was seen.
-    pub glimpse: Arc<Glimpse>,
+    pub preview: Arc<Preview>,
 }
 
 /// What is known of a window behind the time up to which the index knows everything.
 #[derive(Clone, Debug, Default)]
-pub struct Ahead {
+pub struct PreviewRange {
     /// Up to when the index knows everything.
     pub known: i64,
     /// In order of time.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<PreviewCell>,
 }
 
-impl Ahead {
+impl PreviewRange {
     /// Calls with the entries of a lane that touch a window, narrow ones made one a pixel. Of a cell of which only the
     /// beginning was seen comes one that stands for none: what took most of that beginning, as long as the cell. Where a
     /// lane of states has none although all was seen, what went on began before that: unknown ones stand there, for none.
@@ -129,7 +129,7 @@ impl Ahead {
         for cell in self.cells.iter().filter(|cell| cell.end > from && cell.begin <= to) {
             let begin = cell.begin.max(self.known);
             if !cell.is_exact {
-                if let Some(most) = cell.glimpse.most(lane) {
+                if let Some(most) = cell.preview.most(lane) {
                     give(Entry { begin, end: cell.end, ..most });
                 }
                 continue;
@@ -148,7 +148,7 @@ impl Ahead {
                 at = at.max(entry.end);
                 give(entry);
             };
-            cell.glimpse.each(lane, &mut |entry| {
+            cell.preview.each(lane, &mut |entry| {
                 // What ended before is in the index; what goes on is in the next cell, too.
                 let cut = Entry { begin: entry.begin.max(begin), end: entry.end.min(cell.end), ..*entry };
                 if cut.begin <= cut.end && cut.end >= from && cut.begin <= to {
@@ -163,10 +163,11 @@ impl Ahead {
     /// Every entry of a lane that was seen around a time and that the index does not know.
     pub fn around(&self, (lane, kind): (u32, LaneKind), time: i64) -> Vec<Entry> {
         let mut entries = Vec::new();
-        let is_there =
-            |cell: &&Cell| cell.is_exact && kind != LaneKind::Span && cell.begin <= time && time <= cell.end;
+        let is_there = |cell: &&PreviewCell| {
+            cell.is_exact && kind != LaneKind::Span && cell.begin <= time && time <= cell.end
+        };
         for cell in self.cells.iter().filter(is_there) {
-            cell.glimpse.each(lane, &mut |entry| {
+            cell.preview.each(lane, &mut |entry| {
                 if entry.end > self.known || entry.begin >= self.known {
                     entries.push(*entry);
                 }

@@ -16,9 +16,9 @@ use std::time::UNIX_EPOCH;
 
 use tompion_reader::TraceSet;
 
-use super::folder::Folder;
+use super::private_dir::PrivateDir;
 use super::store::Store;
-use super::{Index, directory, room};
+use super::{Index, directory, disk_space};
 
 /// The folder beside a trace.
 const BESIDE: &str = ".tompion-view";
@@ -29,35 +29,35 @@ const NOTES: &str = "notes.json";
 /// The file of shifts.
 const SHIFTS: &str = "shifts.json";
 /// Most files of damaged notes.
-const MOST_ASIDE: u32 = 100;
+const MAX_DAMAGED_FILES: u32 = 100;
 /// Largest file of notes in bytes.
-const MAX_NOTES: u64 = 16 << 20;
+const MAX_NOTES_BYTES: u64 = 16 << 20;
 /// Bytes before the first block, for what says where the directory is.
 pub const HEAD: u64 = 4096;
 
 /// A folder for indexes and notes.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct IndexStorage {
     /// Nothing if there is none that can be written.
-    folder: Option<Folder>,
+    folder: Option<PrivateDir>,
     /// Where in the user's cache an index is that has no room in the folder. It is made when needed.
-    spare: Option<PathBuf>,
+    fallback: Option<PathBuf>,
     /// Whether the index that was begun last is in the spare folder.
-    is_in_spare: Arc<AtomicBool>,
+    is_in_fallback: Arc<AtomicBool>,
     /// What the file is called while it is written.
     new: String,
     /// Why it isn't beside the trace, where somebody may have meant harm.
     remark: Option<String>,
 }
 
-impl Place {
+impl IndexStorage {
     /// For traces at these paths, with the user's cache unless that is to be found by the environment.
     pub fn new(paths: &[PathBuf], cache: Option<&Path>) -> Self {
         let mut remark = None;
         let beside = match paths {
             [path] => {
                 let path = path.join(BESIDE);
-                let opened = Folder::open(&path);
+                let opened = PrivateDir::open(&path);
                 // A folder that can't be written is nothing to speak of; one that must not be used is.
                 remark =
                     opened.as_ref().err().filter(|error| error.kind() == io::ErrorKind::Other).map(|error| {
@@ -67,13 +67,13 @@ impl Place {
             }
             _ => None,
         };
-        let spare = in_cache(paths, cache);
-        let (folder, spare) = match beside {
-            Some(beside) => (Some(beside), spare),
-            None => (spare.as_deref().and_then(make), None),
+        let fallback = cache_path(paths, cache);
+        let (folder, fallback) = match beside {
+            Some(beside) => (Some(beside), fallback),
+            None => (fallback.as_deref().and_then(open_or_create), None),
         };
-        let new = format!("index.{}.{}.new", std::process::id(), next());
-        Self { folder, spare, is_in_spare: Arc::default(), new, remark }
+        let new = format!("index.{}.{}.new", std::process::id(), next_number());
+        Self { folder, fallback, is_in_fallback: Arc::default(), new, remark }
     }
 
     /// One line that says why what is found out isn't kept beside the trace, where that is odd.
@@ -100,27 +100,27 @@ impl Place {
     ///
     /// If none can be made, or there is room nowhere.
     pub fn begin(&self, set: &TraceSet) -> io::Result<(Store, Option<String>)> {
-        let needed = room::estimate(set);
+        let needed = disk_space::estimate(set);
         let mut obstacle: Option<String> = None;
-        let spare = || self.spare.as_deref().and_then(make);
+        let fallback = || self.fallback.as_deref().and_then(open_or_create);
         let folders = self.folder.iter().cloned().map(|folder| (folder, false));
-        for (folder, is_spare) in
-            folders.chain(std::iter::once_with(spare).flatten().map(|spare| (spare, true)))
+        for (folder, is_fallback) in
+            folders.chain(std::iter::once_with(fallback).flatten().map(|fallback| (fallback, true)))
         {
             match self.begin_in(&folder, needed) {
                 Ok(store) => {
                     // Ordering: this thread or one that it starts keeps the index.
-                    self.is_in_spare.store(is_spare, Ordering::Relaxed);
-                    return Ok((store, obstacle.map(|obstacle| told(&folder, &obstacle))));
+                    self.is_in_fallback.store(is_fallback, Ordering::Relaxed);
+                    return Ok((store, obstacle.map(|obstacle| location_notice(&folder, &obstacle))));
                 }
                 Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                    obstacle = obstacle.or_else(|| Some(format!("{}: {error}", shown(&folder))));
+                    obstacle = obstacle.or_else(|| Some(format!("{}: {error}", display_path(&folder))));
                 }
                 Err(_) => {}
             }
         }
         let file = temporary()?;
-        room::check_for(&file, needed).map_err(|error| match &obstacle {
+        disk_space::check_for(&file, needed).map_err(|error| match &obstacle {
             Some(first) => io::Error::new(error.kind(), format!("no room for it in {first}")),
             None => error,
         })?;
@@ -130,13 +130,13 @@ impl Place {
         ))
     }
 
-    fn begin_in(&self, folder: &Folder, needed: u64) -> io::Result<Store> {
-        self.remove_left(folder);
+    fn begin_in(&self, folder: &PrivateDir, needed: u64) -> io::Result<Store> {
+        self.remove_stale_files(folder);
         let file = folder.create_nameless().or_else(|_| {
             let _ = folder.remove(&self.new);
             folder.create(&self.new)
         })?;
-        if let Err(error) = room::check_for(&file, needed) {
+        if let Err(error) = disk_space::check_for(&file, needed) {
             let _ = folder.remove(&self.new);
             return Err(error);
         }
@@ -148,9 +148,9 @@ impl Place {
     /// # Errors
     ///
     /// If it cannot be renamed.
-    pub fn keep(&self, store: &Store) -> io::Result<()> {
-        let is_in_spare = self.is_in_spare.load(Ordering::Relaxed);
-        let folder = if is_in_spare { self.kept_spare() } else { self.folder.clone() };
+    pub fn publish(&self, store: &Store) -> io::Result<()> {
+        let is_in_fallback = self.is_in_fallback.load(Ordering::Relaxed);
+        let folder = if is_in_fallback { self.existing_fallback() } else { self.folder.clone() };
         let Some(folder) = folder else { return Ok(()) };
         if store.is_nameless()? {
             let _ = folder.remove(&self.new);
@@ -161,14 +161,14 @@ impl Place {
 
     /// The index that was kept, if it is of these very files and sound.
     pub fn load(&self, fingerprint: &str) -> Option<Index> {
-        let folders = self.folder.iter().cloned().chain(self.kept_spare());
+        let folders = self.folder.iter().cloned().chain(self.existing_fallback());
         let mut files = folders.filter_map(|folder| folder.read(INDEX).ok());
         files.find_map(|file| directory::read(file, fingerprint))
     }
 
     /// The spare folder, if it was made.
-    fn kept_spare(&self) -> Option<Folder> {
-        self.spare.as_deref().filter(|path| path.is_dir()).and_then(make)
+    fn existing_fallback(&self) -> Option<PrivateDir> {
+        self.fallback.as_deref().filter(|path| path.is_dir()).and_then(open_or_create)
     }
 
     /// The notes as they were written last; nothing if there are none.
@@ -193,7 +193,7 @@ impl Place {
         let Some(folder) = &self.folder else { return Ok(Vec::new()) };
         let mut bytes = Vec::new();
         match folder.read(name) {
-            Ok(file) => file.take(MAX_NOTES).read_to_end(&mut bytes).map(|_| bytes),
+            Ok(file) => file.take(MAX_NOTES_BYTES).read_to_end(&mut bytes).map(|_| bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(bytes),
             Err(error) => Err(error),
         }
@@ -207,7 +207,7 @@ impl Place {
     pub fn set_notes_aside(&self) -> io::Result<String> {
         let Some(folder) = &self.folder else { return Err(io::ErrorKind::ReadOnlyFilesystem.into()) };
         let taken = folder.names()?;
-        let mut names = (1..MOST_ASIDE).map(|number| match number {
+        let mut names = (1..MAX_DAMAGED_FILES).map(|number| match number {
             1 => format!("{NOTES}.damaged"),
             number => format!("{NOTES}.damaged.{number}"),
         });
@@ -235,7 +235,7 @@ impl Place {
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Err(io::ErrorKind::ReadOnlyFilesystem.into()) };
-        let new = format!("{name}.{}.{}.new", std::process::id(), next());
+        let new = format!("{name}.{}.{}.new", std::process::id(), next_number());
         let _ = folder.remove(&new);
         io::Write::write_all(&mut folder.create(&new)?, bytes)?;
         folder.rename(&new, name)
@@ -247,9 +247,9 @@ impl Place {
     ///
     /// If none can be made.
     pub fn scratch(&self) -> io::Result<File> {
-        let in_folder = |folder: &Folder| {
+        let in_folder = |folder: &PrivateDir| {
             folder.create_nameless().or_else(|_| {
-                let name = format!("export.{}.{}", std::process::id(), next());
+                let name = format!("export.{}.{}", std::process::id(), next_number());
                 let file = folder.create(&name)?;
                 folder.remove(&name).map(|()| file)
             })
@@ -258,7 +258,7 @@ impl Place {
     }
 
     /// Removes what was left by those who were killed.
-    fn remove_left(&self, folder: &Folder) {
+    fn remove_stale_files(&self, folder: &PrivateDir) {
         for name in folder.names().unwrap_or_default() {
             let of = name.strip_prefix("index.").and_then(|name| name.strip_suffix(".new")?.split_once('.'));
             if of.is_some_and(|(process, _)| !Path::new("/proc").join(process).exists()) {
@@ -269,23 +269,23 @@ impl Place {
 }
 
 /// Makes a folder in the user's cache, unless it is there.
-fn make(path: &Path) -> Option<Folder> {
+fn open_or_create(path: &Path) -> Option<PrivateDir> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent()?).ok()?;
-    Folder::open(path).ok()
+    PrivateDir::open(path).ok()
 }
 
 /// Says that an index is in this folder because of an obstacle.
-fn told(folder: &Folder, obstacle: &str) -> String {
-    format!("{obstacle}; it is in {}", shown(folder))
+fn location_notice(folder: &PrivateDir, obstacle: &str) -> String {
+    format!("{obstacle}; it is in {}", display_path(folder))
 }
 
 /// A folder's path in words.
-fn shown(folder: &Folder) -> String {
+fn display_path(folder: &PrivateDir) -> String {
     folder.path().map_or_else(|| "the folder".into(), |path| path.display().to_string())
 }
 
 /// Another number for each place of this program: the same trace may be opened twice.
-fn next() -> u64 {
+fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
@@ -293,8 +293,8 @@ fn next() -> u64 {
 /// A file among temporary ones, without a name.
 fn temporary() -> io::Result<File> {
     // Everybody may make files there, so its name can't be foreseen.
-    let unforeseen = RandomState::new().build_hasher().finish();
-    let name = format!("tompion-view.{}.{}.{unforeseen:016x}", std::process::id(), next());
+    let random = RandomState::new().build_hasher().finish();
+    let name = format!("tompion-view.{}.{}.{random:016x}", std::process::id(), next_number());
     let path = std::env::temp_dir().join(name);
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
@@ -303,7 +303,7 @@ fn temporary() -> io::Result<File> {
 }
 
 /// Where in the user's cache.
-fn in_cache(paths: &[PathBuf], cache: Option<&Path>) -> Option<PathBuf> {
+fn cache_path(paths: &[PathBuf], cache: Option<&Path>) -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let of_environment = || absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     let cache = cache.map(Path::to_owned).or_else(of_environment)?;

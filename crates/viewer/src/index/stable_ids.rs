@@ -11,26 +11,26 @@ type Identity = (TrackKind, u16, i64, String);
 
 /// Numbers that are not given yet.
 #[derive(Clone, Debug, Default)]
-pub struct Kept {
+pub struct StableIds {
     /// Threads that have the same number one after the other stand in their order.
     tracks: HashMap<Identity, VecDeque<u32>>,
     lanes: HashMap<(u32, LaneKind, u16), u32>,
 }
 
-impl Kept {
+impl StableIds {
     /// Those of an index.
     pub fn of(before: &Index) -> Self {
-        let mut kept = Self::default();
+        let mut ids = Self::default();
         for (number, track) in before.tracks.iter().enumerate() {
-            let of_identity = kept.tracks.entry(identity(track, &before.labels)).or_default();
+            let of_identity = ids.tracks.entry(identity(track, &before.labels)).or_default();
             of_identity.push_back(number as u32);
             for &lane in &track.lanes {
                 if let Some(known) = before.lanes.get(lane as usize) {
-                    kept.lanes.insert((number as u32, known.kind, known.depth), lane);
+                    ids.lanes.insert((number as u32, known.kind, known.depth), lane);
                 }
             }
         }
-        kept
+        ids
     }
 
     /// The number of a track, if there was one.

@@ -12,16 +12,16 @@ use super::lane::Widths;
 use super::store::Store;
 
 /// How many are gathered: of thousands of lanes, each gets several.
-const MOST: usize = 1 << 17;
+const MAX_ENTRIES: usize = 1 << 17;
 /// How many each thread adds in one step.
-const STEP: usize = 1 << 14;
+const STEP_ENTRIES: usize = 1 << 14;
 /// Most threads that add them.
-const MOST_THREADS: usize = 8;
+const MAX_THREADS: usize = 8;
 
 /// Entries in the order in which they came.
 #[derive(Clone, Debug, Default)]
-pub struct Pending {
-    entries: Vec<Waiting>,
+pub struct WriteBatch {
+    entries: Vec<PackedEntry>,
     /// What the few have that stand for several or none, or have values: how many they stand for, and these.
     more: Vec<(u64, Values)>,
     /// How many there are of each lane.
@@ -31,13 +31,13 @@ pub struct Pending {
     /// The entries' places, lane after lane.
     order: Vec<u32>,
     /// Where those of each lane are in that, from when they are added on, and how many lanes have theirs.
-    runs: Vec<Run>,
+    runs: Vec<LaneRun>,
     added: usize,
 }
 
 /// An entry in half the memory that it takes elsewhere: reading it there is what takes longest.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct PackedEntry {
     begin: i64,
     end: i64,
     extra: u64,
@@ -49,7 +49,7 @@ struct Waiting {
     more: u32,
 }
 
-impl Waiting {
+impl PackedEntry {
     fn entry(&self, more: &[(u64, Values)]) -> Entry {
         let Self { begin, end, extra, label, style, seen, .. } = *self;
         let rest = (self.more as usize).checked_sub(1).and_then(|place| more.get(place));
@@ -60,16 +60,16 @@ impl Waiting {
 
 /// Entries of a lane: where they end in the order.
 #[derive(Clone, Debug)]
-struct Run {
+struct LaneRun {
     lane: usize,
     begin: usize,
     end: usize,
 }
 
-impl Pending {
+impl WriteBatch {
     /// Whether it is time to [write](Self::write).
-    pub fn is_much(&self) -> bool {
-        self.entries.len() >= MOST
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= MAX_ENTRIES
     }
 
     /// Takes one. Not between the steps of [writing](Self::write).
@@ -91,7 +91,7 @@ impl Pending {
         }
         // There are no more than are gathered.
         let more = if has_more { self.more.len() as u32 } else { 0 };
-        self.entries.push(Waiting { begin, end, extra, label, lane, style, seen, more });
+        self.entries.push(PackedEntry { begin, end, extra, label, lane, style, seen, more });
     }
 
     /// When the first one of a lane begins.
@@ -112,17 +112,18 @@ impl Pending {
     ) -> io::Result<(usize, bool)> {
         let threads = thread::available_parallelism().map_or(1, usize::from) / 2;
         // With the threads that read, these are as many as there are processors.
-        let threads = if self.entries.len() < MOST / 2 { 1 } else { threads.clamp(1, MOST_THREADS) };
+        let threads = if self.entries.len() < MAX_ENTRIES / 2 { 1 } else { threads.clamp(1, MAX_THREADS) };
         if self.runs.is_empty() {
             self.sort();
         }
         let left = self.runs.get(self.added..).unwrap_or_default();
         let first = left.first().map_or(0, |run| run.begin);
-        let runs =
-            left.get(..left.partition_point(|run| run.begin < first + STEP * threads)).unwrap_or_default();
+        let runs = left
+            .get(..left.partition_point(|run| run.begin < first + STEP_ENTRIES * threads))
+            .unwrap_or_default();
         let (count, last) = (runs.len(), runs.last().map_or(first, |run| run.end));
         let (entries, more, order) = (&self.entries, &self.more, &self.order);
-        let add = |runs: &[Run], lanes: &mut [Lane], first: usize| -> io::Result<usize> {
+        let add = |runs: &[LaneRun], lanes: &mut [Lane], first: usize| -> io::Result<usize> {
             let mut bytes = 0;
             for run in runs {
                 let Some(lane) = run.lane.checked_sub(first).and_then(|lane| lanes.get_mut(lane)) else {
@@ -177,14 +178,14 @@ impl Pending {
             let Some(count) = self.counts.get_mut(lane as usize) else { continue };
             let begin = end;
             end += *count as usize;
-            self.runs.push(Run { lane: lane as usize, begin, end });
+            self.runs.push(LaneRun { lane: lane as usize, begin, end });
             // From now on where the lane's next entry stands.
             *count = begin as u32;
         }
         self.order.clear();
         self.order.resize(self.entries.len(), 0);
-        for (index, waiting) in self.entries.iter().enumerate() {
-            let Some(next) = self.counts.get_mut(waiting.lane as usize) else { continue };
+        for (index, entry) in self.entries.iter().enumerate() {
+            let Some(next) = self.counts.get_mut(entry.lane as usize) else { continue };
             if let Some(place) = self.order.get_mut(*next as usize) {
                 *place = index as u32;
             }
@@ -216,18 +217,18 @@ mod tests {
         };
         let mut lanes: Vec<Lane> = (0..1000).map(lane).collect();
         let widths = Widths::new(1 << 30);
-        let mut pending = Pending::default();
+        let mut batch = WriteBatch::default();
         // More than are gathered at a time, most of them in few lanes.
         let of = |number: u32| (number.wrapping_mul(2_654_435_761) >> 22).min(number % 1024).min(999);
-        let count = 3 * MOST as u32 / 2;
+        let count = 3 * MAX_ENTRIES as u32 / 2;
         for number in 0..count {
             let time = i64::from(number);
             // Some stand for several.
             let entry =
                 Entry { begin: time, end: time, count: 1 + u64::from(number % 7 == 0), ..Entry::default() };
-            pending.push(of(number), &entry);
-            if pending.is_much() || number == count - 1 {
-                while pending.write(&mut lanes, (&widths, &store)).unwrap().1 {}
+            batch.push(of(number), &entry);
+            if batch.is_full() || number == count - 1 {
+                while batch.write(&mut lanes, (&widths, &store)).unwrap().1 {}
             }
         }
         for (number, lane) in lanes.iter().enumerate() {

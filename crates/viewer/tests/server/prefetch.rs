@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tompion_viewer::foreground_gate::ForegroundGate;
-use tompion_viewer::index::build::{Builder, Outline, Scout};
 use tompion_viewer::index::entry::Entry;
+use tompion_viewer::index::indexer::{Indexer, Outline, Prefetcher};
 use tompion_viewer::index::store::Store;
 use tompion_viewer::index::{LaneKind, Shared};
 use tompion_viewer::slice_kind;
@@ -37,24 +37,24 @@ impl Trace {
         Self { folder }
     }
 
-    fn open(&self) -> (Shared, Builder) {
+    fn open(&self) -> (Shared, Indexer) {
         let path = [self.folder.path().to_owned()];
         let outline = Outline::new(&tompion_reader::open(&path).unwrap());
         let store = Store::new(tempfile::tempfile().unwrap(), 0);
-        let (index, builder) = Builder::new(tompion_reader::open(&path).unwrap(), outline, (store, None));
-        (Shared::new(index), builder)
+        let (index, indexer) = Indexer::new(tompion_reader::open(&path).unwrap(), outline, (store, None));
+        (Shared::new(index), indexer)
     }
 }
 
 /// A scout that reads in a thread of its own until it is dropped.
-struct Running(Arc<Scout>);
+struct Running(Arc<Prefetcher>);
 
 impl Running {
-    fn new(scout: Scout, index: &Arc<Shared>) -> Self {
-        let scout = Arc::new(scout);
-        let (reader, index) = (scout.clone(), index.clone());
+    fn new(prefetcher: Prefetcher, index: &Arc<Shared>) -> Self {
+        let prefetcher = Arc::new(prefetcher);
+        let (reader, index) = (prefetcher.clone(), index.clone());
         thread::spawn(move || reader.run(&index, &ForegroundGate::default()));
-        Self(scout)
+        Self(prefetcher)
     }
 
     /// What is seen of a lane as soon as something is true of it.
@@ -67,8 +67,8 @@ impl Running {
         let begun = Instant::now();
         loop {
             let mut entries = Vec::new();
-            let ahead = self.0.ahead(window, 0, true);
-            ahead.merged(lane, window, (1, &mut |entry| entries.push(entry)));
+            let preview = self.0.preview(window, 0, true);
+            preview.merged(lane, window, (1, &mut |entry| entries.push(entry)));
             if is_so(&entries) {
                 return entries;
             }
@@ -104,20 +104,20 @@ fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
 #[test]
 fn what_is_looked_at_closely_is_what_the_index_says_later() {
     let trace = Trace::new();
-    let (index, builder) = trace.open();
+    let (index, indexer) = trace.open();
     let index = Arc::new(index);
-    let running = Running::new(builder.scout().unwrap(), &index);
+    let running = Running::new(indexer.prefetcher().unwrap(), &index);
     let middle = EVENTS as i64 / 2 * 1000;
     let window = (middle, middle + 300_000);
     // Its lanes are there when the first place was looked at.
     let lane = until(|| {
-        running.0.ahead(window, 0, true);
+        running.0.preview(window, 0, true);
         lane_of(&index, LaneKind::Cpu)
     });
     let is_exact = |entries: &[Entry]| !entries.is_empty() && entries.iter().all(|entry| entry.count == 1);
     let seen = running.when(lane, window, is_exact);
     drop(running);
-    builder.run(&index, &AtomicBool::new(false), &Arc::default());
+    indexer.run(&index, &AtomicBool::new(false), &Arc::default());
     let (slice, store) = {
         let index = index.read();
         (index.slice(lane.0, window, 0), index.store.clone())
@@ -143,9 +143,9 @@ fn what_is_looked_at_closely_is_what_the_index_says_later() {
 #[test]
 fn the_whole_is_sampled_and_says_so() {
     let trace = Trace::new();
-    let (index, builder) = trace.open();
+    let (index, indexer) = trace.open();
     let index = Arc::new(index);
-    let running = Running::new(builder.scout().unwrap(), &index);
+    let running = Running::new(indexer.prefetcher().unwrap(), &index);
     let window = (0, EVENTS as i64 * 1000);
     let lane = until(|| lane_of(&index, LaneKind::Cpu));
     // More than there are parts: of a trace of a few, several places of each are looked at.
@@ -162,9 +162,9 @@ fn the_whole_is_sampled_and_says_so() {
 #[test]
 fn spans_are_sampled_but_never_shown_as_what_all_is() {
     let trace = Trace::of_program();
-    let (index, builder) = trace.open();
+    let (index, indexer) = trace.open();
     let index = Arc::new(index);
-    let running = Running::new(builder.scout().unwrap(), &index);
+    let running = Running::new(indexer.prefetcher().unwrap(), &index);
     let whole = (0, EVENTS as i64 * 1000);
     let lane = until(|| lane_of(&index, LaneKind::Span));
     let entries = running.when(lane, whole, |entries| entries.len() >= 8);
@@ -173,7 +173,7 @@ fn spans_are_sampled_but_never_shown_as_what_all_is() {
     let middle = whole.1 / 2;
     let window = (middle, middle + 100_000);
     until(|| {
-        running.0.ahead(window, 0, true);
+        running.0.preview(window, 0, true);
         running.0.whole().iter().any(|(from, to)| *from <= window.0 && window.1 <= *to).then_some(())
     });
     assert!(running.when(lane, window, |_| true).is_empty());
@@ -188,13 +188,13 @@ fn an_index_is_the_same_whatever_was_looked_at() {
 
 fn is_the_same_whatever_was_looked_at(trace: &Trace) {
     let build = |is_looked_at: bool| {
-        let (index, builder) = trace.open();
+        let (index, indexer) = trace.open();
         let index = Arc::new(index);
-        let running = is_looked_at.then(|| Running::new(builder.scout().unwrap(), &index));
+        let running = is_looked_at.then(|| Running::new(indexer.prefetcher().unwrap(), &index));
         if let Some(running) = &running {
             until(|| (running.0.count() >= 8).then_some(()));
         }
-        builder.run(&index, &AtomicBool::new(false), &Arc::default());
+        indexer.run(&index, &AtomicBool::new(false), &Arc::default());
         drop(running);
         let index = index.read();
         let mut lanes: Vec<(i64, LaneKind, u64)> = Vec::new();

@@ -13,11 +13,11 @@ use super::classes::{Class, Classes, Show};
 use crate::foreground_gate::ForegroundGate;
 
 /// Most threads, functions and interrupts that are remembered to have been told of.
-pub const MOST_MET: usize = 1 << 20;
+pub const MAX_KNOWN_NAMES: usize = 1 << 20;
 
 /// An event: where it stands, beside what it says of states.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct EventRef {
     /// Index of its stream.
     pub source: u32,
     /// Index of its trace.
@@ -28,7 +28,7 @@ pub struct Seen {
 
 /// What is to be told beside it.
 #[derive(Clone, Debug)]
-pub enum More {
+pub enum Extra {
     /// Something was lost, before the event.
     Loss(Loss),
     /// A thread of a program, of which this may be the first event: its process and name.
@@ -47,13 +47,13 @@ pub enum More {
 
 /// Some events that follow each other.
 #[derive(Default)]
-pub struct Found {
+pub struct DecodedBatch {
     /// What they say of states, one fact for each.
     pub facts: Facts,
     /// Them, in the same order.
-    pub events: Vec<Seen>,
+    pub events: Vec<EventRef>,
     /// What there is beside some of them, with their indexes, in order.
-    pub more: Vec<(usize, More)>,
+    pub extras: Vec<(usize, Extra)>,
 }
 
 /// What was found, one after the other.
@@ -61,40 +61,40 @@ pub enum Step<'f> {
     /// Something was lost.
     Loss(Loss),
     /// An event.
-    Event(Told<'f>),
+    Event(DecodedEvent<'f>),
 }
 
 /// An event with all that was found in it.
-pub struct Told<'f> {
+pub struct DecodedEvent<'f> {
     /// Where it stands.
-    pub event: &'f Seen,
+    pub event: &'f EventRef,
     /// What it says of states.
     pub fact: &'f Fact,
     /// The process and name of its thread.
     pub thread: Option<(Option<i32>, Option<String>)>,
     /// What else.
-    pub more: Option<More>,
+    pub extras: Option<Extra>,
 }
 
-impl Found {
+impl DecodedBatch {
     /// Calls with all of it in order, with the facts of which those of events are some.
     pub fn each(self, mut visit: impl FnMut(&Facts, Step<'_>)) {
-        let Self { facts, events, more } = self;
-        let mut more = more.into_iter().peekable();
+        let Self { facts, events, extras } = self;
+        let mut extras = extras.into_iter().peekable();
         for (index, (event, fact)) in events.iter().zip(facts.list()).enumerate() {
-            let mut told = Told { event, fact, thread: None, more: None };
-            while let Some((_, more)) = more.next_if(|(of, _)| *of <= index) {
-                match more {
-                    More::Loss(loss) => visit(&facts, Step::Loss(loss)),
-                    More::Thread(pid, name) => told.thread = Some((pid, name)),
-                    other => told.more = Some(other),
+            let mut decoded = DecodedEvent { event, fact, thread: None, extras: None };
+            while let Some((_, extras)) = extras.next_if(|(of, _)| *of <= index) {
+                match extras {
+                    Extra::Loss(loss) => visit(&facts, Step::Loss(loss)),
+                    Extra::Thread(pid, name) => decoded.thread = Some((pid, name)),
+                    other => decoded.extras = Some(other),
                 }
             }
-            visit(&facts, Step::Event(told));
+            visit(&facts, Step::Event(decoded));
         }
         // What was lost behind the last event.
-        for (_, more) in more {
-            if let More::Loss(loss) = more {
+        for (_, extras) in extras {
+            if let Extra::Loss(loss) = extras {
                 visit(&facts, Step::Loss(loss));
             }
         }
@@ -102,43 +102,57 @@ impl Found {
 }
 
 /// Finds it. What was told is told again by another thread, or of another part.
-pub struct Finder {
-    says: FactExtractor,
+pub struct EventDecoder {
+    facts_of: FactExtractor,
     classes: Arc<Classes>,
     names: Option<Arc<Mutex<AddressNames>>>,
     /// Who is to pass.
     gate: Option<Arc<ForegroundGate>>,
-    found: Found,
-    met: QuickSet<(usize, i32)>,
+    found: DecodedBatch,
+    known_threads: QuickSet<(usize, i32)>,
     interrupts: QuickSet<i64>,
     functions: QuickSet<(usize, u64)>,
 }
 
-impl Finder {
+impl EventDecoder {
     /// For the events of some traces.
-    pub fn new(says: FactExtractor, classes: Arc<Classes>, names: Option<Arc<Mutex<AddressNames>>>) -> Self {
-        let (met, interrupts, functions) = (QuickSet::default(), QuickSet::default(), QuickSet::default());
-        Self { says, classes, names, gate: None, found: Found::default(), met, interrupts, functions }
+    pub fn new(
+        facts_of: FactExtractor,
+        classes: Arc<Classes>,
+        names: Option<Arc<Mutex<AddressNames>>>,
+    ) -> Self {
+        let (known_threads, interrupts, functions) =
+            (QuickSet::default(), QuickSet::default(), QuickSet::default());
+        Self {
+            facts_of,
+            classes,
+            names,
+            gate: None,
+            found: DecodedBatch::default(),
+            known_threads,
+            interrupts,
+            functions,
+        }
     }
 
     /// Lets those pass who look at what is there.
-    pub fn giving(self, gate: Arc<ForegroundGate>) -> Self {
+    pub fn with_gate(self, gate: Arc<ForegroundGate>) -> Self {
         Self { gate: Some(gate), ..self }
     }
 
-    fn add(&mut self, more: More) {
+    fn add(&mut self, extras: Extra) {
         // It is of the event that was added last.
-        self.found.more.push((self.found.events.len().saturating_sub(1), more));
+        self.found.extras.push((self.found.events.len().saturating_sub(1), extras));
     }
 
     fn interrupt(&mut self, event: &Event<'_>) {
         let payload = event.payload();
         let number = payload.get("irq").and_then(|number| i64::try_from(number.as_integer()?).ok());
         let Some(number) = number.filter(|number| !self.interrupts.contains(number)) else { return };
-        if self.interrupts.len() < MOST_MET {
+        if self.interrupts.len() < MAX_KNOWN_NAMES {
             self.interrupts.insert(number);
             if let Some(name) = payload.get("name").and_then(|name| name.as_text()) {
-                self.add(More::Interrupt(number, String::from_utf8_lossy(name).into_owned()));
+                self.add(Extra::Interrupt(number, String::from_utf8_lossy(name).into_owned()));
             }
         }
     }
@@ -148,18 +162,18 @@ impl Finder {
         match show {
             Show::Counter => {
                 if let Some(value) = event.payload().find_map(|(_, value)| number(&value)) {
-                    self.add(More::Counter(value));
+                    self.add(Extra::Counter(value));
                 }
             }
             Show::Flow => {
                 if let Some(flow) = event.payload().find_map(|(_, value)| value.as_integer()) {
-                    self.add(More::Flow(flow));
+                    self.add(Extra::Flow(flow));
                 }
             }
             Show::Job => {
                 let deadline = event.payload().get("deadline_ns");
                 let deadline = deadline.and_then(|deadline| deadline.as_integer()?.try_into().ok());
-                self.add(More::Job(deadline.unwrap_or(0)));
+                self.add(Extra::Job(deadline.unwrap_or(0)));
             }
             Show::Function => self.function(event),
             Show::Nothing | Show::Mark | Show::CpuMark | Show::Interrupt => {}
@@ -170,7 +184,7 @@ impl Finder {
     fn thread(&mut self, event: &Event<'_>) {
         let trace = event.trace_index();
         let Some(tid) = self.found.facts.list().last().and_then(|fact| fact.thread()) else { return };
-        if self.met.len() >= MOST_MET || !self.met.insert((trace, tid)) {
+        if self.known_threads.len() >= MAX_KNOWN_NAMES || !self.known_threads.insert((trace, tid)) {
             return;
         }
         let contexts = [event.stream_context(), event.context()];
@@ -182,37 +196,37 @@ impl Finder {
         let text = |value: Value<'_>| Some(String::from_utf8_lossy(value.as_text()?).into_owned());
         let of_trace = || environment("procname").and_then(EnvironmentValue::as_text).map(str::to_owned);
         let name = find("procname").and_then(text).or_else(of_trace);
-        self.add(More::Thread(pid, name));
+        self.add(Extra::Thread(pid, name));
     }
 
     fn function(&mut self, event: &Event<'_>) {
         let address = event.payload().get("addr").and_then(|address| address.as_integer()?.try_into().ok());
         let (Some(address), Some(names)) = (address, &self.names) else { return };
-        if self.functions.len() < MOST_MET && self.functions.insert((event.trace_index(), address)) {
+        if self.functions.len() < MAX_KNOWN_NAMES && self.functions.insert((event.trace_index(), address)) {
             let named = names.lock().unwrap_or_else(PoisonError::into_inner).of(event);
             if let Some((_, name)) = named.into_iter().find(|(field, _)| *field == "addr") {
-                self.add(More::Function(address, name));
+                self.add(Extra::Function(address, name));
             }
         }
     }
 }
 
-impl EventCollector for Finder {
-    type Output = Found;
+impl EventCollector for EventDecoder {
+    type Output = DecodedBatch;
 
     fn loss(&mut self, loss: &Loss) {
         // It is of the event that comes next.
-        self.found.more.push((self.found.events.len(), More::Loss(loss.clone())));
+        self.found.extras.push((self.found.events.len(), Extra::Loss(loss.clone())));
     }
 
     fn event(&mut self, event: &Event<'_>) {
         if let Some(gate) = &self.gate {
             gate.yield_to_requests();
         }
-        self.says.add(event, &mut self.found.facts);
+        self.facts_of.add(event, &mut self.found.facts);
         let classes = self.classes.clone();
         let class = classes.of(event.place());
-        self.found.events.push(Seen {
+        self.found.events.push(EventRef {
             source: event.source() as u32,
             trace: event.trace_index() as u32,
             class: class.map(|class| class.number),
@@ -225,11 +239,11 @@ impl EventCollector for Finder {
     }
 
     fn size(&self) -> usize {
-        let Found { facts, events, more } = &self.found;
-        facts.size() + size_of_val(events.as_slice()) + size_of_val(more.as_slice())
+        let DecodedBatch { facts, events, extras } = &self.found;
+        facts.size() + size_of_val(events.as_slice()) + size_of_val(extras.as_slice())
     }
 
-    fn take(&mut self) -> Found {
+    fn take(&mut self) -> DecodedBatch {
         mem::take(&mut self.found)
     }
 }

@@ -16,9 +16,9 @@ const FILE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NONBL
 
 /// A folder of this user, into which nobody else may write.
 #[derive(Clone, Debug)]
-pub struct Folder(Arc<OwnedFd>);
+pub struct PrivateDir(Arc<OwnedFd>);
 
-impl Folder {
+impl PrivateDir {
     /// Opens it; makes it if it isn't there, but none of those in which it stands.
     ///
     /// # Errors
@@ -140,14 +140,14 @@ fn is_ours(metadata: &Metadata) -> bool {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use super::Folder;
+    use super::PrivateDir;
 
     #[test]
     fn a_link_that_is_put_in_its_place_later_leads_nowhere() {
         let desk = tempfile::tempdir().unwrap();
         let (path, elsewhere) = (desk.path().join("kept"), desk.path().join("elsewhere"));
         std::fs::create_dir(&elsewhere).unwrap();
-        let folder = Folder::open(&path).unwrap();
+        let folder = PrivateDir::open(&path).unwrap();
         std::fs::rename(&path, desk.path().join("moved")).unwrap();
         symlink(&elsewhere, &path).unwrap();
         folder.create("index").unwrap();
@@ -158,14 +158,14 @@ mod tests {
         names.sort();
         assert_eq!(names, [".", "..", "index", "notes"]);
         // Nor is it opened by whoever comes now; it is told in one line.
-        let error = Folder::open(&path).unwrap_err().to_string();
+        let error = PrivateDir::open(&path).unwrap_err().to_string();
         assert!(error.contains("found a link") && !error.contains('\n'), "{error}");
     }
 
     #[test]
     fn a_link_in_the_place_of_a_file_is_not_followed() {
         let desk = tempfile::tempdir().unwrap();
-        let folder = Folder::open(&desk.path().join("kept")).unwrap();
+        let folder = PrivateDir::open(&desk.path().join("kept")).unwrap();
         let secret = desk.path().join("secret");
         std::fs::write(&secret, "mine").unwrap();
         symlink(&secret, desk.path().join("kept/notes")).unwrap();
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_file_without_a_name_leaves_nothing_unless_it_gets_one() {
         let desk = tempfile::tempdir().unwrap();
-        let folder = Folder::open(desk.path()).unwrap();
+        let folder = PrivateDir::open(desk.path()).unwrap();
         // Not every file system has such files.
         let Ok(file) = folder.create_nameless() else { return };
         assert_eq!(std::fs::read_dir(desk.path()).unwrap().count(), 0);

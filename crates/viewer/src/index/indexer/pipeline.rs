@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use tompion_analysis::state::{Engine, Instant, Interval, Visitor};
 use tompion_reader::{AddressNames, Loss, LossKind, TraceSet};
 
-use super::seen::{Finder, Found, Seen, Step};
-use super::teller::Teller;
+use super::annotate::Annotator;
+use super::decode::{DecodedBatch, EventDecoder, EventRef, Step};
 use super::{BATCH, Outline};
 use crate::foreground_gate::ForegroundGate;
 use crate::index::PartRows;
@@ -17,18 +17,18 @@ use crate::index::apply::Finding;
 use crate::index::lane::Widths;
 
 /// Events after which is looked whether to stop, and told how far it went.
-const PACE: u64 = 1 << 14;
+const PROGRESS_INTERVAL: u64 = 1 << 14;
 
 /// Finds what there is to know of events, and hands it over in batches.
-pub struct Watch<'t> {
+pub struct IndexPipeline<'t> {
     outline: &'t Outline,
     /// The streams' files, each with its trace.
     streams: Vec<(usize, Vec<std::path::PathBuf>)>,
-    teller: Teller,
+    annotator: Annotator,
     gate: Arc<ForegroundGate>,
     batch: Batch,
     /// For each channel, the cell of the last events.
-    cells: Vec<Cell>,
+    cells: Vec<DensityCell>,
     /// Width of those cells in nanoseconds.
     cell: i64,
     /// The part that is read, its first row, and events by class.
@@ -43,7 +43,7 @@ pub struct Watch<'t> {
 
 /// Events of a channel that are told of together.
 #[derive(Clone, Copy, Default)]
-struct Cell {
+struct DensityCell {
     number: i64,
     first: i64,
     last: i64,
@@ -82,22 +82,22 @@ impl Visitor for Batch {
     }
 }
 
-impl<'t> Watch<'t> {
+impl<'t> IndexPipeline<'t> {
     /// Of traces of which nothing was read; what is told of events is told by this one, and those pass who look at it.
     pub fn new(
         traces: &TraceSet,
-        (outline, teller, gate): (&'t Outline, Teller, Arc<ForegroundGate>),
+        (outline, annotator, gate): (&'t Outline, Annotator, Arc<ForegroundGate>),
         sender: SyncSender<Vec<Finding>>,
     ) -> Self {
-        let count = teller.classes.count();
+        let count = annotator.classes.count();
         let cell = Widths::new(outline.duration).0.first().copied().unwrap_or(1);
         Self {
             outline,
             streams: traces.streams(),
-            teller,
+            annotator,
             gate,
             batch: Batch { findings: Vec::with_capacity(BATCH), sender, is_over: false },
-            cells: vec![Cell::default(); outline.channels.len()],
+            cells: vec![DensityCell::default(); outline.channels.len()],
             cell: (cell / 8).max(1),
             part: 0,
             first: 0,
@@ -111,12 +111,13 @@ impl<'t> Watch<'t> {
     /// Reads everything; the engine is one that has seen nothing.
     pub fn run(mut self, traces: &mut TraceSet, mut engine: Engine, stop: &AtomicBool) {
         let names = AddressNames::read(traces).map(|names| Arc::new(Mutex::new(names)));
-        let (says, classes) = (engine.fact_extractor().clone(), self.teller.classes.clone());
+        let (facts_of, classes) = (engine.fact_extractor().clone(), self.annotator.classes.clone());
         let gate = self.gate.clone();
-        let new = || Finder::new(says.clone(), classes.clone(), names.clone()).giving(gate.clone());
+        let new =
+            || EventDecoder::new(facts_of.clone(), classes.clone(), names.clone()).with_gate(gate.clone());
         traces.collect(&new, &mut |found| {
             self.gate.yield_to_requests();
-            self.found(found, &mut engine);
+            self.take_batch(found, &mut engine);
             !self.batch.is_over && !stop.load(Ordering::Relaxed)
         });
         if self.batch.is_over || stop.load(Ordering::Relaxed) {
@@ -127,42 +128,42 @@ impl<'t> Watch<'t> {
             self.end_cell(channel);
         }
         self.end_part();
-        self.tell();
+        self.report_progress();
         self.batch.send();
     }
 
     /// Takes what was found in some events.
-    fn found(&mut self, found: Found, engine: &mut Engine) {
+    fn take_batch(&mut self, found: DecodedBatch, engine: &mut Engine) {
         found.each(|facts, step| {
-            let told = match step {
+            let decoded = match step {
                 Step::Loss(loss) => return self.loss(&loss, engine),
-                Step::Event(told) => told,
+                Step::Event(decoded) => decoded,
             };
-            let fact = told.fact;
+            let fact = decoded.fact;
             let time = fact.time().unwrap_or(self.now.max(self.outline.base));
-            let channel = self.count(told.event, time);
-            if let Some(count) = told.event.class.and_then(|class| self.counts.get_mut(class as usize)) {
+            let channel = self.count(decoded.event, time);
+            if let Some(count) = decoded.event.class.and_then(|class| self.counts.get_mut(class as usize)) {
                 *count += 1;
             }
             let place = (time.saturating_sub(self.outline.base), channel);
-            self.teller.tell(told, place, &mut |finding| self.batch.push(finding));
+            self.annotator.annotate(decoded, place, &mut |finding| self.batch.push(finding));
             engine.fact(facts, fact, &mut self.batch);
             self.rows += 1;
-            if self.rows % PACE == 0 {
-                self.tell();
+            if self.rows % PROGRESS_INTERVAL == 0 {
+                self.report_progress();
             }
         });
     }
 
     /// Says how far it went.
-    fn tell(&mut self) {
+    fn report_progress(&mut self) {
         let gone = self.now.saturating_sub(self.outline.base) as f64 / self.outline.duration.max(1) as f64;
         self.batch.push(Finding::Progress(gone, self.bounds.clone()));
         self.batch.send();
     }
 
     /// Counts an event; returns its channel.
-    fn count(&mut self, event: &Seen, time: i64) -> u32 {
+    fn count(&mut self, event: &EventRef, time: i64) -> u32 {
         self.now = self.now.max(time);
         while self.outline.parts.begin(self.part + 1).is_some_and(|begin| self.now >= begin) {
             self.end_part();
@@ -186,7 +187,7 @@ impl<'t> Watch<'t> {
         }
         if let Some(cell) = self.cells.get_mut(channel as usize) {
             if cell.count == 0 {
-                *cell = Cell { number, first: time, last: time, count: 0 };
+                *cell = DensityCell { number, first: time, last: time, count: 0 };
             }
             cell.first = cell.first.min(time);
             cell.last = cell.last.max(time);
@@ -196,7 +197,7 @@ impl<'t> Watch<'t> {
 
     fn end_cell(&mut self, channel: usize) {
         let Some(cell) = self.cells.get_mut(channel) else { return };
-        let Cell { first, last, count, .. } = mem::take(cell);
+        let DensityCell { first, last, count, .. } = mem::take(cell);
         if count > 0 {
             self.batch.push(Finding::Density(channel as u32, (first, last), count));
         }

@@ -1,11 +1,11 @@
 //! From a trace to its index, in one pass: as many threads as there are processors read events, one makes states of what
 //! they find, in its order, and one puts these into lanes.
 
+mod annotate;
 mod classes;
-mod scout;
-mod seen;
-mod teller;
-mod watch;
+mod decode;
+mod pipeline;
+mod prefetch;
 
 use std::collections::HashMap;
 use std::io;
@@ -25,23 +25,23 @@ use super::store::Store;
 use super::{Index, LaneKind, Shared, TrackKind};
 use crate::foreground_gate::ForegroundGate;
 use crate::recording;
+use annotate::Annotator;
 pub use classes::{Classes, is_of_kernel, trace_of_class};
-pub use scout::Scout;
-use teller::Teller;
-use watch::Watch;
+use pipeline::IndexPipeline;
+pub use prefetch::Prefetcher;
 
 /// Findings that are handed over together.
 const BATCH: usize = 8192;
 /// Batches that wait.
-const WAITING: usize = 4;
+const MAX_QUEUED_BATCHES: usize = 4;
 /// Bytes of a part.
-const PART: u64 = 2 << 20;
+const PART_BYTES: u64 = 2 << 20;
 /// Most parts.
-const MOST_PARTS: u64 = 1 << 13;
+const MAX_PARTS: u64 = 1 << 13;
 /// Into how many parts of the time outlines are divided.
-pub const OUTLINE: usize = 1024;
+pub const OUTLINE_CELLS: usize = 1024;
 /// Longest time that is believed of packets' headers, in nanoseconds: some ten years.
-const LONGEST: i64 = 1 << 58;
+const MAX_DURATION_NS: i64 = 1 << 58;
 
 /// A channel of a trace.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ impl Outline {
             size = size.saturating_add(packet.bytes);
             packets.push(*packet);
         });
-        let part_bytes = PART.max(size / MOST_PARTS);
+        let part_bytes = PART_BYTES.max(size / MAX_PARTS);
         let parts = Arc::new(Parts::new(traces, part_bytes));
         let (channel_of, channels) = channels(traces);
         let first = parts.read(0, tompion_reader::Selection::default());
@@ -94,14 +94,14 @@ impl Outline {
         let base = first.or(begin).unwrap_or(0);
         // Where a packet doesn't say its end, its beginning is better than nothing.
         let ends = packets.iter().filter_map(|packet| packet.end.or(packet.begin));
-        let end = ends.filter(|end| end.saturating_sub(base) < LONGEST).max().unwrap_or(base);
+        let end = ends.filter(|end| end.saturating_sub(base) < MAX_DURATION_NS).max().unwrap_or(base);
         let duration = end.saturating_sub(base).max(1);
         let mut bytes = vec![Vec::new(); channels.len()];
         for packet in &packets {
             let Some(begin) = packet.begin else { continue };
             let Some(&channel) = channel_of.get(packet.source) else { continue };
             let Some(bytes) = bytes.get_mut(channel as usize) else { continue };
-            bytes.resize(OUTLINE, 0);
+            bytes.resize(OUTLINE_CELLS, 0);
             spread(
                 (begin - base, packet.end.unwrap_or(begin).saturating_sub(base)),
                 duration,
@@ -136,8 +136,8 @@ impl Outline {
 /// Adds bytes of a packet to the parts of the time that it takes.
 fn spread((begin, end): (i64, i64), duration: i64, size: u64, bytes: &mut [u32]) {
     let part = |time: i64| {
-        let part = i128::from(time.clamp(0, duration)) * OUTLINE as i128 / i128::from(duration.max(1));
-        (part as usize).min(OUTLINE - 1)
+        let part = i128::from(time.clamp(0, duration)) * OUTLINE_CELLS as i128 / i128::from(duration.max(1));
+        (part as usize).min(OUTLINE_CELLS - 1)
     };
     let (first, last) = (part(begin), part(end.max(begin)));
     let each = (size / (last - first + 1) as u64).min(u32::MAX.into()) as u32;
@@ -183,16 +183,16 @@ pub fn trace_name(traces: &TraceSet, trace: usize) -> String {
 }
 
 /// What is put into an index by [`run`](Self::run).
-pub struct Builder {
+pub struct Indexer {
     traces: TraceSet,
     outline: Outline,
     told: recording::Told,
     engine: Engine,
-    teller: Teller,
+    annotator: Annotator,
     applier: Applier,
 }
 
-impl Builder {
+impl Indexer {
     /// An index with what is known of traces before their events are read, and what completes it. Numbers of tracks and
     /// lanes are those of the index that there was when the traces were shorter.
     pub fn new(
@@ -229,33 +229,35 @@ impl Builder {
         index.bounds = vec![None; traces.traces().len()];
         index.machines.clone_from(&machine_of);
         let applier = Applier::new(machines, machine_of, tracks).with_overwrites(overwriting);
-        let teller = Teller::new(Arc::new(Classes::new(&traces)), of_traces);
-        (index, Self { traces, outline, told, engine, teller, applier })
+        let annotator = Annotator::new(Arc::new(Classes::new(&traces)), of_traces);
+        (index, Self { traces, outline, told, engine, annotator, applier })
     }
 
     /// What reads parts before their turn; nothing where the index is made as fast.
-    pub fn scout(&self) -> Option<Scout> {
-        Scout::new(&self.outline, (self.engine.fresh(), self.teller.clone(), self.applier.clone()))
+    pub fn prefetcher(&self) -> Option<Prefetcher> {
+        Prefetcher::new(&self.outline, (self.engine.fresh(), self.annotator.clone(), self.applier.clone()))
     }
 
     /// Reads the trace and completes the index. Lets those pass who look at it. Ends early, with the index incomplete, when
     /// told to stop.
     pub fn run(mut self, index: &Shared, stop: &AtomicBool, gate: &Arc<ForegroundGate>) {
-        let (sender, receiver) = sync_channel(WAITING);
+        let (sender, receiver) = sync_channel(MAX_QUEUED_BATCHES);
         let applier = &mut self.applier;
         let outline = &self.outline;
         let traces = &mut self.traces;
-        let (teller, engine) = (self.teller.clone(), self.engine.fresh());
+        let (annotator, engine) = (self.annotator.clone(), self.engine.fresh());
         let result = thread::scope(|scope| {
-            let read =
-                move || Watch::new(traces, (outline, teller, gate.clone()), sender).run(traces, engine, stop);
+            let read = move || {
+                IndexPipeline::new(traces, (outline, annotator, gate.clone()), sender)
+                    .run(traces, engine, stop)
+            };
             let watch = scope.spawn(read);
             let result = receive(&receiver, applier, (index, gate));
             // The watch ends when nobody listens any more.
             drop(receiver);
             result.and(watch.join().map_err(|_| io::Error::other("the trace's reader failed")))
         });
-        self.tell_damages(&mut index.write());
+        self.report_damage(&mut index.write());
         let result =
             result.and_then(|()| if stop.load(Ordering::Relaxed) { Ok(()) } else { finish(index, gate) });
         let mut index = index.write();
@@ -267,7 +269,7 @@ impl Builder {
     }
 
     /// What is wrong with the traces, was overwritten, and was lost.
-    fn tell_damages(&self, index: &mut Index) {
+    fn report_damage(&self, index: &mut Index) {
         let told = &self.told;
         index.damages = self.traces.corruptions().iter().map(ToString::to_string).collect();
         index.disorders = self.traces.timestamp_regressions().map(ToString::to_string).collect();
@@ -322,7 +324,7 @@ fn receive(
         let mut is_left = {
             let mut index = index.write();
             batch.into_iter().try_for_each(|finding| applier.apply(&mut index, finding))?;
-            index.has_much()
+            index.is_batch_full()
         };
         // Who wants to read waits for one step of this at most.
         while is_left {
