@@ -11,7 +11,7 @@ const NAME: &str = "incident.json";
 const MAX_SIZE: u64 = 4 << 20;
 
 /// Most culprits that are shown.
-const MAX_CULPRITS: usize = 12;
+const MAX_BLOCKERS: usize = 12;
 
 /// What was late.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub struct Incident {
     /// What most of it was, and of how much of it, in percent.
     pub verdict: Option<Verdict>,
     /// Who had how much of it, the largest part first.
-    pub culprits: Vec<Culprit>,
+    pub culprits: Vec<Blocker>,
 }
 
 /// What most of it was.
@@ -41,7 +41,7 @@ pub struct Verdict {
 
 /// Who had a part of it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Culprit {
+pub struct Blocker {
     /// What it did, in words.
     pub words: String,
     /// Its thread; 0 if it is none.
@@ -53,7 +53,7 @@ pub struct Culprit {
 }
 
 #[derive(Deserialize)]
-struct Kept {
+struct IncidentFile {
     time_ns: i64,
     latency_ns: i64,
     limit_ns: i64,
@@ -61,7 +61,7 @@ struct Kept {
     job: Option<Job>,
     verdict: Option<Verdict>,
     #[serde(default)]
-    culprits: Vec<Culprit>,
+    culprits: Vec<Blocker>,
 }
 
 #[derive(Deserialize)]
@@ -78,14 +78,14 @@ struct Job {
 /// Of the folders that are opened, if they are one incident's; what can't be read is none.
 pub fn incident(paths: &[PathBuf]) -> Option<Incident> {
     let [path] = paths else { return None };
-    let kept: Kept = serde_json::from_slice(&recording::read(&path.join(NAME), MAX_SIZE)?).ok()?;
-    let begin = kept.time_ns.checked_sub(kept.latency_ns.max(0))?;
+    let file: IncidentFile = serde_json::from_slice(&recording::read(&path.join(NAME), MAX_SIZE)?).ok()?;
+    let begin = file.time_ns.checked_sub(file.latency_ns.max(0))?;
     Some(Incident {
-        span: (begin, kept.time_ns),
-        limit: kept.limit_ns,
-        thread: (kept.thread.tid, kept.thread.name),
-        job: kept.job.map(|job| job.name),
-        verdict: kept.verdict,
-        culprits: kept.culprits.into_iter().take(MAX_CULPRITS).collect(),
+        span: (begin, file.time_ns),
+        limit: file.limit_ns,
+        thread: (file.thread.tid, file.thread.name),
+        job: file.job.map(|job| job.name),
+        verdict: file.verdict,
+        culprits: file.culprits.into_iter().take(MAX_BLOCKERS).collect(),
     })
 }

@@ -10,16 +10,16 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod auth;
 pub mod foreground_gate;
-mod guard;
 mod incident;
 pub mod index;
 mod page;
 mod picture_link;
 mod recording;
 pub mod slice_kind;
-mod view;
 mod wakeup_source;
+mod workspace;
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,10 +28,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use guard::Guard;
+use auth::Auth;
 pub use picture_link::PictureRange;
 use tompion_http::{Answer, Limits, Request, Response};
-use view::{Beginning, View};
+use workspace::{PendingOpen, Workspace};
 
 /// Bounds on what browsers and strangers may use. Exports may be long, and lines slow.
 const LIMITS: Limits = Limits {
@@ -83,11 +83,11 @@ pub struct Server {
 }
 
 struct Shared {
-    guard: Guard,
+    guard: Auth,
     /// What is to be opened, until somebody does.
-    beginning: Mutex<Option<Beginning>>,
+    pending: Mutex<Option<PendingOpen>>,
     /// What is shown, or why it can't be.
-    view: OnceLock<Result<Arc<View>, String>>,
+    workspace: OnceLock<Result<Arc<Workspace>, String>>,
 }
 
 impl Server {
@@ -97,19 +97,19 @@ impl Server {
     ///
     /// If there is no trace, the address is taken, or an index can be written nowhere.
     pub fn bind(config: &Config) -> Result<Self, Error> {
-        let beginning = Beginning::new(&config.paths, config.cache.as_deref())?;
-        let remark = beginning.storage().remark().map(str::to_owned);
+        let pending = PendingOpen::new(&config.paths, config.cache.as_deref())?;
+        let remark = pending.storage().remark().map(str::to_owned);
         let listen = |source| Error::Listen { address: config.listen, source };
         let http = tompion_http::Server::bind(config.listen, LIMITS).map_err(listen)?;
-        let guard = Guard::new(http.address(), config.say).map_err(listen)?;
-        let (beginning, view) = (Mutex::new(Some(beginning)), OnceLock::new());
-        let shared = Arc::new(Shared { guard, beginning, view });
+        let guard = Auth::new(http.address(), config.say).map_err(listen)?;
+        let (pending, workspace) = (Mutex::new(Some(pending)), OnceLock::new());
+        let shared = Arc::new(Shared { guard, pending, workspace });
         let opening = shared.clone();
         let watch = move || {
-            let Ok(view) = opening.view().map(Arc::downgrade) else { return };
+            let Ok(workspace) = opening.workspace().map(Arc::downgrade) else { return };
             // It is looked after for as long as somebody else has it.
             drop(opening);
-            View::watch(&view);
+            Workspace::watch(&workspace);
         };
         thread::Builder::new().name("watch".into()).spawn(watch).map_err(Error::Index)?;
         Ok(Self { http, shared, remark })
@@ -137,13 +137,13 @@ impl Server {
     /// Why the index can't be completed.
     pub fn failure(&self) -> Option<String> {
         self.shared
-            .view()
-            .map_or_else(|line| Some(line.to_owned()), |view| view.opened().index().error.clone())
+            .workspace()
+            .map_or_else(|line| Some(line.to_owned()), |workspace| workspace.opened().index().error.clone())
     }
 
     /// How much of the traces is indexed: 1 is all.
     pub fn progress(&self) -> f64 {
-        self.shared.view().map_or(0.0, |view| view.progress())
+        self.shared.workspace().map_or(0.0, |workspace| workspace.progress())
     }
 
     /// Returns the part of the address after `#` that makes the page draw a picture of a range.
@@ -152,7 +152,7 @@ impl Server {
     ///
     /// In one line, if the trace cannot be shown, or has no such range or track.
     pub fn picture_fragment(&self, range: &PictureRange) -> Result<String, String> {
-        picture_link::fragment(self.shared.view()?, range)
+        picture_link::fragment(self.shared.workspace()?, range)
     }
 
     /// Answers until the program ends.
@@ -165,19 +165,18 @@ impl Server {
 
 impl Shared {
     /// What is shown. Whoever asks while it is being opened waits.
-    fn view(&self) -> Result<&Arc<View>, &str> {
+    fn workspace(&self) -> Result<&Arc<Workspace>, &str> {
         let open = || {
-            let beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let beginning =
-                beginning.ok_or("the trace can't be shown, since the thread that opens it failed")?;
-            View::open(beginning).map(Arc::new).map_err(|error| error.to_string())
+            let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let pending = pending.ok_or("the trace can't be shown, since the thread that opens it failed")?;
+            Workspace::open(pending).map(Arc::new).map_err(|error| error.to_string())
         };
-        self.view.get_or_init(open).as_ref().map_err(String::as_str)
+        self.workspace.get_or_init(open).as_ref().map_err(String::as_str)
     }
 
     fn answer(&self, request: &Request) -> Response {
         let mut response = self.guard.refuse(request).unwrap_or_else(|| self.allowed(request));
-        response.headers.extend(guard::headers().map(|(name, value)| (name, value.to_owned())));
+        response.headers.extend(auth::headers().map(|(name, value)| (name, value.to_owned())));
         response
     }
 
@@ -189,8 +188,8 @@ impl Shared {
         // Scripts that send the token with each question need no folder.
         let path = self.guard.below(&request.path).unwrap_or(&request.path);
         if let Some(name) = path.strip_prefix("/api/") {
-            return match self.view() {
-                Ok(view) => api::answer(view, name, request),
+            return match self.workspace() {
+                Ok(workspace) => api::answer(workspace, name, request),
                 Err(line) => Response::error(500, line),
             };
         }
@@ -199,7 +198,7 @@ impl Shared {
         }
         if path == "/" {
             // While the packets are looked for, it is there before they are.
-            self.view.get().into_iter().flatten().for_each(|view| view.opening());
+            self.workspace.get().into_iter().flatten().for_each(|workspace| workspace.opening());
         }
         page::file(path).unwrap_or_else(|| Response::error(404, "there is nothing of this name"))
     }

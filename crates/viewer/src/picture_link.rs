@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use crate::index::{Index, Track, TrackKind};
-use crate::view::View;
+use crate::workspace::Workspace;
 
 /// Maximum number of tracks that are pinned: a picture has no room for more.
 const MAX_PINNED: usize = 24;
@@ -29,13 +29,13 @@ pub struct PictureRange {
 /// # Errors
 ///
 /// In one line, if the range is empty or outside the trace, or a track does not exist.
-pub fn fragment(view: &View, range: &PictureRange) -> Result<String, String> {
-    let opened = view.opened();
+pub fn fragment(workspace: &Workspace, range: &PictureRange) -> Result<String, String> {
+    let opened = workspace.opened();
     let index = opened.index();
     let (width, height) = range.size;
     let mut text = format!("png={width}x{height}");
     if range.from.is_some() || range.to.is_some() {
-        let offsets = view.offsets();
+        let offsets = workspace.offsets();
         let bounds = index.bounds.iter().zip(offsets);
         let bounds = bounds.filter_map(|(bounds, offset)| {
             bounds.map(|(begin, end)| (begin.saturating_add(offset), end.saturating_add(offset)))

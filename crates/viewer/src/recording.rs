@@ -14,7 +14,7 @@ const LEVELS: usize = 4;
 
 /// What recordings tell.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct RecordedLosses {
     /// Folders of the traces of which losses are told.
     pub traces: Vec<PathBuf>,
     /// Lost events of all.
@@ -32,8 +32,8 @@ struct State {
 }
 
 /// What the recordings of these traces tell.
-pub fn told(traces: &TraceSet) -> Told {
-    let mut told = Told::default();
+pub fn recorded_losses(traces: &TraceSet) -> RecordedLosses {
+    let mut losses = RecordedLosses::default();
     let mut folders: BTreeMap<PathBuf, ()> = BTreeMap::new();
     for trace in traces.traces() {
         for folder in trace.path.ancestors().take(LEVELS) {
@@ -47,22 +47,22 @@ pub fn told(traces: &TraceSet) -> Told {
         let manifest: manifest::Manifest = match serde_json::from_slice(&bytes) {
             Ok(manifest) => manifest,
             Err(error) => {
-                told.damages.push(format!("{}: {error}", path.display()));
+                losses.damages.push(format!("{}: {error}", path.display()));
                 continue;
             }
         };
         for source in manifest.sources {
             let place = folder.join(&source.path);
             if traces.traces().iter().any(|trace| trace.path == place) {
-                told.lost = source.lost.values().fold(told.lost, |sum, lost| sum.saturating_add(*lost));
+                losses.lost = source.lost.values().fold(losses.lost, |sum, lost| sum.saturating_add(*lost));
                 if source.overwritten > 0 {
-                    told.overwritten.push((place.clone(), source.overwritten));
+                    losses.overwritten.push((place.clone(), source.overwritten));
                 }
-                told.traces.push(place);
+                losses.traces.push(place);
             }
         }
     }
-    told
+    losses
 }
 
 /// Returns what the recording in a folder says of itself; `None` if it says nothing readable.

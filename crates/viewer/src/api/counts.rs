@@ -6,9 +6,9 @@ use std::time::Instant;
 use serde_json::json;
 use tompion_reader::Selection;
 
-use super::events::{key_of, patience};
-use super::reading::Reading;
-use super::{Answer, Question, belonging, select};
+use super::events::{key_of, scan_timeout};
+use super::row_reader::RowReader;
+use super::{ApiRequest, ApiResult, selection_stats, track_filter};
 
 /// What was counted so far.
 #[derive(Debug)]
@@ -20,27 +20,27 @@ pub struct Counted {
 }
 
 /// Counts for some time, and says whether there is more.
-pub fn counts(question: &Question<'_>) -> Answer {
-    let (from, to) = question.window()?;
-    let patience = patience(question)?;
+pub fn counts(request: &ApiRequest<'_>) -> ApiResult {
+    let (from, to) = request.window()?;
+    let scan_timeout = scan_timeout(request)?;
     let began = Instant::now();
-    let only = belonging::Belonging::new(question)?.map(belonging::Belonging::only);
+    let only = track_filter::TrackFilter::new(request)?.map(track_filter::TrackFilter::only);
     let (base, known) = {
-        let index = question.opened.index();
-        (index.base, question.known(&index))
+        let index = request.opened.index();
+        (index.base, request.known(&index))
     };
     let to = to.min(known);
     if from > to {
         return Ok(json!({ "events": [], "known": known }));
     }
-    let reading = Reading::new(question)?;
+    let reading = RowReader::new(request)?;
     let (from, to) = (from.saturating_add(base), to.saturating_add(base));
     let (first, last) = (reading.at(from), reading.at(to));
-    let key = key_of(question, (from, to));
-    let remembered = question.view.memory().counts.take(&key);
+    let key = key_of(request, (from, to));
+    let remembered = request.workspace.query_cache().counts.take(&key);
     let mut counted = remembered.unwrap_or(Counted { next: first, counts: HashMap::new() });
     let mut has_read = false;
-    while counted.next <= last && !(has_read && began.elapsed() >= patience) {
+    while counted.next <= last && !(has_read && began.elapsed() >= scan_timeout) {
         has_read = true;
         let selection =
             Selection { from: Some(from), to: Some(to), predicate: only.clone(), ..Selection::default() };
@@ -54,12 +54,13 @@ pub fn counts(question: &Question<'_>) -> Answer {
         }
         counted.next += 1;
     }
-    if let Some(gone) = counted.counts.is_empty().then(|| question.gone()).flatten() {
+    if let Some(gone) = counted.counts.is_empty().then(|| request.gone()).flatten() {
         return Err(gone);
     }
-    let events = select::counts_value(counted.counts.iter().map(|(name, count)| (&**name, *count)).collect());
+    let events =
+        selection_stats::counts_value(counted.counts.iter().map(|(name, count)| (&**name, *count)).collect());
     let goes_on = counted.next <= last;
     let scanned = (counted.next - first) as f64 / (last - first + 1) as f64;
-    question.view.memory().counts.keep(key, counted);
+    request.workspace.query_cache().counts.keep(key, counted);
     Ok(json!({ "events": events, "known": known, "continue": goes_on, "scanned": scanned }))
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use tompion_reader::{Event, Selection, text};
 use tompion_schema::{Kind, base_name};
 
-use super::{Answer, Question, Wrong, amount};
+use super::{ApiError, ApiRequest, ApiResult, counter_value};
 use crate::index::entry::Entry;
 use crate::index::lane::Slice;
 use crate::index::store::Store;
@@ -14,7 +14,7 @@ use crate::index::{Index, Lane, LaneKind, Track, TrackKind};
 use crate::{slice_kind, wakeup_source};
 
 /// Most events that are looked at in search of one.
-const MOST_LOOKED_AT: usize = 1000;
+const MAX_EVENTS_READ: usize = 1000;
 
 /// Maximum number of threads that are listed with the time for which each ran while another one waited.
 const MAX_SHARES: usize = 12;
@@ -36,12 +36,12 @@ pub struct Around {
 
 impl Around {
     /// Those of a lane around a time as it is shown.
-    pub fn find(question: &Question<'_>, id: u32, time: i64) -> Result<Self, Wrong> {
+    pub fn find(request: &ApiRequest<'_>, id: u32, time: i64) -> Result<Self, ApiError> {
         let (store, slice, offset, known, kind) = {
-            let index = question.opened.index();
+            let index = request.opened.index();
             let lane =
-                index.lanes.get(id as usize).ok_or_else(|| Wrong::question("there is no such lane"))?;
-            let offset = question.offset(lane.trace as usize);
+                index.lanes.get(id as usize).ok_or_else(|| ApiError::bad_request("there is no such lane"))?;
+            let offset = request.offset(lane.trace as usize);
             let slice = lane.levels.slice_around(time.saturating_sub(offset));
             (index.store.clone(), slice, offset, index.known(), lane.kind)
         };
@@ -51,7 +51,7 @@ impl Around {
             true
         })?;
         let time = time.saturating_sub(offset);
-        if let Some(prefetcher) = question.opened.prefetcher.as_ref().filter(|_| time > known) {
+        if let Some(prefetcher) = request.opened.prefetcher.as_ref().filter(|_| time > known) {
             prefetcher.read_at(time);
             entries.extend(prefetcher.preview((time, time), known, false).around((id, kind), time));
         }
@@ -69,34 +69,35 @@ impl Around {
 }
 
 /// The box of a lane at a time.
-pub fn at(question: &Question<'_>) -> Answer {
-    let time = question.number("time")?;
-    let id = question.number("lane")?.try_into().map_err(|_| Wrong::question("there is no such lane"))?;
-    match kind_of(question, id) {
-        Some(LaneKind::Counter) => return amount::counter(question, id, time),
-        Some(LaneKind::Density) => return amount::channel(question, id, time),
+pub fn at(request: &ApiRequest<'_>) -> ApiResult {
+    let time = request.number("time")?;
+    let id =
+        request.number("lane")?.try_into().map_err(|_| ApiError::bad_request("there is no such lane"))?;
+    match kind_of(request, id) {
+        Some(LaneKind::Counter) => return counter_value::counter(request, id, time),
+        Some(LaneKind::Density) => return counter_value::channel(request, id, time),
         _ => {}
     }
-    let around = Around::find(question, id, time)?;
+    let around = Around::find(request, id, time)?;
     let at = around.at(time);
-    let nearest = at.or_else(|| nearest(&around, time, question.optional("near").ok()?.unwrap_or(0)));
+    let nearest = at.or_else(|| nearest(&around, time, request.optional("near").ok()?.unwrap_or(0)));
     let Some(place) = nearest else {
         let (before, after) = (around.after.checked_sub(1), around.after);
-        let index = question.opened.index();
+        let index = request.opened.index();
         let one = |place: usize| around.entries.get(place).map(|entry| brief(&index, entry, around.offset));
         return Ok(json!({ "lane": id, "none": true, "before": before.and_then(one), "after": one(after) }));
     };
     let Some(entry) = around.entries.get(place).copied() else { return Ok(json!({ "none": true })) };
-    let fields = fields_at(question, (id, &entry));
+    let fields = fields_at(request, (id, &entry));
     let next = around.entries.get(place + 1).copied();
     let before = place.checked_sub(1).and_then(|place| around.entries.get(place));
     // What ended a sleep is known of the wait behind it.
     let woken = next.filter(|next| is_asleep(entry.style) && next.style == slice_kind::RUNNABLE);
     let others = match &woken {
-        Some(woken) => others(question, id, Wait { before: Some(&entry), entry: woken, next: None })?,
-        None => others(question, id, Wait { before, entry: &entry, next: next.as_ref() })?,
+        Some(woken) => others(request, id, Wait { before: Some(&entry), entry: woken, next: None })?,
+        None => others(request, id, Wait { before, entry: &entry, next: next.as_ref() })?,
     };
-    let index = question.opened.index();
+    let index = request.opened.index();
     let Some(lane) = index.lanes.get(id as usize) else { return Ok(json!({ "none": true })) };
     let one = |place: usize| around.entries.get(place).map(|entry| brief(&index, entry, around.offset));
     let mut value = brief(&index, &entry, around.offset);
@@ -113,14 +114,14 @@ pub fn at(question: &Question<'_>) -> Answer {
         tell_waker(&index, (lane, woken), around.offset, object);
     }
     if let Some(culprit) = others.ran.first() {
-        object.extend(culprit_value(&index, culprit, around.offset).map(|value| ("culprit".into(), value)));
+        object.extend(blocker_value(&index, culprit, around.offset).map(|value| ("culprit".into(), value)));
     }
     if !others.ran.is_empty() {
         let ran: Vec<Value> = others
             .ran
             .iter()
             .take(MAX_SHARES)
-            .filter_map(|ran| culprit_value(&index, ran, around.offset))
+            .filter_map(|ran| blocker_value(&index, ran, around.offset))
             .collect();
         if entry.style == slice_kind::RUNNABLE_PREEMPTED {
             object.insert("why".into(), preempted_words(&index, &others, &entry).into());
@@ -156,8 +157,8 @@ fn tell_waker(index: &Index, (lane, woken): (&Lane, &Entry), offset: i64, object
     }
 }
 
-fn kind_of(question: &Question<'_>, id: u32) -> Option<LaneKind> {
-    question.opened.index().lanes.get(id as usize).map(|lane| lane.kind)
+fn kind_of(request: &ApiRequest<'_>, id: u32) -> Option<LaneKind> {
+    request.opened.index().lanes.get(id as usize).map(|lane| lane.kind)
 }
 
 /// What other lanes tell of a thread that was ready.
@@ -191,11 +192,11 @@ impl Wait<'_> {
 }
 
 /// Looks at the processor on which a thread waited, and at the one where it was woken.
-fn others(question: &Question<'_>, id: u32, wait: Wait<'_>) -> Result<Others, Wrong> {
+fn others(request: &ApiRequest<'_>, id: u32, wait: Wait<'_>) -> Result<Others, ApiError> {
     let entry = wait.entry;
     let mut others = Others::default();
     let (store, slices, interrupts) = {
-        let index = question.opened.index();
+        let index = request.opened.index();
         let Some(lane) = index.lanes.get(id as usize) else { return Ok(others) };
         let is_ready = lane.kind == LaneKind::Thread
             && matches!(entry.style, slice_kind::RUNNABLE | slice_kind::RUNNABLE_PREEMPTED);
@@ -263,18 +264,18 @@ fn shares(slice: &Slice, store: &Store, (from, to): (i64, i64)) -> std::io::Resu
 /// Says which threads had the CPU while an entry's thread was preempted; `None` if it was not, or if
 /// no event tells on which CPU it waited.
 pub fn preemptors(
-    question: &Question<'_>,
+    request: &ApiRequest<'_>,
     id: u32,
     (wait, offset): (&Entry, i64),
-) -> Result<Option<String>, Wrong> {
+) -> Result<Option<String>, ApiError> {
     if wait.style != slice_kind::RUNNABLE_PREEMPTED {
         return Ok(None);
     }
-    let around = Around::find(question, id, wait.begin.saturating_add(offset))?;
+    let around = Around::find(request, id, wait.begin.saturating_add(offset))?;
     let next = around.entries.iter().find(|entry| entry.begin >= wait.end);
     let before = around.entries.iter().rev().find(|entry| entry.end <= wait.begin);
-    let others = others(question, id, Wait { before, entry: wait, next })?;
-    let index = question.opened.index();
+    let others = others(request, id, Wait { before, entry: wait, next })?;
+    let index = request.opened.index();
     Ok((!others.ran.is_empty()).then(|| preempted_words(&index, &others, wait)))
 }
 
@@ -307,7 +308,7 @@ fn shares_in_words(cpu: u64, ran: &[(String, i64)], wait: i64) -> String {
 }
 
 /// A thread that ran meanwhile, when it began to, and for how long.
-fn culprit_value(index: &Index, (entry, ns): &(Entry, i64), offset: i64) -> Option<Value> {
+fn blocker_value(index: &Index, (entry, ns): &(Entry, i64), offset: i64) -> Option<Value> {
     let mut value = thread_value(index, track_of(entry.extra)?)?;
     let object = value.as_object_mut()?;
     object.insert("time".into(), entry.begin.saturating_add(offset).into());
@@ -459,9 +460,9 @@ pub fn thread_value(index: &Index, id: u32) -> Option<Value> {
 }
 
 /// What the event says with which an entry began, and for a system call the one with which it ended.
-pub fn fields_at(question: &Question<'_>, (id, entry): (u32, &Entry)) -> Vec<(String, String)> {
+pub fn fields_at(request: &ApiRequest<'_>, (id, entry): (u32, &Entry)) -> Vec<(String, String)> {
     let (kind, label, number, base) = {
-        let index = question.opened.index();
+        let index = request.opened.index();
         let Some(lane) = index.lanes.get(id as usize) else { return Vec::new() };
         let track = index.tracks.get(lane.track as usize);
         let number = track.map_or(-1, |track| track.number);
@@ -477,10 +478,10 @@ pub fn fields_at(question: &Question<'_>, (id, entry): (u32, &Entry)) -> Vec<(St
     let wanted = Wanted { kind, label, number };
     let mut fields = Vec::new();
     if entry.seen & 1 != 0 {
-        event_fields(question, entry.begin.saturating_add(base), (&wanted, false), &mut fields);
+        event_fields(request, entry.begin.saturating_add(base), (&wanted, false), &mut fields);
     }
     if entry.seen & 2 != 0 && matches!(kind, LaneKind::Syscall | LaneKind::Span) {
-        event_fields(question, entry.end.saturating_add(base), (&wanted, true), &mut fields);
+        event_fields(request, entry.end.saturating_add(base), (&wanted, true), &mut fields);
     }
     fields
 }
@@ -572,14 +573,14 @@ impl Wanted {
 
 /// Adds the name and the fields of the event at a time that is wanted.
 fn event_fields(
-    question: &Question<'_>,
+    request: &ApiRequest<'_>,
     time: i64,
     (wanted, is_end): (&Wanted, bool),
     fields: &mut Vec<(String, String)>,
 ) {
     let selection = Selection { from: Some(time), to: Some(time), ..Selection::default() };
-    let Some(mut traces) = question.opened.read(question.opened.parts.at(time), selection) else { return };
-    for _ in 0..MOST_LOOKED_AT {
+    let Some(mut traces) = request.opened.read(request.opened.parts.at(time), selection) else { return };
+    for _ in 0..MAX_EVENTS_READ {
         let Some(event) = traces.next_event() else { return };
         if wanted.is(&event, is_end) {
             fields.push((if is_end { "ended by" } else { "event" }.into(), event.name().into()));
@@ -590,17 +591,18 @@ fn event_fields(
 }
 
 /// The next or previous box of a lane.
-pub fn step(question: &Question<'_>) -> Answer {
-    let time = question.number("time")?;
-    let id = question.number("lane")?.try_into().map_err(|_| Wrong::question("there is no such lane"))?;
-    let forward = question.optional("dir")?.unwrap_or(1) >= 0;
+pub fn step(request: &ApiRequest<'_>) -> ApiResult {
+    let time = request.number("time")?;
+    let id =
+        request.number("lane")?.try_into().map_err(|_| ApiError::bad_request("there is no such lane"))?;
+    let forward = request.optional("dir")?.unwrap_or(1) >= 0;
     // A channel goes from one place where something is missing to the next.
-    let id = match kind_of(question, id) {
-        Some(LaneKind::Density) => amount::missing(question, id),
+    let id = match kind_of(request, id) {
+        Some(LaneKind::Density) => counter_value::missing(request, id),
         _ => Some(id),
     };
     let Some(id) = id else { return Ok(json!({ "none": true })) };
-    let around = Around::find(question, id, time)?;
+    let around = Around::find(request, id, time)?;
     let shifted = time.saturating_sub(around.offset);
     let found = if forward {
         around.entries.get(around.after)

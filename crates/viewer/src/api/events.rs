@@ -9,22 +9,22 @@ use tompion_protocol::rules::matches_event;
 use tompion_reader::filter::{self, Filter};
 use tompion_reader::{Event, Selection, TraceSet, text};
 
-use super::belonging::Belonging;
 use super::counts::Counted;
-use super::reading::Reading;
+use super::row_reader::RowReader;
 use super::threads::Threads;
-use super::{Answer, Question, Wrong};
+use super::track_filter::TrackFilter;
+use super::{ApiError, ApiRequest, ApiResult};
 
 /// Most rows in an answer.
-const MOST_ROWS: i64 = 2000;
+const MAX_ROWS: i64 = 2000;
 /// How long is looked for rows that a filter takes before what is there is answered, in milliseconds, unless less or more is
 /// asked for.
-const PATIENCE: i64 = 250;
-const MOST_PATIENCE: i64 = 10_000;
+const DEFAULT_SCAN_TIMEOUT_MS: i64 = 250;
+const MAX_SCAN_TIMEOUT_MS: i64 = 10_000;
 /// How many tables are remembered, and how many counts.
-const MOST_ANSWERS: usize = 8;
+const MAX_CACHED_ANSWERS: usize = 8;
 /// Longest text of a row in bytes.
-const LONGEST: usize = 2000;
+const MAX_TEXT_BYTES: usize = 2000;
 
 /// How many events of each part a table has.
 #[derive(Clone, Debug)]
@@ -35,20 +35,20 @@ pub struct Table {
 }
 
 /// Which events are wanted.
-pub struct Choice {
+pub struct EventSelection {
     filter: Option<Filter>,
     /// For each trace, stream class and event class, unless all are wanted.
     classes: Option<Vec<Vec<Vec<bool>>>>,
     /// The tracks to which they belong, unless all are wanted.
-    belonging: Option<Arc<Belonging>>,
+    track_filter: Option<Arc<TrackFilter>>,
     /// What is said where the filter is wrong.
     bad: Option<String>,
 }
 
-impl Choice {
+impl EventSelection {
     /// What is asked for.
-    pub fn new(question: &Question<'_>) -> Result<Self, Wrong> {
-        let globs: Vec<&str> = question.query.all("e").filter(|glob| !glob.is_empty()).collect();
+    pub fn new(request: &ApiRequest<'_>) -> Result<Self, ApiError> {
+        let globs: Vec<&str> = request.query.all("e").filter(|glob| !glob.is_empty()).collect();
         let classes = (!globs.is_empty()).then(|| {
             let takes = |event: &tompion_ctf::metadata::Event| {
                 globs.iter().any(|glob| matches_event(glob, &event.names()))
@@ -61,20 +61,20 @@ impl Choice {
                     .map(|stream| stream.events.iter().map(takes).collect())
                     .collect()
             };
-            question.opened.set.traces().iter().map(streams).collect()
+            request.opened.set.traces().iter().map(streams).collect()
         });
-        let belonging = Belonging::new(question)?;
-        let text = question.query.text("filter").unwrap_or_default().trim();
-        let filter = (!text.is_empty()).then(|| compile(text, &question.opened.set)).transpose();
+        let track_filter = TrackFilter::new(request)?;
+        let text = request.query.text("filter").unwrap_or_default().trim();
+        let filter = (!text.is_empty()).then(|| compile(text, &request.opened.set)).transpose();
         let (filter, bad) = match filter {
             Ok(filter) => (filter, None),
             Err(line) => (None, Some(line)),
         };
-        Ok(Self { filter, classes, belonging, bad })
+        Ok(Self { filter, classes, track_filter, bad })
     }
 
     fn is_open(&self) -> bool {
-        self.filter.is_none() && self.classes.is_none() && self.belonging.is_none()
+        self.filter.is_none() && self.classes.is_none() && self.track_filter.is_none()
     }
 
     fn takes(&self, event: &Event<'_>) -> bool {
@@ -86,7 +86,7 @@ impl Choice {
         });
         is_chosen
             && self.filter.as_ref().is_none_or(|filter| filter.takes(event))
-            && self.belonging.as_ref().is_none_or(|belonging| belonging.takes(event))
+            && self.track_filter.as_ref().is_none_or(|track_filter| track_filter.takes(event))
     }
 }
 
@@ -106,51 +106,51 @@ pub fn compile(text: &str, traces: &TraceSet) -> Result<Filter, String> {
 }
 
 /// What is asked for, as readers take it.
-pub fn selection(question: &Question<'_>) -> Result<Selection, Wrong> {
-    let text = question.query.text("filter").unwrap_or_default().trim();
+pub fn selection(request: &ApiRequest<'_>) -> Result<Selection, ApiError> {
+    let text = request.query.text("filter").unwrap_or_default().trim();
     let filter = match text {
         "" => None,
-        text => Some(compile(text, &question.opened.set).map_err(Wrong::question)?),
+        text => Some(compile(text, &request.opened.set).map_err(ApiError::bad_request)?),
     };
-    let events = question.query.all("e").filter(|glob| !glob.is_empty()).map(str::to_owned).collect();
-    let only = Belonging::new(question)?.map(Belonging::only);
+    let events = request.query.all("e").filter(|glob| !glob.is_empty()).map(str::to_owned).collect();
+    let only = TrackFilter::new(request)?.map(TrackFilter::only);
     Ok(Selection { events, filter, predicate: only, ..Selection::default() })
 }
 
 /// Rows of the table.
-pub fn events(question: &Question<'_>) -> Answer {
-    let (from, mut to) = question.window()?;
-    let row = question.optional("row")?.unwrap_or(0).max(0) as u64;
-    let count = question.optional("count")?.unwrap_or(200).clamp(0, MOST_ROWS) as usize;
-    let choice = Choice::new(question)?;
+pub fn events(request: &ApiRequest<'_>) -> ApiResult {
+    let (from, mut to) = request.window()?;
+    let row = request.optional("row")?.unwrap_or(0).max(0) as u64;
+    let count = request.optional("count")?.unwrap_or(200).clamp(0, MAX_ROWS) as usize;
+    let choice = EventSelection::new(request)?;
     if let Some(bad) = choice.bad {
         return Ok(json!({ "rows": [], "total": 0, "bad": bad }));
     }
     let base = {
-        let index = question.opened.index();
-        if choice.belonging.is_some() {
+        let index = request.opened.index();
+        if choice.track_filter.is_some() {
             // What ran where is known so far.
-            to = to.min(question.known(&index));
+            to = to.min(request.known(&index));
         }
         index.base
     };
     if from > to {
         return Ok(json!({ "rows": [], "total": 0 }));
     }
-    let reading = Reading::new(question)?;
+    let reading = RowReader::new(request)?;
     let range = Range { from: from.saturating_add(base), to: to.saturating_add(base), base, reading };
     let mut found = if choice.is_open() {
         range.rows((row, count))
     } else {
-        range.chosen((question, patience(question)?), &choice, (row, count))
+        range.chosen((request, scan_timeout(request)?), &choice, (row, count))
     };
     // Where nothing can be read, that nothing was found says nothing.
-    if let Some(gone) = found.rows.is_empty().then(|| question.gone()).flatten() {
+    if let Some(gone) = found.rows.is_empty().then(|| request.gone()).flatten() {
         return Err(gone);
     }
-    let threads = Threads::new(question, &found.rows);
+    let threads = Threads::new(request, &found.rows);
     let rows: Vec<Value> =
-        std::mem::take(&mut found.rows).into_iter().map(|row| threads.value(question, row)).collect();
+        std::mem::take(&mut found.rows).into_iter().map(|row| threads.value(request, row)).collect();
     let mut answer = json!({ "rows": rows, "total": found.total });
     if let (true, Some(object)) = (found.goes_on, answer.as_object_mut()) {
         object.insert("continue".into(), true.into());
@@ -160,16 +160,17 @@ pub fn events(question: &Question<'_>) -> Answer {
 }
 
 /// How long may be looked for what is asked for before what is there is answered.
-pub fn patience(question: &Question<'_>) -> Result<Duration, Wrong> {
-    let patience = question.optional("patience")?.unwrap_or(PATIENCE).clamp(0, MOST_PATIENCE);
-    Ok(Duration::from_millis(patience as u64))
+pub fn scan_timeout(request: &ApiRequest<'_>) -> Result<Duration, ApiError> {
+    let scan_timeout =
+        request.optional("patience")?.unwrap_or(DEFAULT_SCAN_TIMEOUT_MS).clamp(0, MAX_SCAN_TIMEOUT_MS);
+    Ok(Duration::from_millis(scan_timeout as u64))
 }
 
 /// What distinguishes a question, of which the trace may be another one later, from others.
-pub fn key_of(question: &Question<'_>, (from, to): (i64, i64)) -> String {
-    let (generation, offsets) = (question.opened.generation, &question.offsets);
-    let all: Vec<&str> = question.query.all("e").collect();
-    let text = |name: &str| question.query.text(name);
+pub fn key_of(request: &ApiRequest<'_>, (from, to): (i64, i64)) -> String {
+    let (generation, offsets) = (request.opened.generation, &request.offsets);
+    let all: Vec<&str> = request.query.all("e").collect();
+    let text = |name: &str| request.query.text(name);
     format!("{generation}\n{offsets:?}\n{from}\n{to}\n{:?}\n{:?}\n{all:?}", text("tracks"), text("filter"))
 }
 
@@ -198,8 +199,8 @@ impl Row {
         let find = |name: &str| contexts.iter().find_map(|fields| fields.get(name));
         let tid = ["vtid", "tid", "perf_tid"].iter().find_map(|name| find(name));
         let mut text = text::payload(event);
-        if text.len() > LONGEST {
-            let end = (0..=LONGEST).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        if text.len() > MAX_TEXT_BYTES {
+            let end = (0..=MAX_TEXT_BYTES).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
             text.truncate(end);
             text.push('…');
         }
@@ -217,7 +218,7 @@ impl Row {
 
 /// Rows that were found.
 #[derive(Default)]
-struct Found {
+struct FoundRows {
     rows: Vec<Row>,
     total: Option<u64>,
     /// Whether there is more to be found: rows behind those that are there, or how many there are.
@@ -231,16 +232,16 @@ struct Range<'q> {
     from: i64,
     to: i64,
     base: i64,
-    reading: Reading<'q>,
+    reading: RowReader<'q>,
 }
 
 impl Range<'_> {
-    fn rows(&self, (row, count): (u64, usize)) -> Found {
+    fn rows(&self, (row, count): (u64, usize)) -> FoundRows {
         let reading = &self.reading;
         let first = reading.rows_before(self.from);
         let behind = reading.rows_before(self.to.saturating_add(1));
         let total = Some(behind.saturating_sub(first));
-        let mut found = Found { total, scanned: 1.0, ..Found::default() };
+        let mut found = FoundRows { total, scanned: 1.0, ..FoundRows::default() };
         let wanted =
             first.saturating_add(row)..first.saturating_add(row).saturating_add(count as u64).min(behind);
         if wanted.is_empty() {
@@ -268,17 +269,17 @@ impl Range<'_> {
     /// so that who comes again for the rows that are left goes on where the last one ended.
     fn chosen(
         &self,
-        (question, patience): (&Question<'_>, Duration),
-        choice: &Choice,
+        (request, scan_timeout): (&ApiRequest<'_>, Duration),
+        choice: &EventSelection,
         (row, count): (u64, usize),
-    ) -> Found {
+    ) -> FoundRows {
         let reading = &self.reading;
         let began = Instant::now();
-        let key = key_of(question, (self.from, self.to));
+        let key = key_of(request, (self.from, self.to));
         let (first, last) = (reading.at(self.from), reading.at(self.to));
         let mut table =
-            question.view.memory().tables.take(&key).unwrap_or(Table { first, counts: Vec::new() });
-        let mut found = Found::default();
+            request.workspace.query_cache().tables.take(&key).unwrap_or(Table { first, counts: Vec::new() });
+        let mut found = FoundRows::default();
         let (mut passed, mut part, mut has_read) = (0u64, first, false);
         let end = row.saturating_add(count as u64);
         while part <= last {
@@ -288,7 +289,7 @@ impl Range<'_> {
                 part += 1;
                 continue;
             }
-            if has_read && began.elapsed() >= patience {
+            if has_read && began.elapsed() >= scan_timeout {
                 found.goes_on = true;
                 break;
             }
@@ -304,12 +305,12 @@ impl Range<'_> {
         let is_whole = table.counts.len() == last - first + 1;
         found.total = is_whole.then(|| table.counts.iter().sum());
         found.scanned = table.counts.len() as f64 / (last - first + 1) as f64;
-        question.view.memory().tables.keep(key, table);
+        request.workspace.query_cache().tables.keep(key, table);
         found
     }
 
     /// Reads a part; adds the rows of a range of those that are wanted, and returns how many are wanted.
-    fn part(&self, choice: &Choice, part: usize, rows: (u64, u64), found: &mut Found) -> u64 {
+    fn part(&self, choice: &EventSelection, part: usize, rows: (u64, u64), found: &mut FoundRows) -> u64 {
         let selection = Selection { to: Some(self.to), ..Selection::default() };
         let Some(mut traces) = self.reading.read(part, selection) else { return 0 };
         let (mut count, mut number, mut first) = (0, 0, None);
@@ -329,26 +330,26 @@ impl Range<'_> {
 
 /// What is remembered of questions.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct QueryCache {
     /// How many events of each part tables have.
-    tables: Remembered<Table>,
+    tables: AnswerCache<Table>,
     /// What was counted so far.
-    pub counts: Remembered<Counted>,
+    pub counts: AnswerCache<Counted>,
 }
 
 /// The last answers, by their questions' keys.
 #[derive(Debug)]
-pub struct Remembered<T> {
+pub struct AnswerCache<T> {
     answers: VecDeque<(String, T)>,
 }
 
-impl<T> Default for Remembered<T> {
+impl<T> Default for AnswerCache<T> {
     fn default() -> Self {
         Self { answers: VecDeque::new() }
     }
 }
 
-impl<T> Remembered<T> {
+impl<T> AnswerCache<T> {
     /// What is known of a question; who goes on with it keeps it again.
     pub fn take(&mut self, key: &str) -> Option<T> {
         let place = self.answers.iter().position(|(known, _)| known == key)?;
@@ -358,7 +359,7 @@ impl<T> Remembered<T> {
     /// Remembers an answer, and forgets the oldest one if there are too many.
     pub fn keep(&mut self, key: String, answer: T) {
         self.answers.push_back((key, answer));
-        if self.answers.len() > MOST_ANSWERS {
+        if self.answers.len() > MAX_CACHED_ANSWERS {
             self.answers.pop_front();
         }
     }

@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 use tompion_export::Plan;
 use tompion_reader::{EventPredicate, TraceSet};
 
-use super::belonging::Belonging;
-use super::reading::Reading;
-use super::{Answer, Question, Wrong, events};
+use super::row_reader::RowReader;
+use super::track_filter::TrackFilter;
+use super::{ApiError, ApiRequest, ApiResult, events};
 use tompion_http::{Body, Response};
 
 /// Most folders of the same name that are tried.
-const MOST_NAMES: u32 = 1000;
+const MAX_FOLDER_NAMES: u32 = 1000;
 /// Exports of which is remembered how far they are.
-const MOST_EXPORTS: usize = 16;
+const MAX_EXPORTS: usize = 16;
 
 /// What is being exported, or was, by what whoever asked for it calls it.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Exports {
     fn begin(&mut self, id: &str, of: u64) -> Arc<Export> {
         let export = Arc::new(Export { of, ..Export::default() });
         self.0.push_back((id.into(), export.clone()));
-        if self.0.len() > MOST_EXPORTS {
+        if self.0.len() > MAX_EXPORTS {
             self.0.pop_front();
         }
         export
@@ -50,9 +50,9 @@ impl Exports {
 }
 
 /// How far an export is.
-pub fn exporting(question: &Question<'_>) -> Answer {
-    let id = question.query.text("id").unwrap_or_default();
-    let exports = question.view.exports();
+pub fn exporting(request: &ApiRequest<'_>) -> ApiResult {
+    let id = request.query.text("id").unwrap_or_default();
+    let exports = request.workspace.exports();
     let export = exports.0.iter().rev().find(|(known, _)| known == id).map(|(_, export)| export);
     let Some(export) = export else { return Ok(json!({ "share": 0.0 })) };
     let share = export.looked_at.load(Ordering::Relaxed) as f64 / export.of.max(1) as f64;
@@ -62,35 +62,35 @@ pub fn exporting(question: &Question<'_>) -> Answer {
 }
 
 /// Writes what is selected: a download, or a folder beside the trace.
-pub fn export(question: &Question<'_>) -> Result<Response, Wrong> {
-    let base = question.opened.index().base;
-    let (from, to) = question.window()?;
+pub fn export(request: &ApiRequest<'_>) -> Result<Response, ApiError> {
+    let base = request.opened.index().base;
+    let (from, to) = request.window()?;
     let range = (Some(from.saturating_add(base)), Some(to.saturating_add(base)));
-    let mut selection = events::selection(question)?;
-    let reading = Reading::new(question)?;
-    let progress = question.opened.index().progress;
+    let mut selection = events::selection(request)?;
+    let reading = RowReader::new(request)?;
+    let progress = request.opened.index().progress;
     if selection.predicate.is_some() && progress < 1.0 {
         let share = (progress * 100.0).floor();
         let line = format!(
             "which events belong to tracks is known when all of the trace is read; {share} % are, so try it again later"
         );
-        return Err(Wrong { status: 409, line });
+        return Err(ApiError { status: 409, line });
     }
     (selection.from, selection.to) = range;
     let rows = |time: i64| reading.rows_before(time.saturating_add(base));
     let of = rows(to.saturating_add(1)).saturating_sub(rows(from));
-    let export = question.view.exports().begin(question.query.text("id").unwrap_or_default(), of);
-    selection.predicate = Some(counting(question, export.clone())?);
-    let read = |error: tompion_reader::Error| Wrong::gone(error.to_string());
-    let opened = tompion_reader::open(question.view.paths()).map_err(read)?;
+    let export = request.workspace.exports().begin(request.query.text("id").unwrap_or_default(), of);
+    selection.predicate = Some(counting(request, export.clone())?);
+    let read = |error: tompion_reader::Error| ApiError::gone(error.to_string());
+    let opened = tompion_reader::open(request.workspace.paths()).map_err(read)?;
     let mut traces = reading.whole().map_err(read)?.unwrap_or(opened);
     traces.select(selection);
-    let written = match question.query.text("format") {
-        Some("csv") => csv(question, &mut traces, &export),
-        Some("ctf") => ctf(question, &mut traces, range),
+    let written = match request.query.text("format") {
+        Some("csv") => csv(request, &mut traces, &export),
+        Some("ctf") => ctf(request, &mut traces, range),
         other => {
             let found = other.unwrap_or("nothing");
-            Err(Wrong::question(format!("expected format=csv or format=ctf, found {found}")))
+            Err(ApiError::bad_request(format!("expected format=csv or format=ctf, found {found}")))
         }
     };
     export.has_failed.store(written.is_err(), Ordering::Relaxed);
@@ -98,19 +98,19 @@ pub fn export(question: &Question<'_>) -> Result<Response, Wrong> {
 }
 
 /// Counts the events that it is asked of; takes those of the tracks that are asked for.
-fn counting(question: &Question<'_>, export: Arc<Export>) -> Result<EventPredicate, Wrong> {
-    let belonging = Belonging::new(question)?;
+fn counting(request: &ApiRequest<'_>, export: Arc<Export>) -> Result<EventPredicate, ApiError> {
+    let track_filter = TrackFilter::new(request)?;
     Ok(EventPredicate::new(move |event| {
         export.looked_at.fetch_add(1, Ordering::Relaxed);
-        belonging.as_ref().is_none_or(|belonging| belonging.takes(event))
+        track_filter.as_ref().is_none_or(|track_filter| track_filter.takes(event))
     }))
 }
 
-fn csv(question: &Question<'_>, traces: &mut TraceSet, export: &Export) -> Result<Response, Wrong> {
-    let file = question.view.storage.scratch()?;
+fn csv(request: &ApiRequest<'_>, traces: &mut TraceSet, export: &Export) -> Result<Response, ApiError> {
+    let file = request.workspace.storage.scratch()?;
     let mut output = BufWriter::new(file);
     tompion_reader::json::print_csv(traces, &mut output)
-        .map_err(|error| Wrong { status: 500, line: error.to_string() })?;
+        .map_err(|error| ApiError { status: 500, line: error.to_string() })?;
     output.flush()?;
     let mut file = output.into_inner().map_err(|error| error.into_error())?;
     let length = file.metadata()?.len();
@@ -125,24 +125,26 @@ fn csv(question: &Question<'_>, traces: &mut TraceSet, export: &Export) -> Resul
 }
 
 fn ctf(
-    question: &Question<'_>,
+    request: &ApiRequest<'_>,
     traces: &mut TraceSet,
     range: (Option<i64>, Option<i64>),
-) -> Result<Response, Wrong> {
-    let first = question.view.paths().first().ok_or_else(|| Wrong::question("there is no trace"))?;
-    let first = first.canonicalize().map_err(|error| Wrong::gone(format!("{}: {error}", first.display())))?;
+) -> Result<Response, ApiError> {
+    let first =
+        request.workspace.paths().first().ok_or_else(|| ApiError::bad_request("there is no trace"))?;
+    let first =
+        first.canonicalize().map_err(|error| ApiError::gone(format!("{}: {error}", first.display())))?;
     let name = first.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let parent = first.parent().map(PathBuf::from).unwrap_or_default();
-    let places = (1..MOST_NAMES).map(|number| match number {
+    let places = (1..MAX_FOLDER_NAMES).map(|number| match number {
         1 => parent.join(format!("{name}-part")),
         number => parent.join(format!("{name}-part-{number}")),
     });
     let out = places.into_iter().find(|place| !place.exists());
-    let out = out.ok_or_else(|| Wrong::question("there are parts of this trace enough beside it"))?;
+    let out = out.ok_or_else(|| ApiError::bad_request("there are parts of this trace enough beside it"))?;
     let plan = Plan { version: None, part: Some(range) };
     let written = tompion_export::rewrite(traces, plan, &out);
-    let written =
-        written.map_err(|error| Wrong { status: 500, line: not_written(&error, (&first, &out), range) })?;
+    let written = written
+        .map_err(|error| ApiError { status: 500, line: not_written(&error, (&first, &out), range) })?;
     let answer: Value =
         json!({ "path": out.display().to_string(), "events": written.events, "bytes": size(&out) });
     Ok(Response::new(200, "application/json", answer.to_string()))

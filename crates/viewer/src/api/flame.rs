@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
 
-use super::select::Area;
-use super::{Answer, Question};
+use super::selection_stats::Area;
+use super::{ApiRequest, ApiResult};
 use crate::index::LaneKind;
 use crate::index::entry::Entry;
 
 /// Most nodes in an answer.
-const MOST_NODES: usize = 20_000;
+const MAX_NODES: usize = 20_000;
 
 /// A name below others.
 struct Node {
@@ -35,7 +35,7 @@ impl Tree {
     fn add(&mut self, parent: Option<usize>, label: u32, (time, count): (i64, u64)) -> Option<usize> {
         let node = match self.known.get(&(parent, label)) {
             Some(&known) => known,
-            None if self.nodes.len() >= MOST_NODES => {
+            None if self.nodes.len() >= MAX_NODES => {
                 self.is_cut = true;
                 return None;
             }
@@ -57,10 +57,10 @@ impl Tree {
 }
 
 /// The spans of an area, of some tracks or all.
-pub fn flame(question: &Question<'_>) -> Answer {
+pub fn flame(request: &ApiRequest<'_>) -> ApiResult {
     let (store, area, places) = {
-        let index = question.opened.index();
-        let area = Area::new(question, &index, &|kind| kind == LaneKind::Span)?;
+        let index = request.opened.index();
+        let area = Area::new(request, &index, &|kind| kind == LaneKind::Span)?;
         let place = |id: u32| index.lanes.get(id as usize).map_or((0, 0), |lane| (lane.track, lane.depth));
         let places: Vec<(u32, u16)> = area.lanes.iter().map(|(id, ..)| place(*id)).collect();
         (index.store.clone(), area, places)
@@ -90,7 +90,7 @@ pub fn flame(question: &Question<'_>) -> Answer {
             open.push((*depth, entry.end, node));
         }
     }
-    let index = question.opened.index();
+    let index = request.opened.index();
     let nodes: Vec<Value> = tree.nodes.iter().map(|node| {
         json!({
             "name": index.label(node.label).map(ToString::to_string).unwrap_or_default(), "depth": node.depth,

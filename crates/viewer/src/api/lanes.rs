@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::{Answer, Question, Wrong};
+use super::{ApiError, ApiRequest, ApiResult};
 use crate::index::entry::Entry;
 use crate::index::indexer::OUTLINE_CELLS;
 use crate::index::lane::{Merge, Slice};
@@ -14,11 +14,11 @@ use crate::index::{Index, LaneKind};
 use crate::slice_kind;
 
 /// Most lanes that are answered at once.
-const MOST_LANES: usize = 1000;
+const MAX_LANES: usize = 1000;
 /// Most arrows in an answer.
-const MOST_ARROWS: usize = 2000;
+const MAX_ARROWS: usize = 2000;
 /// Most arrows that are read for it one by one.
-const MOST_READ: u64 = 200_000;
+const MAX_ENTRIES_READ: u64 = 200_000;
 /// Bytes of an event where nothing better is known.
 const EVENT: u32 = 32;
 
@@ -32,7 +32,7 @@ struct Window {
 }
 
 /// What a lane is answered from, once the index is free again.
-struct Reading {
+struct LaneReader {
     id: u32,
     kind: LaneKind,
     offset: i64,
@@ -57,23 +57,26 @@ struct Reading {
 /// ```
 ///
 /// A screen has some fifty thousand boxes: as text, to write and read them takes longer than all else.
-pub fn lanes(question: &Question<'_>) -> Result<Vec<u8>, Wrong> {
-    let (from, to) = question.window()?;
-    let ids = question.ids()?;
-    if ids.len() > MOST_LANES {
-        return Err(Wrong::question(format!("expected at most {MOST_LANES} lanes, found {}", ids.len())));
+pub fn lanes(request: &ApiRequest<'_>) -> Result<Vec<u8>, ApiError> {
+    let (from, to) = request.window()?;
+    let ids = request.ids()?;
+    if ids.len() > MAX_LANES {
+        return Err(ApiError::bad_request(format!(
+            "expected at most {MAX_LANES} lanes, found {}",
+            ids.len()
+        )));
     }
-    let window = Window { from, to, pixel: ((to - from) / question.width()?).max(1) };
-    let offsets = &question.offsets;
+    let window = Window { from, to, pixel: ((to - from) / request.width()?).max(1) };
+    let offsets = &request.offsets;
     let (store, readings, (known, shown_known), end) = {
-        let index = question.opened.index();
-        let reading = |id: &u32| Reading::new(&index, *id, window, offsets);
-        let known = (index.known(), question.known(&index));
+        let index = request.opened.index();
+        let reading = |id: &u32| LaneReader::new(&index, *id, window, offsets);
+        let known = (index.known(), request.known(&index));
         (index.store.clone(), ids.iter().filter_map(reading).collect::<Vec<_>>(), known, index.end)
     };
     // How many events there are is known of all.
     let has_more = readings.iter().any(|reading| reading.kind != LaneKind::Density);
-    let preview = question.preview((from, to), (known, has_more && !question.is_again()));
+    let preview = request.preview((from, to), (known, has_more && !request.is_again()));
     let (mut labels, mut body, mut heads) = (Labels::default(), Vec::new(), Vec::new());
     for reading in readings {
         let (shape, count) = match reading.kind {
@@ -84,7 +87,7 @@ pub fn lanes(question: &Question<'_>) -> Result<Vec<u8>, Wrong> {
         heads.push(json!([reading.id, shape, count]));
         pad(&mut body, 0);
     }
-    let index = question.opened.index();
+    let index = request.opened.index();
     let labels: Vec<&str> = labels.numbers.into_iter().map(|label| &**index.labels.text(label)).collect();
     let head =
         json!({ "from": from, "to": to, "known": shown_known, "lanes": heads, "labels": labels }).to_string();
@@ -96,7 +99,7 @@ pub fn lanes(question: &Question<'_>) -> Result<Vec<u8>, Wrong> {
     bytes.splice(..4, length.to_le_bytes());
     bytes.append(&mut body);
     if has_more {
-        question.opened.gate.page_shown();
+        request.opened.gate.page_shown();
     }
     Ok(bytes)
 }
@@ -125,7 +128,7 @@ impl Labels {
     }
 }
 
-impl Reading {
+impl LaneReader {
     fn new(index: &Index, id: u32, window: Window, offsets: &[i64]) -> Option<Self> {
         let lane = index.lanes.get(id as usize)?;
         let offset = offsets.get(lane.trace as usize).copied().unwrap_or(0);
@@ -172,7 +175,7 @@ impl Reading {
         window: Window,
         (store, preview): (&Store, &PreviewRange),
         (labels, bytes): (&mut Labels, &mut Vec<u8>),
-    ) -> Result<usize, Wrong> {
+    ) -> Result<usize, ApiError> {
         let entries = self.merged(window, store, preview)?;
         for entry in &entries {
             let times = [entry.begin.saturating_add(self.offset), entry.end.saturating_add(self.offset)];
@@ -190,7 +193,7 @@ impl Reading {
         window: Window,
         (store, preview): (&Store, &PreviewRange),
         bytes: &mut Vec<u8>,
-    ) -> Result<usize, Wrong> {
+    ) -> Result<usize, ApiError> {
         let mut entries = self.merged(window, store, preview)?;
         let from = self.times(window).0;
         let first = entries.first().map_or(from, |entry| entry.begin.min(from));
@@ -213,7 +216,7 @@ impl Reading {
         window: Window,
         (store, (known, end)): (&Store, (i64, i64)),
         bytes: &mut Vec<u8>,
-    ) -> Result<usize, Wrong> {
+    ) -> Result<usize, ApiError> {
         let mut bins: BTreeMap<i64, [u64; 3]> = BTreeMap::new();
         let cell = |time: i64| (time - window.from).div_euclid(window.pixel);
         for slice in std::iter::once(&self.slice).chain(&self.beside) {
@@ -286,23 +289,23 @@ fn spread((begin, end, count): (i64, i64, u64), window: Window, give: &mut dyn F
 }
 
 /// Wake-ups and flows between lanes.
-pub fn arrows(question: &Question<'_>) -> Answer {
-    let (from, to) = question.window()?;
-    let ids: HashSet<u32> = question.ids()?.into_iter().collect();
-    let is_shifted = question.offsets.iter().any(|offset| *offset != 0);
+pub fn arrows(request: &ApiRequest<'_>) -> ApiResult {
+    let (from, to) = request.window()?;
+    let ids: HashSet<u32> = request.ids()?.into_iter().collect();
+    let is_shifted = request.offsets.iter().any(|offset| *offset != 0);
     // What is shifted into the window stands elsewhere in the index.
-    let least = question.offsets.iter().copied().min().unwrap_or(0);
-    let most = question.offsets.iter().copied().max().unwrap_or(0);
+    let least = request.offsets.iter().copied().min().unwrap_or(0);
+    let most = request.offsets.iter().copied().max().unwrap_or(0);
     let window = (from.saturating_sub(most), to.saturating_sub(least));
     let (store, slice, is_whole, offsets) = {
-        let index = question.opened.index();
+        let index = request.opened.index();
         let exact = index.arrows.slice_unordered(window, (0, &index.widths));
-        let pixel = ((to - from) / MOST_ARROWS as i64).max(1);
-        let is_whole = exact.count <= MOST_READ;
+        let pixel = ((to - from) / MAX_ARROWS as i64).max(1);
+        let is_whole = exact.count <= MAX_ENTRIES_READ;
         let slice =
             if is_whole { exact } else { index.arrows.slice_unordered(window, (pixel, &index.widths)) };
         let lanes = index.lanes.iter().filter(|_| is_shifted);
-        let offsets: Vec<i64> = lanes.map(|lane| question.offset(lane.trace as usize)).collect();
+        let offsets: Vec<i64> = lanes.map(|lane| request.offset(lane.trace as usize)).collect();
         (index.store.clone(), slice, is_whole, offsets)
     };
     let offset =
@@ -342,7 +345,7 @@ impl Arrows {
         if self.passed % self.step == 0 {
             self.all.push(entry);
         }
-        if self.all.len() > MOST_ARROWS {
+        if self.all.len() > MAX_ARROWS {
             self.has_more = true;
             self.step *= 2;
             let mut keep = false;

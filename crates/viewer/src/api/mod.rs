@@ -1,7 +1,6 @@
 //! What the page asks for.
 
-mod amount;
-mod belonging;
+mod counter_value;
 mod counts;
 mod detail;
 mod events;
@@ -9,41 +8,42 @@ mod export;
 mod flame;
 mod lanes;
 mod notes;
-mod reading;
+mod row_reader;
 mod search;
-mod select;
+mod selection_stats;
 mod statistics;
 mod threads;
 mod trace;
+mod track_filter;
 
-pub use events::Memory;
+pub use events::QueryCache;
 pub use export::Exports;
-pub use reading::Shifted;
+pub use row_reader::Shifted;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::index::Index;
 use crate::index::preview::PreviewRange;
-use crate::view::{Opened, View};
+use crate::workspace::{OpenTrace, Workspace};
 use tompion_http::{Query, Request, Response};
 
 /// Times that are asked for lie at most so many nanoseconds from the traces' begin: 36 years, and sums don't overflow.
-pub const FAR: i64 = 1 << 60;
+pub const MAX_TIME_NS: i64 = 1 << 60;
 
 /// Tracks stand at most so deep below others; a hostile index could say that they stand below themselves.
-const DEEPEST: usize = 16;
+const MAX_TRACK_DEPTH: usize = 16;
 
 /// Why a question has no answer.
 #[derive(Debug)]
-pub struct Wrong {
+pub struct ApiError {
     status: u16,
     line: String,
 }
 
-impl Wrong {
+impl ApiError {
     /// The question is wrong.
-    fn question(line: impl Into<String>) -> Self {
+    fn bad_request(line: impl Into<String>) -> Self {
         Self { status: 400, line: line.into() }
     }
 
@@ -53,70 +53,70 @@ impl Wrong {
     }
 }
 
-impl From<std::io::Error> for Wrong {
+impl From<std::io::Error> for ApiError {
     fn from(error: std::io::Error) -> Self {
         Self { status: 500, line: format!("the index cannot be read: {error}") }
     }
 }
 
 /// A question: to whom and what.
-struct Question<'q> {
-    view: &'q View,
-    opened: &'q Arc<Opened>,
+struct ApiRequest<'q> {
+    workspace: &'q Workspace,
+    opened: &'q Arc<OpenTrace>,
     query: &'q Query,
     /// By how much each trace is shifted, in nanoseconds.
     offsets: Vec<i64>,
 }
 
-type Answer = Result<serde_json::Value, Wrong>;
+type ApiResult = Result<serde_json::Value, ApiError>;
 
 /// Answers a question by its name.
-pub fn answer(view: &View, name: &str, request: &Request) -> Response {
-    let opened = view.opened();
+pub fn answer(workspace: &Workspace, name: &str, http: &Request) -> Response {
+    let opened = workspace.opened();
     // What the page asks again and again is no hurry.
-    let question = Question { view, opened: &opened, query: &request.query, offsets: view.offsets() };
-    let is_urgent = !matches!(name, "trace" | "exporting") && !question.is_again();
+    let request = ApiRequest { workspace, opened: &opened, query: &http.query, offsets: workspace.offsets() };
+    let is_urgent = !matches!(name, "trace" | "exporting") && !request.is_again();
     let _guard = (is_urgent && opened.is_shown_before_index()).then(|| opened.gate.begin_request());
-    let answer = match (request.method.as_str(), name) {
-        ("GET", "trace") => trace::trace(&question),
-        ("GET", "tracks") => match trace::tracks(&question) {
+    let answer = match (http.method.as_str(), name) {
+        ("GET", "trace") => trace::trace(&request),
+        ("GET", "tracks") => match trace::tracks(&request) {
             Ok(text) => return Response::new(200, "application/json", text),
             Err(wrong) => Err(wrong),
         },
-        ("GET", "lanes") => match lanes::lanes(&question) {
+        ("GET", "lanes") => match lanes::lanes(&request) {
             Ok(bytes) => return Response::new(200, "application/octet-stream", bytes),
             Err(wrong) => Err(wrong),
         },
-        ("GET", "arrows") => lanes::arrows(&question),
-        ("GET", "at") => detail::at(&question),
-        ("GET", "step") => detail::step(&question),
-        ("GET", "search") => search::search(&question),
-        ("GET", "events") => events::events(&question),
-        ("GET", "select") => select::select(&question),
-        ("GET", "counts") => counts::counts(&question),
-        ("GET", "flame") => flame::flame(&question),
-        ("GET", "notes") => notes::notes(&question),
-        ("POST", "notes") => notes::write_notes(&question, &request.body),
-        ("POST", "offset") => notes::shift(&question, &request.body),
-        ("GET", "exporting") => export::exporting(&question),
-        ("GET", "export") if request.query.text("format") == Some("ctf") => {
+        ("GET", "arrows") => lanes::arrows(&request),
+        ("GET", "at") => detail::at(&request),
+        ("GET", "step") => detail::step(&request),
+        ("GET", "search") => search::search(&request),
+        ("GET", "events") => events::events(&request),
+        ("GET", "select") => selection_stats::selection_stats(&request),
+        ("GET", "counts") => counts::counts(&request),
+        ("GET", "flame") => flame::flame(&request),
+        ("GET", "notes") => notes::notes(&request),
+        ("POST", "notes") => notes::write_notes(&request, &http.body),
+        ("POST", "offset") => notes::shift(&request, &http.body),
+        ("GET", "exporting") => export::exporting(&request),
+        ("GET", "export") if http.query.text("format") == Some("ctf") => {
             let line = "a trace is written beside the one that is shown: expected POST, found GET";
-            Err(Wrong { status: 405, line: line.into() })
+            Err(ApiError { status: 405, line: line.into() })
         }
         ("GET" | "POST", "export") => {
-            return export::export(&question)
+            return export::export(&request)
                 .unwrap_or_else(|wrong| Response::error(wrong.status, &wrong.line));
         }
-        ("GET" | "POST", _) => Err(Wrong { status: 404, line: format!("there is no question {name:?}") }),
-        _ => Err(Wrong { status: 405, line: "expected GET or POST".into() }),
+        ("GET" | "POST", _) => Err(ApiError { status: 404, line: format!("there is no question {name:?}") }),
+        _ => Err(ApiError { status: 405, line: "expected GET or POST".into() }),
     };
     match answer {
         Ok(value) => Response::new(200, "application/json", value.to_string()),
-        Err(Wrong { status, line }) => Response::error(status, &line),
+        Err(ApiError { status, line }) => Response::error(status, &line),
     }
 }
 
-impl Question<'_> {
+impl ApiRequest<'_> {
     /// By how much a trace is shifted, in nanoseconds.
     fn offset(&self, trace: usize) -> i64 {
         self.offsets.get(trace).copied().unwrap_or(0)
@@ -132,13 +132,13 @@ impl Question<'_> {
     }
 
     /// Why events cannot be read that were there, if files have vanished.
-    fn gone(&self) -> Option<Wrong> {
-        Some(Wrong::gone(format!("{}, so its events cannot be read", self.vanished()?)))
+    fn gone(&self) -> Option<ApiError> {
+        Some(ApiError::gone(format!("{}, so its events cannot be read", self.vanished()?)))
     }
 
     /// What is not there any more.
     fn vanished(&self) -> Option<String> {
-        let folder = self.view.paths().iter().find(|path| !path.exists());
+        let folder = self.workspace.paths().iter().find(|path| !path.exists());
         let folder = folder.map(|path| format!("{} is not there any more", path.display()));
         // What was noticed of single files goes on to say what is shown nevertheless.
         let first = |line: String| line.split("; ").next().unwrap_or_default().to_owned();
@@ -151,12 +151,13 @@ impl Question<'_> {
     }
 
     /// A number that must be there.
-    fn number(&self, name: &str) -> Result<i64, Wrong> {
-        self.optional(name)?.ok_or_else(|| Wrong::question(format!("expected {name}=NUMBER, found nothing")))
+    fn number(&self, name: &str) -> Result<i64, ApiError> {
+        self.optional(name)?
+            .ok_or_else(|| ApiError::bad_request(format!("expected {name}=NUMBER, found nothing")))
     }
 
     /// A number that need not be there.
-    fn optional(&self, name: &str) -> Result<Option<i64>, Wrong> {
+    fn optional(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(text) = self.query.text(name) else { return Ok(None) };
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && number.abs() <= 9.1e18);
         let exact = text.parse::<i64>().ok();
@@ -164,40 +165,40 @@ impl Question<'_> {
             (Some(number), _) => Ok(Some(number)),
             // The page's numbers may have a fraction.
             (None, Some(number)) => Ok(Some(number.floor() as i64)),
-            (None, None) => Err(Wrong::question(format!("expected {name}=NUMBER, found {text:?}"))),
+            (None, None) => Err(ApiError::bad_request(format!("expected {name}=NUMBER, found {text:?}"))),
         }
     }
 
     /// From when to when.
-    fn window(&self) -> Result<(i64, i64), Wrong> {
+    fn window(&self) -> Result<(i64, i64), ApiError> {
         let (from, to) = (self.number("from")?, self.number("to")?);
         if from > to {
-            return Err(Wrong::question("expected from before to"));
+            return Err(ApiError::bad_request("expected from before to"));
         }
-        Ok((from.clamp(-FAR, FAR), to.clamp(-FAR, FAR)))
+        Ok((from.clamp(-MAX_TIME_NS, MAX_TIME_NS), to.clamp(-MAX_TIME_NS, MAX_TIME_NS)))
     }
 
     /// How many pixels there are.
-    fn width(&self) -> Result<i64, Wrong> {
+    fn width(&self) -> Result<i64, ApiError> {
         Ok(self.optional("width")?.unwrap_or(1000).clamp(1, 16_384))
     }
 
     /// Numbers of lanes.
-    fn ids(&self) -> Result<Vec<u32>, Wrong> {
+    fn ids(&self) -> Result<Vec<u32>, ApiError> {
         Ok(self.numbers("ids")?.unwrap_or_default())
     }
 
     /// Numbers of a list; nothing where there is no such list, which is not the same as an empty one.
-    fn numbers<C: FromIterator<u32>>(&self, name: &str) -> Result<Option<C>, Wrong> {
+    fn numbers<C: FromIterator<u32>>(&self, name: &str) -> Result<Option<C>, ApiError> {
         let Some(text) = self.query.text(name) else { return Ok(None) };
         let numbers = text.split(',').filter(|number| !number.is_empty()).map(str::parse);
-        let wrong = |_| Wrong::question(format!("expected {name}=NUMBER,NUMBER…"));
+        let wrong = |_| ApiError::bad_request(format!("expected {name}=NUMBER,NUMBER…"));
         numbers.collect::<Result<_, _>>().map(Some).map_err(wrong)
     }
 
     /// The lanes of the tracks that are asked for and of all below these, also those that aren't drawn by themselves; all
     /// lanes where no tracks are named.
-    fn lanes(&self, index: &Index) -> Result<Vec<u32>, Wrong> {
+    fn lanes(&self, index: &Index) -> Result<Vec<u32>, ApiError> {
         let Some(wanted) = self.tracks(index)? else {
             return Ok((0..index.lanes.len() as u32).collect());
         };
@@ -206,16 +207,17 @@ impl Question<'_> {
     }
 
     /// The tracks that are asked for and all below these, in the order of their numbers; nothing where none are named.
-    fn tracks(&self, index: &Index) -> Result<Option<Vec<u32>>, Wrong> {
+    fn tracks(&self, index: &Index) -> Result<Option<Vec<u32>>, ApiError> {
         let Some(wanted) = self.numbers::<HashSet<u32>>("tracks")? else { return Ok(None) };
         let above = |id: &u32| index.tracks.get(*id as usize).and_then(|track| track.parent);
-        let is_wanted =
-            |id: &u32| std::iter::successors(Some(*id), above).take(DEEPEST).any(|id| wanted.contains(&id));
+        let is_wanted = |id: &u32| {
+            std::iter::successors(Some(*id), above).take(MAX_TRACK_DEPTH).any(|id| wanted.contains(&id))
+        };
         Ok(Some((0..index.tracks.len() as u32).filter(is_wanted).collect()))
     }
 
     /// Up to when all is known, as it is shown: traces that are shifted back are known less far.
     fn known(&self, index: &Index) -> i64 {
-        index.known().saturating_add(self.offsets.iter().copied().min().unwrap_or(0)).min(FAR)
+        index.known().saturating_add(self.offsets.iter().copied().min().unwrap_or(0)).min(MAX_TIME_NS)
     }
 }

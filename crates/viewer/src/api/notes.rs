@@ -6,13 +6,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Answer, FAR, Question, Wrong};
+use super::{ApiError, ApiRequest, ApiResult, MAX_TIME_NS};
 use crate::index::index_storage::hash;
 use crate::index::indexer::is_of_kernel;
 use crate::index::{Index, Track, TrackKind};
 
 /// Most notes.
-const MOST: usize = 10_000;
+const MAX_NOTES: usize = 10_000;
 
 /// A bookmark, or a note on a time or a while.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -49,10 +49,10 @@ struct Identity {
 }
 
 impl Identity {
-    fn of(question: &Question<'_>, index: &Index, track: &Track) -> Self {
+    fn of(request: &ApiRequest<'_>, index: &Index, track: &Track) -> Self {
         let is_of_machine = |trace: &usize| index.machine_of(*trace) == track.machine;
-        let trace = (0..question.opened.traces.len()).find(is_of_machine);
-        let host = trace.and_then(|trace| question.opened.traces.get(trace)).map(|told| told.host.clone());
+        let trace = (0..request.opened.traces.len()).find(is_of_machine);
+        let host = trace.and_then(|trace| request.opened.traces.get(trace)).map(|trace| trace.host.clone());
         let has_number = matches!(track.kind, TrackKind::Cpu | TrackKind::Process | TrackKind::Thread);
         let name = index.label(track.name).filter(|_| !has_number);
         Self {
@@ -64,11 +64,11 @@ impl Identity {
     }
 
     /// The number of the track that is it; of several threads that had a number one after the other, the one of a time.
-    fn find(&self, question: &Question<'_>, index: &Index, time: i64) -> Option<u32> {
+    fn find(&self, request: &ApiRequest<'_>, index: &Index, time: i64) -> Option<u32> {
         let is_it = |(_, track): &(usize, &Track)| {
             self.kind == track.kind.name()
                 && self.number.is_none_or(|number| number == track.number)
-                && *self == Self::of(question, index, track)
+                && *self == Self::of(request, index, track)
         };
         let was_there = |(_, track): &(usize, &Track)| {
             let lanes = track.lanes.iter().filter_map(|lane| index.lanes.get(*lane as usize));
@@ -82,25 +82,25 @@ impl Identity {
 
 impl Note {
     /// As it is kept.
-    fn keep(mut self, question: &Question<'_>, index: &Index) -> Self {
+    fn keep(mut self, request: &ApiRequest<'_>, index: &Index) -> Self {
         let track = self.track.take().and_then(|track| index.tracks.get(track as usize));
-        self.of = track.map(|track| Identity::of(question, index, track)).or(self.of);
+        self.of = track.map(|track| Identity::of(request, index, track)).or(self.of);
         self.base = Some(index.base);
         self
     }
 
     /// As the page shows it.
-    fn show(mut self, question: &Question<'_>, index: &Index) -> Self {
+    fn show(mut self, request: &ApiRequest<'_>, index: &Index) -> Self {
         let moved = self.base.take().map_or(0, |base| base.saturating_sub(index.base));
         self.time = self.time.saturating_add(moved);
         self.end = self.end.map(|end| end.saturating_add(moved));
-        self.track = self.of.as_ref().and_then(|of| of.find(question, index, self.time));
+        self.track = self.of.as_ref().and_then(|of| of.find(request, index, self.time));
         self
     }
 }
 
 /// Notes as they are kept.
-struct Kept {
+struct NotesFile {
     /// Changes with what is in the file, whoever writes it.
     version: String,
     notes: Vec<Note>,
@@ -108,10 +108,10 @@ struct Kept {
     damage: Option<String>,
 }
 
-impl Kept {
-    fn read(question: &Question<'_>) -> Result<Self, Wrong> {
-        let wrong = |error| Wrong { status: 500, line: format!("notes cannot be read: {error}") };
-        let bytes = question.view.storage.notes().map_err(wrong)?;
+impl NotesFile {
+    fn read(request: &ApiRequest<'_>) -> Result<Self, ApiError> {
+        let wrong = |error| ApiError { status: 500, line: format!("notes cannot be read: {error}") };
+        let bytes = request.workspace.storage.notes().map_err(wrong)?;
         let version = version(&bytes);
         if bytes.is_empty() {
             return Ok(Self { version, notes: Vec::new(), damage: None });
@@ -134,43 +134,47 @@ fn version(bytes: &[u8]) -> String {
 }
 
 /// All notes, and the version that whoever writes them hands back.
-pub fn notes(question: &Question<'_>) -> Answer {
-    let Kept { version, notes, damage } = Kept::read(question)?;
-    let index = question.opened.index();
-    let notes: Vec<Note> = notes.into_iter().map(|note| note.show(question, &index)).collect();
+pub fn notes(request: &ApiRequest<'_>) -> ApiResult {
+    let NotesFile { version, notes, damage } = NotesFile::read(request)?;
+    let index = request.opened.index();
+    let notes: Vec<Note> = notes.into_iter().map(|note| note.show(request, &index)).collect();
     Ok(json!({ "version": version, "notes": notes, "remark": damage }))
 }
 
 /// Notes that are to be kept, and the version of those whose place they take.
 #[derive(Deserialize)]
-struct Written {
+struct NewNotes {
     version: String,
     notes: Vec<Note>,
 }
 
 /// Takes the place of all notes, if nobody has written others meanwhile.
-pub fn write_notes(question: &Question<'_>, body: &[u8]) -> Answer {
-    let Written { version: read, notes } = serde_json::from_slice(body)
-        .map_err(|error| Wrong::question(format!("expected {{\"version\":…,\"notes\":[…]}}: {error}")))?;
-    if notes.len() > MOST {
-        return Err(Wrong::question(format!("expected at most {MOST} notes, found {}", notes.len())));
+pub fn write_notes(request: &ApiRequest<'_>, body: &[u8]) -> ApiResult {
+    let NewNotes { version: read, notes } = serde_json::from_slice(body).map_err(|error| {
+        ApiError::bad_request(format!("expected {{\"version\":…,\"notes\":[…]}}: {error}"))
+    })?;
+    if notes.len() > MAX_NOTES {
+        return Err(ApiError::bad_request(format!(
+            "expected at most {MAX_NOTES} notes, found {}",
+            notes.len()
+        )));
     }
     let kept: Vec<Note> = {
-        let index = question.opened.index();
-        notes.iter().map(|note| note.clone().keep(question, &index)).collect()
+        let index = request.opened.index();
+        notes.iter().map(|note| note.clone().keep(request, &index)).collect()
     };
-    let text = serde_json::to_vec_pretty(&kept).map_err(|error| Wrong::question(error.to_string()))?;
-    let wrong = |error: std::io::Error| match question.vanished() {
-        Some(line) => Wrong::gone(format!("{line}, so notes cannot be kept beside it")),
-        None => Wrong { status: 500, line: format!("notes cannot be written: {error}") },
+    let text = serde_json::to_vec_pretty(&kept).map_err(|error| ApiError::bad_request(error.to_string()))?;
+    let wrong = |error: std::io::Error| match request.vanished() {
+        Some(line) => ApiError::gone(format!("{line}, so notes cannot be kept beside it")),
+        None => ApiError { status: 500, line: format!("notes cannot be written: {error}") },
     };
-    let _alone = question.view.notes();
-    let before = Kept::read(question)?;
+    let _alone = request.workspace.notes();
+    let before = NotesFile::read(request)?;
     if before.version != read {
         let line = "others have written notes meanwhile; ask for these, and write them together with yours";
-        return Err(Wrong { status: 409, line: line.into() });
+        return Err(ApiError { status: 409, line: line.into() });
     }
-    let storage = &question.view.storage;
+    let storage = &request.workspace.storage;
     let aside = before.damage.map(|_| storage.set_notes_aside()).transpose().map_err(wrong)?;
     storage.write_notes(&text).map_err(wrong)?;
     let remark = aside.map(|name| format!("the damaged notes are in {name} now, beside the others"));
@@ -184,27 +188,28 @@ struct Shift {
 }
 
 /// Shifts a trace. Its entries stay as they are: answers are shifted.
-pub fn shift(question: &Question<'_>, body: &[u8]) -> Answer {
-    let shift: Shift = serde_json::from_slice(body)
-        .map_err(|error| Wrong::question(format!("expected {{\"trace\":…,\"offset_ns\":…}}: {error}")))?;
-    let offset = shift.offset_ns.clamp(-FAR, FAR);
-    if let Some(other) = beside(question, shift.trace).filter(|_| offset != 0) {
-        return Err(Wrong::question(format!(
+pub fn shift(request: &ApiRequest<'_>, body: &[u8]) -> ApiResult {
+    let shift: Shift = serde_json::from_slice(body).map_err(|error| {
+        ApiError::bad_request(format!("expected {{\"trace\":…,\"offset_ns\":…}}: {error}"))
+    })?;
+    let offset = shift.offset_ns.clamp(-MAX_TIME_NS, MAX_TIME_NS);
+    if let Some(other) = beside(request, shift.trace).filter(|_| offset != 0) {
+        return Err(ApiError::bad_request(format!(
             "not shifted: the kernel of one machine recorded this and {other}, and its processors and threads have one track each, \
              which would stay; open them one by one"
         )));
     }
-    if !question.view.shift(shift.trace, offset) {
-        return Err(Wrong::question("there is no such trace"));
+    if !request.workspace.shift(shift.trace, offset) {
+        return Err(ApiError::bad_request("there is no such trace"));
     }
     Ok(json!({ "trace": shift.trace, "offset_ns": offset }))
 }
 
 /// Another trace of the same machine's kernel, if a trace is one. Their boxes lie on the same lanes, so one can't be shifted without the other.
-fn beside(question: &Question<'_>, trace: usize) -> Option<String> {
-    let index = question.opened.index.read();
+fn beside(request: &ApiRequest<'_>, trace: usize) -> Option<String> {
+    let index = request.opened.index.read();
     let machine = index.machines.get(trace)?;
-    let traces = question.opened.set.traces();
+    let traces = request.opened.set.traces();
     if !is_of_kernel(traces.get(trace)?) {
         return None;
     }
@@ -212,5 +217,5 @@ fn beside(question: &Question<'_>, trace: usize) -> Option<String> {
     let mut others =
         all.filter(|(number, (other, of))| *number != trace && *of == machine && is_of_kernel(other));
     let (number, _) = others.next()?;
-    question.opened.traces.get(number).map(|told| told.path.clone())
+    request.opened.traces.get(number).map(|trace| trace.path.clone())
 }

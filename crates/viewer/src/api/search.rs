@@ -7,22 +7,22 @@ use serde_json::json;
 use tompion_reader::filter::Filter;
 use tompion_reader::{Event, Selection, text};
 
-use super::belonging::Belonging;
 use super::events::{Row, compile};
-use super::reading::Reading;
+use super::row_reader::RowReader;
 use super::threads::Threads;
-use super::{Answer, FAR, Question, Wrong};
+use super::track_filter::TrackFilter;
+use super::{ApiError, ApiRequest, ApiResult, MAX_TIME_NS};
 
 /// How long is looked before what was looked at is answered.
-const PATIENCE: Duration = Duration::from_millis(200);
+const SCAN_TIMEOUT: Duration = Duration::from_millis(200);
 /// Events after which is looked at the clock.
-const PACE: u64 = 1024;
+const CLOCK_CHECK_INTERVAL: u64 = 1024;
 
 /// What is looked for.
 enum Wanted {
     Matching(Box<Filter>),
     /// In small letters; and the threads in whose names it stands.
-    Text(String, Option<Arc<Belonging>>),
+    Text(String, Option<Arc<TrackFilter>>),
 }
 
 impl Wanted {
@@ -40,37 +40,37 @@ impl Wanted {
 }
 
 /// The event that is next to a time.
-pub fn search(question: &Question<'_>) -> Answer {
-    let text = question.query.text("q").unwrap_or_default();
+pub fn search(request: &ApiRequest<'_>) -> ApiResult {
+    let text = request.query.text("q").unwrap_or_default();
     if text.is_empty() {
-        return Err(Wrong::question("expected q=TEXT, found nothing"));
+        return Err(ApiError::bad_request("expected q=TEXT, found nothing"));
     }
-    let base = question.opened.index().base;
-    let from = question.number("from")?.clamp(-FAR, FAR).saturating_add(base);
-    let forward = question.optional("dir")?.unwrap_or(1) >= 0;
-    let (wanted, bad) = match condition(text).then(|| compile(text, &question.opened.set)) {
+    let base = request.opened.index().base;
+    let from = request.number("from")?.clamp(-MAX_TIME_NS, MAX_TIME_NS).saturating_add(base);
+    let forward = request.optional("dir")?.unwrap_or(1) >= 0;
+    let (wanted, bad) = match condition(text).then(|| compile(text, &request.opened.set)) {
         Some(Ok(filter)) => (Wanted::Matching(Box::new(filter)), None),
         // Names have signs in them, too: a function `operator==`, a thread `wk<i>3`.
         other => {
             let text = text.to_lowercase();
-            let threads = Belonging::named(question, &text);
+            let threads = TrackFilter::named(request, &text);
             (Wanted::Text(text, threads), other.and_then(Result::err))
         }
     };
-    let reading = Reading::new(question)?;
+    let reading = RowReader::new(request)?;
     let mut looking = Looking { reading, wanted, base, began: Instant::now(), scanned: 0 };
     let found = if forward { looking.forward(from) } else { looking.backward(from) };
     let scanned = looking.scanned;
     // Who found nothing since nothing can be read doesn't know that there is nothing.
-    let gone = matches!(found, Ending::None).then(|| question.gone()).flatten();
+    let gone = matches!(found, Ending::None).then(|| request.gone()).flatten();
     if let Some(gone) = gone {
         return Err(gone);
     }
     let bad = bad.map(|line| format!("{line}, so it was looked for as text"));
     Ok(match found {
         Ending::Found(row) => {
-            let threads = Threads::new(question, std::slice::from_ref(&row));
-            let mut value = threads.value(question, row);
+            let threads = Threads::new(request, std::slice::from_ref(&row));
+            let mut value = threads.value(request, row);
             if let (Some(bad), Some(value)) = (bad, value.as_object_mut()) {
                 value.insert("bad".into(), bad.into());
             }
@@ -111,7 +111,7 @@ enum Ending {
 }
 
 struct Looking<'q> {
-    reading: Reading<'q>,
+    reading: RowReader<'q>,
     wanted: Wanted,
     base: i64,
     began: Instant,
@@ -120,7 +120,7 @@ struct Looking<'q> {
 
 impl Looking<'_> {
     fn is_late(&self) -> bool {
-        self.began.elapsed() > PATIENCE
+        self.began.elapsed() > SCAN_TIMEOUT
     }
 
     fn forward(&mut self, from: i64) -> Ending {
@@ -138,7 +138,7 @@ impl Looking<'_> {
                     let number = self.reading.first_row(part) + number - 1;
                     return Ending::Found(Row::new(&event, number, self.base));
                 }
-                if self.scanned % PACE == 0 && self.is_late() {
+                if self.scanned % CLOCK_CHECK_INTERVAL == 0 && self.is_late() {
                     return Ending::Later(time);
                 }
             }

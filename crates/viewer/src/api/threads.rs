@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::Question;
+use super::ApiRequest;
 use super::detail::track_of;
 use super::events::Row;
 use crate::index::entry::Entry;
@@ -23,12 +23,12 @@ pub struct Threads {
 
 impl Threads {
     /// What is to be known of the threads of these rows.
-    pub fn new(question: &Question<'_>, rows: &[Row]) -> Self {
-        let offsets = question.offsets.clone();
+    pub fn new(request: &ApiRequest<'_>, rows: &[Row]) -> Self {
+        let offsets = request.offsets.clone();
         let times = rows.iter().map(|row| unshifted(row, &offsets));
         let window = (times.clone().min().unwrap_or(0), times.max().unwrap_or(0));
         let (store, slices, threads) = {
-            let index = question.opened.index();
+            let index = request.opened.index();
             let machine = |row: &Row| index.machine_of(row.trace);
             let wanted: HashSet<(u16, i64)> =
                 rows.iter().filter_map(|row| Some((machine(row), row.tid?.into()))).collect();
@@ -61,7 +61,7 @@ impl Threads {
             // Where the file can't be read, nobody knows.
             let _ = slice.read(&store, window, &mut |entry| {
                 entries.push(*entry);
-                entries.len() < super::select::MOST_READ as usize
+                entries.len() < super::selection_stats::MAX_ENTRIES_READ as usize
             });
             ran.insert(key, entries);
         }
@@ -92,8 +92,8 @@ impl Threads {
     }
 
     /// A row as the page wants it.
-    pub fn value(&self, question: &Question<'_>, row: Row) -> Value {
-        let index = question.opened.index();
+    pub fn value(&self, request: &ApiRequest<'_>, row: Row) -> Value {
+        let index = request.opened.index();
         let track = self.track(&index, &row);
         let tid = row.tid.map(i64::from).or_else(|| Some(index.tracks.get(track? as usize)?.number));
         let kinds = [LaneKind::Marks, LaneKind::Thread, LaneKind::Span];

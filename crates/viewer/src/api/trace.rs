@@ -5,25 +5,25 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::{Answer, Question, Wrong};
+use super::{ApiError, ApiRequest, ApiResult};
 use crate::index::{Index, LaneKind, Track, TrackKind};
 
 /// The traces and how much of them is known.
-pub fn trace(question: &Question<'_>) -> Answer {
-    let (view, opened) = (question.view, question.opened);
+pub fn trace(request: &ApiRequest<'_>) -> ApiResult {
+    let (workspace, opened) = (request.workspace, request.opened);
     let index = opened.index();
-    let of_trace = |(id, told): (usize, &crate::view::Told)| {
+    let of_trace = |(id, trace): (usize, &crate::workspace::TraceInfo)| {
         let bounds = index.bounds.get(id).copied().flatten();
-        let offset = question.offset(id);
+        let offset = request.offset(id);
         json!({
-            "id": id, "path": told.path, "name": told.name, "tracer": told.tracer, "host": told.host,
+            "id": id, "path": trace.path, "name": trace.name, "tracer": trace.tracer, "host": trace.host,
             "begin": bounds.map(|(begin, _)| begin.saturating_add(offset)), "end": bounds.map(|(_, end)| end.saturating_add(offset)),
             "offset": offset, "events": index.events.get(id).copied().unwrap_or(0),
         })
     };
     let traces: Vec<Value> = opened.traces.iter().enumerate().map(of_trace).collect();
     let shifted = index.bounds.iter().enumerate().filter_map(|(trace, bounds)| {
-        let ((begin, end), offset) = ((*bounds)?, question.offset(trace));
+        let ((begin, end), offset) = ((*bounds)?, request.offset(trace));
         Some((begin.saturating_add(offset), end.saturating_add(offset)))
     });
     let (first, last) =
@@ -42,22 +42,22 @@ pub fn trace(question: &Question<'_>) -> Answer {
         "version": 1, "generation": opened.generation, "base": index.base.to_string(),
         "begin": begin, "end": end, "progress": index.progress, "growing": opened.is_growing,
         "glimpses": previews, "seen": seen, "lanes": index.lanes.len(),
-        "name": view.name(), "traces": traces, "events": index.event_count(),
+        "name": workspace.name(), "traces": traces, "events": index.event_count(),
         "losses": { "events": events, "packets": packets, "overwritten": overwritten },
         "damages": index.damages, "disorders": index.disorders,
         "timezone_offset_s": zone.to_offset(moment).seconds(),
         "gone": opened.gone(), "error": index.error,
-        "incident": incident(question, index.base), "commands": view.commands,
-        "processes": view.processes,
+        "incident": incident(request, index.base), "commands": workspace.commands,
+        "processes": workspace.processes,
         // The kernel adds words to the name of a folder that was removed.
-        "kept": view.storage.path().filter(|path| path.exists()).map(|path| path.display().to_string()),
+        "kept": workspace.storage.path().filter(|path| path.exists()).map(|path| path.display().to_string()),
     }))
 }
 
 /// What was late, if an incident is shown.
-fn incident(question: &Question<'_>, base: i64) -> Option<Value> {
-    let incident = question.view.incident.as_ref()?;
-    let offset = question.offset(0);
+fn incident(request: &ApiRequest<'_>, base: i64) -> Option<Value> {
+    let incident = request.workspace.incident.as_ref()?;
+    let offset = request.offset(0);
     let time = |time: i64| time.saturating_sub(base).saturating_add(offset);
     let ((begin, end), (tid, name)) = (incident.span, &incident.thread);
     Some(json!({
@@ -73,10 +73,10 @@ fn incident(question: &Question<'_>, base: i64) -> Option<Value> {
 }
 
 /// The tree of tracks, in the order in which they are drawn, as text: there may be a hundred thousand.
-pub fn tracks(question: &Question<'_>) -> Result<String, Wrong> {
-    let from = question.optional("from")?.unwrap_or(0);
-    let index = question.opened.index();
-    let hosts = hosts(question, &index);
+pub fn tracks(request: &ApiRequest<'_>) -> Result<String, ApiError> {
+    let from = request.optional("from")?.unwrap_or(0);
+    let index = request.opened.index();
+    let hosts = hosts(request, &index);
     let mut text = String::from("{\"tracks\":[");
     for (id, is_shown) in in_order(&index) {
         let Some(track) = index.tracks.get(id as usize).filter(|_| is_shown && i64::from(id) >= from) else {
@@ -88,18 +88,18 @@ pub fn tracks(question: &Question<'_>) -> Result<String, Wrong> {
     if text.ends_with(',') {
         text.pop();
     }
-    let (generation, progress) = (question.opened.generation, Value::from(index.progress));
+    let (generation, progress) = (request.opened.generation, Value::from(index.progress));
     let _ = write!(text, "],\"generation\":{generation},\"progress\":{progress}}}");
     Ok(text)
 }
 
 /// The names of all machines, if there is more than one.
-fn hosts(question: &Question<'_>, index: &Index) -> Vec<Value> {
+fn hosts(request: &ApiRequest<'_>, index: &Index) -> Vec<Value> {
     let machines = index.machines.iter().map(|machine| usize::from(*machine) + 1).max().unwrap_or(0);
     let mut hosts = vec![Value::from(""); machines];
-    for (machine, told) in index.machines.iter().zip(&question.opened.traces) {
+    for (machine, trace) in index.machines.iter().zip(&request.opened.traces) {
         if let Some(host) = hosts.get_mut(usize::from(*machine)) {
-            *host = told.host.as_str().into();
+            *host = trace.host.as_str().into();
         }
     }
     if machines > 1 { hosts } else { Vec::new() }

@@ -114,8 +114,8 @@ impl Outline {
     }
 
     /// Traces of which recordings tell that events were overwritten.
-    fn overwriting(traces: &TraceSet, told: &recording::Told) -> Vec<u32> {
-        let is_told = |path| told.overwritten.iter().any(|(told, _)| told == path);
+    fn overwriting(traces: &TraceSet, recorded: &recording::RecordedLosses) -> Vec<u32> {
+        let is_told = |path| recorded.overwritten.iter().any(|(recorded, _)| recorded == path);
         let all = traces.traces().iter().zip(0..);
         all.filter(|(trace, _)| is_told(&trace.path)).map(|(_, number)| number).collect()
     }
@@ -186,7 +186,7 @@ pub fn trace_name(traces: &TraceSet, trace: usize) -> String {
 pub struct Indexer {
     traces: TraceSet,
     outline: Outline,
-    told: recording::Told,
+    recorded: recording::RecordedLosses,
     engine: Engine,
     annotator: Annotator,
     applier: Applier,
@@ -204,10 +204,10 @@ impl Indexer {
         if let Some(before) = before {
             index.keep_numbers(before);
         }
-        let told = recording::told(&traces);
+        let recorded = recording::recorded_losses(&traces);
         let mut engine = Engine::new(traces.traces());
         engine.recorded(outline.coverage.recorded().to_vec());
-        let overwriting = Outline::overwriting(&traces, &told);
+        let overwriting = Outline::overwriting(&traces, &recorded);
         engine.overwritten(outline.coverage.overwritten(&|trace| overwriting.contains(&(trace as u32))));
         let machine = |trace| engine.machine_of(trace).unwrap_or_default();
         let of_traces: Vec<_> = (0..traces.traces().len()).map(machine).collect();
@@ -230,7 +230,7 @@ impl Indexer {
         index.machines.clone_from(&machine_of);
         let applier = Applier::new(machines, machine_of, tracks).with_overwrites(overwriting);
         let annotator = Annotator::new(Arc::new(Classes::new(&traces)), of_traces);
-        (index, Self { traces, outline, told, engine, annotator, applier })
+        (index, Self { traces, outline, recorded, engine, annotator, applier })
     }
 
     /// What reads parts before their turn; nothing where the index is made as fast.
@@ -270,11 +270,11 @@ impl Indexer {
 
     /// What is wrong with the traces, was overwritten, and was lost.
     fn report_damage(&self, index: &mut Index) {
-        let told = &self.told;
+        let recorded = &self.recorded;
         index.damages = self.traces.corruptions().iter().map(ToString::to_string).collect();
         index.disorders = self.traces.timestamp_regressions().map(ToString::to_string).collect();
-        index.damages.extend(told.damages.iter().cloned());
-        for (path, count) in &told.overwritten {
+        index.damages.extend(recorded.damages.iter().cloned());
+        for (path, count) in &recorded.overwritten {
             let channel = self.outline.channels.iter().position(|channel| {
                 self.traces.traces().get(channel.trace).is_some_and(|trace| trace.path == *path)
             });
@@ -287,17 +287,20 @@ impl Indexer {
                 self.applier.overwritten(index, channel as u32, count);
             }
         }
-        self.count_losses(index, told);
+        self.count_losses(index, recorded);
     }
 
     /// What was lost: as recordings tell it, or else as packets count it.
-    fn count_losses(&self, index: &mut Index, told: &recording::Told) {
-        let mut losses = [told.lost, 0, told.overwritten.iter().map(|(_, count)| count).sum()];
+    fn count_losses(&self, index: &mut Index, recorded: &recording::RecordedLosses) {
+        let mut losses = [recorded.lost, 0, recorded.overwritten.iter().map(|(_, count)| count).sum()];
         for loss in self.traces.losses() {
-            let is_told =
-                self.traces.traces().get(loss.trace).is_some_and(|trace| told.traces.contains(&trace.path));
+            let is_told = self
+                .traces
+                .traces()
+                .get(loss.trace)
+                .is_some_and(|trace| recorded.traces.contains(&trace.path));
             let path = self.traces.traces().get(loss.trace).map(|trace| &trace.path);
-            let overwrites = told.overwritten.iter().any(|(told, _)| Some(told) == path);
+            let overwrites = recorded.overwritten.iter().any(|(recorded, _)| Some(recorded) == path);
             let which = match loss.kind {
                 tompion_reader::LossKind::Packets if overwrites => continue,
                 tompion_reader::LossKind::Packets => 1,

@@ -11,17 +11,17 @@ use tompion_analysis::state::FactExtractor;
 use tompion_reader::{Event, EventPredicate};
 
 use super::detail::track_of;
-use super::{Question, Wrong};
+use super::{ApiError, ApiRequest};
 use crate::index::{Index, LaneKind, TrackKind};
 use crate::slice_kind;
-use crate::view::Opened;
+use crate::workspace::OpenTrace;
 
 /// Most turns of threads on processors that are remembered: 16 bytes each.
-const MOST_TURNS: usize = 1 << 20;
+const MAX_RUN_INTERVALS: usize = 1 << 20;
 
 /// Some tracks, to be asked whether an event belongs to one of them.
-pub struct Belonging {
-    opened: Arc<Opened>,
+pub struct TrackFilter {
+    opened: Arc<OpenTrace>,
     says: FactExtractor,
     /// By how much each trace is shifted: the index knows them as they are.
     offsets: Vec<i64>,
@@ -38,7 +38,7 @@ pub struct Belonging {
     counters: HashSet<u32>,
     /// What each processor ran: the lane, and its trace.
     lanes: HashMap<(u16, i64), (u32, usize)>,
-    turns: Mutex<Turns>,
+    intervals: Mutex<RunIntervalCache>,
 }
 
 /// A track of a thread's number.
@@ -49,32 +49,32 @@ struct Candidate {
 }
 
 /// From when to when a thread ran.
-type Turn = (i64, i64);
+type RunInterval = (i64, i64);
 
 /// A processor's lane, and a part of the trace.
-type Piece = (u32, usize);
+type CacheKey = (u32, usize);
 
 /// When the threads that are among the tracks ran on a processor, for some parts of the trace.
 #[derive(Default)]
-struct Turns {
-    known: HashMap<Piece, Arc<[Turn]>>,
+struct RunIntervalCache {
+    known: HashMap<CacheKey, Arc<[RunInterval]>>,
     /// The ones that were found first come first.
-    order: VecDeque<Piece>,
+    order: VecDeque<CacheKey>,
     count: usize,
 }
 
-impl Belonging {
+impl TrackFilter {
     /// Of the tracks that are asked for, with all below them; nothing where none are named.
-    pub fn new(question: &Question<'_>) -> Result<Option<Arc<Self>>, Wrong> {
-        let index = question.opened.index();
-        let wanted = question.tracks(&index)?;
-        Ok(wanted.map(|wanted| Self::of(question, &index, &wanted)))
+    pub fn new(request: &ApiRequest<'_>) -> Result<Option<Arc<Self>>, ApiError> {
+        let index = request.opened.index();
+        let wanted = request.tracks(&index)?;
+        Ok(wanted.map(|wanted| Self::of(request, &index, &wanted)))
     }
 
     /// Of the threads in whose names, or their processes' names, a text stands, which is in small letters; nothing where there
     /// are none.
-    pub fn named(question: &Question<'_>, text: &str) -> Option<Arc<Self>> {
-        let index = question.opened.index();
+    pub fn named(request: &ApiRequest<'_>, text: &str) -> Option<Arc<Self>> {
+        let index = request.opened.index();
         let is_named = |id: u32| {
             let name = index.tracks.get(id as usize).and_then(|track| index.label(track.name));
             name.is_some_and(|name| name.to_lowercase().contains(text))
@@ -82,16 +82,16 @@ impl Belonging {
         let threads = index.tracks.iter().enumerate().filter(|(_, track)| track.kind == TrackKind::Thread);
         let named = threads.filter(|(id, track)| is_named(*id as u32) || track.parent.is_some_and(is_named));
         let wanted: Vec<u32> = named.map(|(id, _)| id as u32).collect();
-        (!wanted.is_empty()).then(|| Self::of(question, &index, &wanted))
+        (!wanted.is_empty()).then(|| Self::of(request, &index, &wanted))
     }
 
-    fn of(question: &Question<'_>, index: &Index, wanted: &[u32]) -> Arc<Self> {
-        let opened = question.opened;
+    fn of(request: &ApiRequest<'_>, index: &Index, wanted: &[u32]) -> Arc<Self> {
+        let opened = request.opened;
         let tracks: HashSet<u32> = wanted.iter().copied().collect();
         let mut found = Self {
             opened: opened.clone(),
             says: FactExtractor::new(opened.set.traces()),
-            offsets: question.offsets.clone(),
+            offsets: request.offsets.clone(),
             base: index.base,
             machines: index.machines.clone(),
             threads: HashMap::new(),
@@ -100,7 +100,7 @@ impl Belonging {
             channels: Vec::new(),
             counters: HashSet::new(),
             lanes: HashMap::new(),
-            turns: Mutex::default(),
+            intervals: Mutex::default(),
         };
         found.find(index, wanted);
         Arc::new(found)
@@ -194,16 +194,19 @@ impl Belonging {
         let Some(&(lane, trace)) = self.lanes.get(&cpu) else { return false };
         let time = time.saturating_sub(self.offset(trace));
         let part = self.opened.parts.at(time.saturating_add(self.base));
-        let turns = self.turns(lane, part);
-        let after = turns.partition_point(|turn| turn.0 <= time);
+        let intervals = self.intervals(lane, part);
+        let after = intervals.partition_point(|interval| interval.0 <= time);
         // What happens when its turn ends is the switch, which is of both.
-        after.checked_sub(1).and_then(|before| turns.get(before)).is_some_and(|turn| time <= turn.1)
+        after
+            .checked_sub(1)
+            .and_then(|before| intervals.get(before))
+            .is_some_and(|interval| time <= interval.1)
     }
 
     /// The turns of the threads on a processor that touch a part of the trace, in order.
-    fn turns(&self, lane: u32, part: usize) -> Arc<[Turn]> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = turns.known.get(&(lane, part)) {
+    fn intervals(&self, lane: u32, part: usize) -> Arc<[RunInterval]> {
+        let mut intervals = self.intervals.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = intervals.known.get(&(lane, part)) {
             return known.clone();
         }
         let border = |part: usize| self.opened.parts.begin(part).map(|begin| begin.saturating_sub(self.base));
@@ -212,7 +215,7 @@ impl Belonging {
             let index = self.opened.index();
             (index.store.clone(), index.slice(lane, window, 0))
         };
-        let mut found: Vec<Turn> = Vec::new();
+        let mut found: Vec<RunInterval> = Vec::new();
         // Where the file can't be read, nobody knows.
         let _ = slice.read(&store, window, &mut |entry| {
             let track = track_of(entry.extra);
@@ -224,22 +227,22 @@ impl Belonging {
             }
             true
         });
-        turns.keep((lane, part), found.into())
+        intervals.keep((lane, part), found.into())
     }
 }
 
-impl Turns {
-    fn keep(&mut self, key: Piece, turns: Arc<[Turn]>) -> Arc<[Turn]> {
+impl RunIntervalCache {
+    fn keep(&mut self, key: CacheKey, intervals: Arc<[RunInterval]>) -> Arc<[RunInterval]> {
         // What is empty takes some room, too.
-        let size = |turns: &[Turn]| turns.len() + 16;
-        self.count += size(&turns);
-        while self.count > MOST_TURNS {
+        let size = |intervals: &[RunInterval]| intervals.len() + 16;
+        self.count += size(&intervals);
+        while self.count > MAX_RUN_INTERVALS {
             let Some(oldest) = self.order.pop_front() else { break };
-            self.count -= self.known.remove(&oldest).map_or(0, |turns| size(&turns));
+            self.count -= self.known.remove(&oldest).map_or(0, |intervals| size(&intervals));
         }
         self.order.push_back(key);
-        self.known.insert(key, turns.clone());
-        turns
+        self.known.insert(key, intervals.clone());
+        intervals
     }
 }
 

@@ -21,16 +21,16 @@ use crate::recording::RecordedProcess;
 use crate::{Error, recording};
 
 /// How often is looked whether a trace has grown.
-const PACE: Duration = Duration::from_secs(1);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Most threads that read before its turn what is looked at.
 const MAX_PREFETCHERS: usize = 8;
 /// The niceness of threads that make the index, which nobody waits for who looks at what is there, and of the others.
-const PATIENT: i32 = 10;
-const EAGER: i32 = 5;
+const INDEXER_NICE: i32 = 10;
+const PREFETCH_NICE: i32 = 5;
 
 /// Traces that are shown.
-pub struct View {
+pub struct Workspace {
     paths: Vec<PathBuf>,
     /// Where the index and notes are kept.
     pub storage: IndexStorage,
@@ -40,13 +40,13 @@ pub struct View {
     pub commands: Vec<String>,
     /// Processes that the recording names.
     pub processes: Vec<RecordedProcess>,
-    opened: RwLock<Arc<Opened>>,
+    opened: RwLock<Arc<OpenTrace>>,
     /// By how much each trace is shifted, in nanoseconds.
     offsets: Mutex<Vec<i64>>,
     /// The traces as they were shifted last.
     shifted: Mutex<Option<Arc<Shifted>>>,
     /// What is remembered of questions that were asked.
-    memory: Mutex<crate::api::Memory>,
+    query_cache: Mutex<crate::api::QueryCache>,
     /// What is being exported, or was.
     exports: Mutex<crate::api::Exports>,
     /// Held by who writes notes.
@@ -54,11 +54,11 @@ pub struct View {
 }
 
 /// A trace as it was when it was opened last.
-pub struct Opened {
+pub struct OpenTrace {
     /// How often it was opened.
     pub generation: u64,
     /// What is said of each trace.
-    pub traces: Vec<Told>,
+    pub traces: Vec<TraceInfo>,
     /// Parts of the traces.
     pub parts: Arc<Parts>,
     /// Bytes of a part.
@@ -87,7 +87,7 @@ pub struct Opened {
 }
 
 /// What is said of a trace.
-pub struct Told {
+pub struct TraceInfo {
     /// Its folder.
     pub path: String,
     /// What to call it.
@@ -98,7 +98,7 @@ pub struct Told {
     pub host: String,
 }
 
-impl Opened {
+impl OpenTrace {
     /// Whether something is there to be shown while the index is made, for which its makers pause. A small trace has
     /// nothing else: whoever asks waits for the index, and to pause would only make it later.
     pub fn is_shown_before_index(&self) -> bool {
@@ -145,18 +145,18 @@ impl Opened {
     }
 }
 
-impl View {
+impl Workspace {
     /// Finds the packets of traces and begins to read them.
     ///
     /// # Errors
     ///
     /// If no thread can be begun.
-    pub fn open(beginning: Beginning) -> Result<Self, Error> {
-        let Beginning { paths, found, storage, room } = beginning;
-        let opened = open(found, (&storage, room), None)?;
+    pub fn open(pending: PendingOpen) -> Result<Self, Error> {
+        let PendingOpen { paths, discovered, storage, slot } = pending;
+        let opened = open(discovered, (&storage, slot), None)?;
         let count = opened.traces.len();
         // What can't be read is nothing that anybody could not shift again.
-        let offsets = storage.shifts().ok().and_then(|kept| shifts(&kept, &opened.traces));
+        let offsets = storage.shifts().ok().and_then(|saved| shifts(&saved, &opened.traces));
         Ok(Self {
             incident: incident(&paths),
             commands: recording::commands(&paths),
@@ -166,14 +166,14 @@ impl View {
             opened: RwLock::new(opened),
             offsets: Mutex::new(offsets.unwrap_or_else(|| vec![0; count])),
             shifted: Mutex::default(),
-            memory: Mutex::default(),
+            query_cache: Mutex::default(),
             exports: Mutex::default(),
             notes: Mutex::default(),
         })
     }
 
     /// The traces as they were opened last.
-    pub fn opened(&self) -> Arc<Opened> {
+    pub fn opened(&self) -> Arc<OpenTrace> {
         self.opened.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -201,10 +201,10 @@ impl View {
         let Some(known) = offsets.get_mut(trace) else { return false };
         *known = offset;
         let opened = self.opened();
-        let names = opened.traces.iter().map(|told| told.name.as_str());
-        let kept: Vec<(&str, i64)> = names.zip(offsets.iter().copied()).collect();
+        let names = opened.traces.iter().map(|trace| trace.name.as_str());
+        let saved: Vec<(&str, i64)> = names.zip(offsets.iter().copied()).collect();
         // Where nothing can be kept, they are shifted for as long as the command runs.
-        let _ = serde_json::to_vec(&kept).map(|bytes| self.storage.write_shifts(&bytes));
+        let _ = serde_json::to_vec(&saved).map(|bytes| self.storage.write_shifts(&bytes));
         true
     }
 
@@ -213,7 +213,11 @@ impl View {
     /// # Errors
     ///
     /// If they can't be described anew.
-    pub fn shifted(&self, opened: &Opened, offsets: &[i64]) -> Result<Arc<Shifted>, tompion_reader::Error> {
+    pub fn shifted(
+        &self,
+        opened: &OpenTrace,
+        offsets: &[i64],
+    ) -> Result<Arc<Shifted>, tompion_reader::Error> {
         let mut known = self.shifted.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.as_ref().filter(|known| known.is_of(opened, offsets)) {
             return Ok(known.clone());
@@ -224,8 +228,8 @@ impl View {
     }
 
     /// What is remembered of questions that were asked.
-    pub fn memory(&self) -> MutexGuard<'_, crate::api::Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn query_cache(&self) -> MutexGuard<'_, crate::api::QueryCache> {
+        self.query_cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is being exported, or was.
@@ -253,19 +257,19 @@ impl View {
     }
 
     /// Looks after traces that grow or vanish, for as long as the view is there. To be called in a thread of its own.
-    pub fn watch(view: &std::sync::Weak<Self>) {
-        let mut pause = PACE;
+    pub fn watch(workspace: &std::sync::Weak<Self>) {
+        let mut pause = REFRESH_INTERVAL;
         loop {
             thread::sleep(pause);
-            let Some(view) = view.upgrade() else { return };
+            let Some(workspace) = workspace.upgrade() else { return };
             let began = Instant::now();
-            view.look();
+            workspace.refresh();
             // Traces that take long to read are read again less often.
-            pause = PACE.max(began.elapsed() * 4).min(Duration::from_secs(60));
+            pause = REFRESH_INTERVAL.max(began.elapsed() * 4).min(Duration::from_secs(60));
         }
     }
 
-    fn look(&self) {
+    fn refresh(&self) {
         let opened = self.opened();
         let now = fingerprint(&opened.set);
         let gone = self.paths.iter().find(|path| !path.exists()).map(|path| path.display().to_string());
@@ -278,9 +282,9 @@ impl View {
             return;
         }
         // What is being written may be no trace at this moment.
-        let next = Found::new(&self.paths).and_then(|found| {
-            let (store, _) = self.storage.begin(&found.set).map_err(Error::Index)?;
-            open(found, (&self.storage, Room::Empty(store)), Some(&opened))
+        let next = DiscoveredTraces::new(&self.paths).and_then(|discovered| {
+            let (store, _) = self.storage.begin(&discovered.set).map_err(Error::Index)?;
+            open(discovered, (&self.storage, IndexSlot::Empty(store)), Some(&opened))
         });
         let Ok(next) = next else { return };
         // The page had rather see what was there than an index that is just begun.
@@ -291,29 +295,29 @@ impl View {
             .traces
             .iter()
             .zip(self.offsets())
-            .map(|(told, offset)| (told.path.as_str(), offset))
+            .map(|(trace, offset)| (trace.path.as_str(), offset))
             .collect();
-        let shifts = next.traces.iter().map(|told| before.get(told.path.as_str()).copied().unwrap_or(0));
+        let shifts = next.traces.iter().map(|trace| before.get(trace.path.as_str()).copied().unwrap_or(0));
         *self.offsets.lock().unwrap_or_else(PoisonError::into_inner) = shifts.collect();
         *self.opened.write().unwrap_or_else(PoisonError::into_inner) = next;
     }
 }
 
 /// By how much traces were shifted when they were shown last, if these are the same.
-fn shifts(kept: &[u8], traces: &[Told]) -> Option<Vec<i64>> {
-    let kept: Vec<(String, i64)> = serde_json::from_slice(kept).ok()?;
-    let are_these = kept.iter().map(|(name, _)| name).eq(traces.iter().map(|told| &told.name));
-    let far = crate::api::FAR;
-    are_these.then(|| kept.into_iter().map(|(_, offset)| offset.clamp(-far, far)).collect())
+fn shifts(saved: &[u8], traces: &[TraceInfo]) -> Option<Vec<i64>> {
+    let saved: Vec<(String, i64)> = serde_json::from_slice(saved).ok()?;
+    let are_these = saved.iter().map(|(name, _)| name).eq(traces.iter().map(|trace| &trace.name));
+    let far = crate::api::MAX_TIME_NS;
+    are_these.then(|| saved.into_iter().map(|(_, offset)| offset.clamp(-far, far)).collect())
 }
 
 /// The end of whoever makes an index, however it comes.
-struct Ending<'o> {
+struct IndexingGuard<'o> {
     index: &'o Shared,
     prefetcher: Option<&'o Prefetcher>,
 }
 
-impl Drop for Ending<'_> {
+impl Drop for IndexingGuard<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             let mut index = self.index.write();
@@ -327,14 +331,14 @@ impl Drop for Ending<'_> {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenTrace {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
 /// Traces of which nothing was read.
-struct Found {
+struct DiscoveredTraces {
     /// Whether the recording goes on.
     is_growing: bool,
     /// For questions about their descriptions, and for the index.
@@ -342,7 +346,7 @@ struct Found {
     traces: TraceSet,
 }
 
-impl Found {
+impl DiscoveredTraces {
     fn new(paths: &[PathBuf]) -> Result<Self, Error> {
         let is_growing = recording::is_recording(paths);
         Ok(Self { is_growing, set: tompion_reader::open(paths)?, traces: tompion_reader::open(paths)? })
@@ -351,20 +355,20 @@ impl Found {
 
 /// Traces that were found, and room for their index: what can fail is done, and what takes long is not. The headers of packets of
 /// which there are millions, or that are on a disk that is slow, take longer than anybody waits for an address.
-pub struct Beginning {
+pub struct PendingOpen {
     paths: Vec<PathBuf>,
-    found: Found,
+    discovered: DiscoveredTraces,
     storage: IndexStorage,
-    room: Room,
+    slot: IndexSlot,
 }
 
 /// An index that was kept, or where one is to be written.
-enum Room {
-    Kept(Box<Index>),
+enum IndexSlot {
+    Saved(Box<Index>),
     Empty(Store),
 }
 
-impl Beginning {
+impl PendingOpen {
     /// Finds traces at these paths.
     ///
     /// # Errors
@@ -372,17 +376,17 @@ impl Beginning {
     /// If they cannot be opened, or there is no place for an index.
     pub fn new(paths: &[PathBuf], cache: Option<&Path>) -> Result<Self, Error> {
         // Where no trace is, nothing is made.
-        let found = Found::new(paths)?;
+        let discovered = DiscoveredTraces::new(paths)?;
         let mut storage = IndexStorage::new(paths, cache);
-        let room = match storage.load(&fingerprint(&found.set)) {
-            Some(index) => Room::Kept(Box::new(index)),
+        let slot = match storage.load(&fingerprint(&discovered.set)) {
+            Some(index) => IndexSlot::Saved(Box::new(index)),
             None => {
-                let (store, line) = storage.begin(&found.set).map_err(Error::Index)?;
+                let (store, line) = storage.begin(&discovered.set).map_err(Error::Index)?;
                 storage.add_remark(line);
-                Room::Empty(store)
+                IndexSlot::Empty(store)
             }
         };
-        Ok(Self { paths: paths.to_vec(), found, storage, room })
+        Ok(Self { paths: paths.to_vec(), discovered, storage, slot })
     }
 
     /// Where things are kept.
@@ -394,20 +398,20 @@ impl Beginning {
 /// Opens what was found. `before` is what it was when it was shorter: what another one kept of the traces as they are now may
 /// have other numbers.
 fn open(
-    found: Found,
-    (storage, room): (&IndexStorage, Room),
-    before: Option<&Opened>,
-) -> Result<Arc<Opened>, Error> {
-    let Found { is_growing, set, traces } = found;
+    discovered: DiscoveredTraces,
+    (storage, slot): (&IndexStorage, IndexSlot),
+    before: Option<&OpenTrace>,
+) -> Result<Arc<OpenTrace>, Error> {
+    let DiscoveredTraces { is_growing, set, traces } = discovered;
     let fingerprint = fingerprint(&set);
     let outline = Outline::new(&set);
-    let told = (0..set.traces().len()).map(|trace| tell(&set, trace)).collect();
+    let trace = (0..set.traces().len()).map(|trace| trace_info(&set, trace)).collect();
     let (parts, part_bytes) = (outline.parts.clone(), outline.part_bytes);
     let channel_tracks = outline.channel_tracks(&set);
-    let (index, indexer) = match room {
-        Room::Kept(index) => (*index, None),
-        Room::Empty(store) => {
-            let known = before.map(Opened::index);
+    let (index, indexer) = match slot {
+        IndexSlot::Saved(index) => (*index, None),
+        IndexSlot::Empty(store) => {
+            let known = before.map(OpenTrace::index);
             let (index, indexer) = Indexer::new(traces, outline, (store, known.as_deref()));
             (index, Some(indexer))
         }
@@ -415,9 +419,9 @@ fn open(
     // What grows is shown when it is read.
     let prefetcher = indexer.as_ref().filter(|_| before.is_none()).and_then(Indexer::prefetcher);
     let gate = before.map_or_else(Arc::default, |before| before.gate.clone());
-    let opened = Arc::new(Opened {
+    let opened = Arc::new(OpenTrace {
         generation: before.map_or(1, |before| before.generation + 1),
-        traces: told,
+        traces: trace,
         parts,
         part_bytes,
         trace_of_class: trace_of_class(&set),
@@ -438,13 +442,13 @@ fn open(
         let is_awaited = before.is_none() && opened.prefetcher.is_none();
         let build = move || {
             thread::scope(|scope| {
-                let _ending = Ending { index: &opened.index, prefetcher: opened.prefetcher.as_ref() };
+                let _guard = IndexingGuard { index: &opened.index, prefetcher: opened.prefetcher.as_ref() };
                 if let Some(prefetcher) = &opened.prefetcher {
                     // One processor is the browser's, which is begun at the same time.
                     let threads = thread::available_parallelism().map_or(1, usize::from) - 1;
                     for _ in 0..threads.clamp(1, MAX_PREFETCHERS) {
                         scope.spawn(|| {
-                            let _ = rustix::process::setpriority_process(None, EAGER);
+                            let _ = rustix::process::setpriority_process(None, PREFETCH_NICE);
                             prefetcher.run(&opened.index, &opened.gate);
                         });
                     }
@@ -452,7 +456,7 @@ fn open(
                 }
                 if !is_awaited {
                     // Who looks at something comes first, and the browser that draws it. Threads inherit this.
-                    let _ = rustix::process::setpriority_process(None, PATIENT);
+                    let _ = rustix::process::setpriority_process(None, INDEXER_NICE);
                 }
                 indexer.run(&opened.index, &opened.stop, &opened.gate);
             });
@@ -468,16 +472,21 @@ fn open(
     Ok(opened)
 }
 
-fn tell(set: &TraceSet, trace: usize) -> Told {
+fn trace_info(set: &TraceSet, trace: usize) -> TraceInfo {
     let name = trace_name(set, trace);
     let Some(trace) = set.traces().get(trace) else {
-        return Told { path: String::new(), name, tracer: String::new(), host: String::new() };
+        return TraceInfo { path: String::new(), name, tracer: String::new(), host: String::new() };
     };
     let text = |name: &str| environment(trace, name);
     let version = [text("tracer_major"), text("tracer_minor")];
     let version = version.into_iter().flatten().collect::<Vec<_>>().join(".");
     let tracer = [text("tracer_name").unwrap_or_default(), version].join(" ").trim().to_owned();
-    Told { path: trace.path.display().to_string(), name, tracer, host: text("hostname").unwrap_or_default() }
+    TraceInfo {
+        path: trace.path.display().to_string(),
+        name,
+        tracer,
+        host: text("hostname").unwrap_or_default(),
+    }
 }
 
 /// What a trace says of itself.
@@ -498,7 +507,7 @@ mod tests {
         let index = Shared::new(Index::new((0, 1000), store));
         let failed = thread::scope(|scope| {
             let make = || {
-                let _ending = Ending { index: &index, prefetcher: None };
+                let _guard = IndexingGuard { index: &index, prefetcher: None };
                 let _kept = index.write();
                 std::panic::resume_unwind(Box::new(()));
             };
@@ -510,7 +519,7 @@ mod tests {
         // One that was made says nothing.
         let store = Store::new(tempfile::tempfile().unwrap(), 0);
         let index = Shared::new(Index::new((0, 1000), store));
-        drop(Ending { index: &index, prefetcher: None });
+        drop(IndexingGuard { index: &index, prefetcher: None });
         assert_eq!(index.read().error, None);
     }
 }

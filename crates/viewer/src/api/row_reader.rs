@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tompion_reader::{Parts, Selection, TraceSet};
 
-use super::{Question, Wrong};
-use crate::view::Opened;
+use super::{ApiError, ApiRequest};
+use crate::workspace::OpenTrace;
 
 /// Traces as they are shifted.
 pub struct Shifted {
@@ -30,7 +30,7 @@ impl Shifted {
     /// # Errors
     ///
     /// If they can't be described anew.
-    pub fn new(opened: &Opened, offsets: &[i64], bytes: u64) -> Result<Self, tompion_reader::Error> {
+    pub fn new(opened: &OpenTrace, offsets: &[i64], bytes: u64) -> Result<Self, tompion_reader::Error> {
         let set = opened.set.shifted(offsets)?;
         let parts = Parts::new(&set, bytes);
         let (offsets, generation) = (offsets.to_vec(), opened.generation);
@@ -38,7 +38,7 @@ impl Shifted {
     }
 
     /// Whether it is of these traces, so shifted.
-    pub fn is_of(&self, opened: &Opened, offsets: &[i64]) -> bool {
+    pub fn is_of(&self, opened: &OpenTrace, offsets: &[i64]) -> bool {
         self.generation == opened.generation && self.offsets == offsets
     }
 }
@@ -53,11 +53,11 @@ pub struct Shift {
 
 impl Shift {
     /// All shifts of a question, each once.
-    pub fn all(question: &Question<'_>) -> Vec<Self> {
-        let traces = question.opened.traces.len();
-        let offsets: BTreeSet<i64> = (0..traces).map(|trace| question.offset(trace)).collect();
+    pub fn all(request: &ApiRequest<'_>) -> Vec<Self> {
+        let traces = request.opened.traces.len();
+        let offsets: BTreeSet<i64> = (0..traces).map(|trace| request.offset(trace)).collect();
         let shift = |offset| {
-            let has = (0..traces).map(|trace| question.offset(trace) == offset).collect();
+            let has = (0..traces).map(|trace| request.offset(trace) == offset).collect();
             Self { offset, has }
         };
         offsets.into_iter().map(shift).collect()
@@ -76,21 +76,21 @@ impl Shift {
 }
 
 /// What a question reads.
-pub struct Reading<'q> {
-    opened: &'q Opened,
+pub struct RowReader<'q> {
+    opened: &'q OpenTrace,
     shifts: Vec<Shift>,
     /// Nothing where no trace is shifted.
     shifted: Option<Arc<Shifted>>,
 }
 
-impl<'q> Reading<'q> {
+impl<'q> RowReader<'q> {
     /// Of what is asked.
-    pub fn new(question: &Question<'q>) -> Result<Self, Wrong> {
-        let wrong = |error: tompion_reader::Error| Wrong { status: 500, line: error.to_string() };
-        let is_shifted = question.offsets.iter().any(|offset| *offset != 0);
-        let shifted = is_shifted.then(|| question.view.shifted(question.opened, &question.offsets));
+    pub fn new(request: &ApiRequest<'q>) -> Result<Self, ApiError> {
+        let wrong = |error: tompion_reader::Error| ApiError { status: 500, line: error.to_string() };
+        let is_shifted = request.offsets.iter().any(|offset| *offset != 0);
+        let shifted = is_shifted.then(|| request.workspace.shifted(request.opened, &request.offsets));
         let shifted = shifted.transpose().map_err(wrong)?;
-        Ok(Self { opened: question.opened, shifts: Shift::all(question), shifted })
+        Ok(Self { opened: request.opened, shifts: Shift::all(request), shifted })
     }
 
     /// All of it, not read so far, for who reads it at once; nothing where no trace is shifted.

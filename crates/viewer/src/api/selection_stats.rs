@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Value, json};
 use tompion_reader::Selection;
 
-use super::reading::Shift;
+use super::row_reader::Shift;
 use super::statistics::Durations;
-use super::{Answer, Question, detail};
+use super::{ApiRequest, ApiResult, detail};
 use crate::index::entry::Entry;
 use crate::index::lane::{Levels, Slice};
 use crate::index::{Index, LaneKind, TrackKind};
 use crate::slice_kind;
 
 /// Most boxes of an area that are read one by one; of larger areas, those of a coarser level are.
-pub const MOST_READ: u64 = 1_500_000;
+pub const MAX_ENTRIES_READ: u64 = 1_500_000;
 /// Most boxes that are passed to read these: those beside the area that stand in blocks with some inside, too.
-const MOST_PASSED: u64 = 8 * MOST_READ;
+const MAX_ENTRIES_SKIPPED: u64 = 8 * MAX_ENTRIES_READ;
 /// Into how many cells a coarser level divides the area at least.
 const CELLS: i64 = 2000;
 /// Threads in the list, unless more are asked for: those that ran longest.
@@ -24,9 +24,9 @@ const THREADS: usize = 1000;
 /// Names in lists of durations, unless more are asked for: those that took most time.
 const NAMES: usize = 500;
 /// Most that may be asked for.
-const MOST: usize = 1 << 20;
+const MAX_LIST: usize = 1 << 20;
 /// Most waits in the list.
-const MOST_WAITS: usize = 20;
+const MAX_WAITS: usize = 20;
 
 /// Lanes of an area, ready to be read.
 pub struct Area {
@@ -50,21 +50,21 @@ type Found = (Vec<(u32, LaneKind, i64, Slice)>, u64, u64);
 impl Area {
     /// The lanes of some kinds, of the tracks that are asked for or all.
     pub fn new(
-        question: &Question<'_>,
+        request: &ApiRequest<'_>,
         index: &Index,
         wanted: &dyn Fn(LaneKind) -> bool,
-    ) -> Result<Self, super::Wrong> {
-        let (from, to) = question.window()?;
-        let known = question.known(index);
+    ) -> Result<Self, super::ApiError> {
+        let (from, to) = request.window()?;
+        let known = request.known(index);
         let window = (from, to.min(known).max(from));
-        let all = question.lanes(index)?;
+        let all = request.lanes(index)?;
         let slices = |width: i64| {
             let mut found: Found = (Vec::new(), 0, 0);
             for &id in &all {
                 let Some(lane) = index.lanes.get(id as usize).filter(|lane| wanted(lane.kind)) else {
                     continue;
                 };
-                let offset = question.offset(lane.trace as usize);
+                let offset = request.offset(lane.trace as usize);
                 let times = (window.0.saturating_sub(offset), window.1.saturating_sub(offset));
                 let slice = lane.levels.slice(times, (width, &index.widths));
                 if slice.count > 0 {
@@ -76,9 +76,10 @@ impl Area {
             }
             found
         };
-        let is_too_much = |found: &Found| found.1 > MOST_READ || found.2 > MOST_PASSED;
+        let is_too_much = |found: &Found| found.1 > MAX_ENTRIES_READ || found.2 > MAX_ENTRIES_SKIPPED;
         let mut found = slices(0);
-        let exact = i128::from(window.1 - window.0) * i128::from(MOST_READ) / i128::from(found.1.max(1));
+        let exact =
+            i128::from(window.1 - window.0) * i128::from(MAX_ENTRIES_READ) / i128::from(found.1.max(1));
         let exact = i64::try_from(exact).unwrap_or(i64::MAX);
         let mut is_partial = false;
         let widest = ((window.1 - window.0) / CELLS).max(1);
@@ -205,21 +206,21 @@ impl Sums {
 
     fn wait(&mut self, id: u32, entry: &Entry) {
         let duration = entry.duration();
-        if self.waits.len() == MOST_WAITS && self.waits.last().is_some_and(|least| least.0 >= duration) {
+        if self.waits.len() == MAX_WAITS && self.waits.last().is_some_and(|least| least.0 >= duration) {
             return;
         }
         let place = self.waits.partition_point(|wait| wait.0 >= duration);
         self.waits.insert(place, (duration, id, *entry));
-        self.waits.truncate(MOST_WAITS);
+        self.waits.truncate(MAX_WAITS);
     }
 }
 
 /// Statistics of an area.
-pub fn select(question: &Question<'_>) -> Answer {
+pub fn selection_stats(request: &ApiRequest<'_>) -> ApiResult {
     let wanted = |kind| !matches!(kind, LaneKind::Marks | LaneKind::Counter | LaneKind::Density);
     let (store, area, tracks) = {
-        let index = question.opened.index();
-        let area = Area::new(question, &index, &wanted)?;
+        let index = request.opened.index();
+        let area = Area::new(request, &index, &wanted)?;
         let track = |id: u32| index.lanes.get(id as usize).map_or(0, |lane| lane.track);
         let tracks: Vec<u32> = area.lanes.iter().map(|(id, ..)| track(*id)).collect();
         (index.store.clone(), area, tracks)
@@ -235,19 +236,18 @@ pub fn select(question: &Question<'_>) -> Answer {
         })?;
     }
     // Those of some tracks have to be read, which takes its time: the page asks for them by themselves.
-    let is_of_all = question.query.text("tracks").is_none();
-    let events =
-        is_of_all.then(|| if from <= area.known { events(question, (from, to)) } else { Vec::new() });
-    let most = question.optional("most")?.map(|most| usize::try_from(most).unwrap_or(0).clamp(1, MOST));
+    let is_of_all = request.query.text("tracks").is_none();
+    let events = is_of_all.then(|| if from <= area.known { events(request, (from, to)) } else { Vec::new() });
+    let most = request.optional("most")?.map(|most| usize::try_from(most).unwrap_or(0).clamp(1, MAX_LIST));
     let (most_threads, most_names) = (most.unwrap_or(THREADS), most.unwrap_or(NAMES));
     let names = (most_names, area.narrow);
     let counts = json!({
         "threads": sums.threads.len(), "spans": sums.spans.len(), "syscalls": sums.syscalls.len(),
         "interrupts": sums.interrupts.len(),
     });
-    let waits = waits(question, &sums.waits)?;
-    let index = question.opened.index();
-    let asked = question.window()?;
+    let waits = waits(request, &sums.waits)?;
+    let index = request.opened.index();
+    let asked = request.window()?;
     Ok(json!({
         "duration": asked.1 - asked.0, "events": events, "threads": threads(&index, sums.threads, most_threads),
         "cpus": cpus(&index, sums.cpus), "spans": sums.spans.into_value(&index, names),
@@ -259,17 +259,17 @@ pub fn select(question: &Question<'_>) -> Answer {
 }
 
 /// The longest waits for a CPU, each with its reason in the words of the entry's own panel.
-fn waits(question: &Question<'_>, waits: &[(i64, u32, Entry)]) -> Result<Vec<Value>, super::Wrong> {
+fn waits(request: &ApiRequest<'_>, waits: &[(i64, u32, Entry)]) -> Result<Vec<Value>, super::ApiError> {
     let offset = |lane: u32| {
-        let trace = question.opened.index().lanes.get(lane as usize).map_or(0, |lane| lane.trace);
-        question.offset(trace as usize)
+        let trace = request.opened.index().lanes.get(lane as usize).map_or(0, |lane| lane.trace);
+        request.offset(trace as usize)
     };
     let mut values = Vec::new();
     for (_, lane, entry) in waits {
         let offset = offset(*lane);
         // The index is locked by this call, so it is not locked here meanwhile.
-        let preemptors = detail::preemptors(question, *lane, (entry, offset))?;
-        let Some(mut value) = wait_value(&question.opened.index(), (*lane, entry), offset) else { continue };
+        let preemptors = detail::preemptors(request, *lane, (entry, offset))?;
+        let Some(mut value) = wait_value(&request.opened.index(), (*lane, entry), offset) else { continue };
         if let (Some(words), Some(object)) = (preemptors, value.as_object_mut()) {
             object.insert("why".into(), words.into());
         }
@@ -333,14 +333,14 @@ fn cpus(index: &Index, cpus: BTreeMap<u32, CpuTimes>) -> Vec<Value> {
 
 /// How many events of each class all tracks have from one time to another, up to which everything is known. Those of whole
 /// parts are as they were counted; the first and the last one are read.
-fn events(question: &Question<'_>, (from, to): (i64, i64)) -> Vec<Value> {
-    let opened = question.opened;
+fn events(request: &ApiRequest<'_>, (from, to): (i64, i64)) -> Vec<Value> {
+    let opened = request.opened;
     let (base, classes, known) = {
         let index = opened.index();
         (index.base, index.classes.clone(), index.parts.clone())
     };
     let mut counts: HashMap<&str, u64> = HashMap::new();
-    for shift in Shift::all(question) {
+    for shift in Shift::all(request) {
         let by = base.saturating_sub(shift.offset);
         let (from, to) = (from.saturating_add(by), to.saturating_add(by));
         let (first, last) = (opened.parts.at(from), opened.parts.at(to));

@@ -22,7 +22,7 @@ use tompion_http::{Peer, Request, Response};
 
 /// Decides on requests.
 #[derive(Debug)]
-pub struct Guard {
+pub struct Auth {
     token: String,
     /// The folder in which the page stands.
     folder: String,
@@ -34,7 +34,7 @@ pub struct Guard {
     has_said: AtomicBool,
 }
 
-impl Guard {
+impl Auth {
     /// With a new token, for the address that is listened on, and who is told of what is odd.
     ///
     /// # Errors
@@ -210,9 +210,9 @@ mod tests {
     /// What guards of these tests said.
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-    fn guard() -> (Guard, String) {
+    fn guard() -> (Auth, String) {
         let say = |line: &str| SAID.lock().unwrap().push(line.to_owned());
-        let guard = Guard::new(SocketAddr::from(([127, 0, 0, 1], 4711)), say).unwrap();
+        let guard = Auth::new(SocketAddr::from(([127, 0, 0, 1], 4711)), say).unwrap();
         let url = guard.url_for_once().unwrap();
         let secret = url.strip_prefix("http://127.0.0.1:4711/?token=").unwrap().to_owned();
         (guard, secret)

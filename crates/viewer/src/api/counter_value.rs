@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::detail::{Around, fields_at};
-use super::{Answer, FAR, Question, Wrong};
+use super::{ApiError, ApiRequest, ApiResult, MAX_TIME_NS};
 use crate::index::entry::Entry;
 use crate::index::{Index, Lane, LaneKind};
 use crate::slice_kind;
@@ -13,14 +13,14 @@ use crate::slice_kind;
 const CELLS: i64 = 1000;
 
 /// The value that a counter has at a time, and until when.
-pub fn counter(question: &Question<'_>, id: u32, time: i64) -> Answer {
-    let around = Around::find(question, id, time)?;
+pub fn counter(request: &ApiRequest<'_>, id: u32, time: i64) -> ApiResult {
+    let around = Around::find(request, id, time)?;
     let point = |place: Option<usize>| around.entries.get(place?).copied();
     let before = around.after.checked_sub(1);
     let Some(entry) = point(before) else { return Ok(json!({ "lane": id, "none": true })) };
     let next = point(Some(around.after));
-    let fields = fields_at(question, (id, &entry));
-    let index = question.opened.index();
+    let fields = fields_at(request, (id, &entry));
+    let index = request.opened.index();
     let Some(lane) = index.lanes.get(id as usize) else { return Ok(json!({ "none": true })) };
     let end = next.map_or_else(|| index.end.max(entry.begin), |next| next.begin);
     let neighbour = |entry: Option<Entry>, end: i64| {
@@ -45,12 +45,13 @@ pub fn counter(question: &Question<'_>, id: u32, time: i64) -> Answer {
 
 /// How many events a channel has around a time, and how many are missing there. Where something is missing, all is told of
 /// that while; else of so much as the question says is near.
-pub fn channel(question: &Question<'_>, id: u32, time: i64) -> Answer {
-    let near = question.optional("near")?.unwrap_or(0).clamp(0, FAR);
+pub fn channel(request: &ApiRequest<'_>, id: u32, time: i64) -> ApiResult {
+    let near = request.optional("near")?.unwrap_or(0).clamp(0, MAX_TIME_NS);
     let (lanes, store, offset, chosen) = {
-        let index = question.opened.index();
-        let lane = index.lanes.get(id as usize).ok_or_else(|| Wrong::question("there is no such lane"))?;
-        let offset = question.offset(lane.trace as usize);
+        let index = request.opened.index();
+        let lane =
+            index.lanes.get(id as usize).ok_or_else(|| ApiError::bad_request("there is no such lane"))?;
+        let offset = request.offset(lane.trace as usize);
         let lanes = [id].into_iter().chain(missing_lanes(&index, lane)).collect::<Vec<_>>();
         let time = time.saturating_sub(offset);
         let window = (time.saturating_sub(near), time.saturating_add(near));
@@ -74,12 +75,12 @@ pub fn channel(question: &Question<'_>, id: u32, time: i64) -> Answer {
     }
     let span = missing.map_or(window, |entry| (entry.begin, entry.end.max(entry.begin)));
     let style = missing.map_or(slice_kind::DENSITY, |entry| entry.style);
-    let counts = counts(question, &lanes, span)?;
+    let counts = counts(request, &lanes, span)?;
     let neighbours = match missing.and(lanes.get(1)) {
-        Some(_) => neighbours(question, &lanes, span, offset)?,
+        Some(_) => neighbours(request, &lanes, span, offset)?,
         None => [Value::Null, Value::Null],
     };
-    let index = question.opened.index();
+    let index = request.opened.index();
     let Some(lane) = index.lanes.get(id as usize) else { return Ok(json!({ "none": true })) };
     let [before, after] = neighbours;
     let mut value = brief((&name(&index, lane), style), span, offset);
@@ -94,8 +95,8 @@ pub fn channel(question: &Question<'_>, id: u32, time: i64) -> Answer {
 }
 
 /// The lane that says where something of a channel is missing.
-pub fn missing(question: &Question<'_>, id: u32) -> Option<u32> {
-    let index = question.opened.index();
+pub fn missing(request: &ApiRequest<'_>, id: u32) -> Option<u32> {
+    let index = request.opened.index();
     missing_lanes(&index, index.lanes.get(id as usize)?).next()
 }
 
@@ -106,9 +107,9 @@ fn missing_lanes<'i>(index: &'i Index, lane: &Lane) -> impl Iterator<Item = u32>
 }
 
 /// Events of a while, by the lanes that have them: those that are there, lost ones, overwritten ones.
-fn counts(question: &Question<'_>, lanes: &[u32], span: (i64, i64)) -> Result<Value, Wrong> {
+fn counts(request: &ApiRequest<'_>, lanes: &[u32], span: (i64, i64)) -> Result<Value, ApiError> {
     let (store, slices) = {
-        let index = question.opened.index();
+        let index = request.opened.index();
         let width = span.1.saturating_sub(span.0) / CELLS;
         let slices: Vec<_> = lanes.iter().map(|lane| index.slice(*lane, span, width)).collect();
         (index.store.clone(), slices)
@@ -140,15 +141,15 @@ fn share(entry: &Entry, (from, to): (i64, i64)) -> u64 {
 
 /// Where something is missing before and after a while.
 fn neighbours(
-    question: &Question<'_>,
+    request: &ApiRequest<'_>,
     lanes: &[u32],
     (from, to): (i64, i64),
     offset: i64,
-) -> Result<[Value; 2], Wrong> {
+) -> Result<[Value; 2], ApiError> {
     let (mut before, mut after): (Option<Entry>, Option<Entry>) = (None, None);
     for lane in lanes.iter().skip(1) {
         for time in [from, to] {
-            for entry in Around::find(question, *lane, time.saturating_add(offset))?.entries {
+            for entry in Around::find(request, *lane, time.saturating_add(offset))?.entries {
                 if entry.end.max(entry.begin) < from && before.is_none_or(|known| known.begin < entry.begin) {
                     before = Some(entry);
                 }
