@@ -13,17 +13,17 @@ use tempfile::TempDir;
 use tompion_viewer::{Config, Server};
 
 /// How long anything may take before a test gives up on it. No test measures time by this.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// An answer.
-pub struct Answer {
+pub struct Reply {
     pub status: u16,
     /// Names in small letters, and values.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl Reply {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -34,11 +34,11 @@ impl Answer {
 }
 
 /// A folder with a trace and a cache beside it, gone after the test.
-pub struct Desk {
+pub struct TestDir {
     folder: TempDir,
 }
 
-impl Desk {
+impl TestDir {
     pub fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
@@ -58,16 +58,16 @@ impl Desk {
             eprintln!("not checked: {} is not there", folder.display());
             return None;
         }
-        let desk = Self::new();
-        copy(&folder, &desk.trace());
-        Some(desk)
+        let dir = Self::new();
+        copy(&folder, &dir.trace());
+        Some(dir)
     }
 
     /// A copy of the trace that the guide walks through.
     pub fn late() -> Self {
-        let desk = Self::new();
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/late-trace"), &desk.trace());
-        desk
+        let dir = Self::new();
+        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/late-trace"), &dir.trace());
+        dir
     }
 
     pub fn open(&self) -> Client {
@@ -112,9 +112,9 @@ impl Client {
     }
 
     /// Sends a request as it stands.
-    pub fn send(&self, request: &str, body: &[u8]) -> Answer {
+    pub fn send(&self, request: &str, body: &[u8]) -> Reply {
         let mut stream = TcpStream::connect(&self.host).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         stream.write_all(body).unwrap();
         let mut bytes = Vec::new();
@@ -127,11 +127,11 @@ impl Client {
             let (name, value) = line.split_once(": ").unwrap();
             (name.to_ascii_lowercase(), value.to_owned())
         };
-        Answer { status, headers: lines.map(header).collect(), body: bytes[end + 4..].to_vec() }
+        Reply { status, headers: lines.map(header).collect(), body: bytes[end + 4..].to_vec() }
     }
 
     /// Asks for a path with its parameters, with the token.
-    pub fn ask(&self, path: &str) -> Answer {
+    pub fn ask(&self, path: &str) -> Reply {
         let sign = if path.contains('?') { '&' } else { '?' };
         let (host, token) = (&self.host, &self.token);
         self.send(
@@ -140,7 +140,7 @@ impl Client {
         )
     }
 
-    pub fn post(&self, path: &str, body: &str) -> Answer {
+    pub fn post(&self, path: &str, body: &str) -> Reply {
         let sign = if path.contains('?') { '&' } else { '?' };
         let (host, token, length) = (&self.host, &self.token, body.len());
         let head = format!(
@@ -165,7 +165,7 @@ impl Client {
             if is_so(&trace) {
                 return trace;
             }
-            assert!(began.elapsed() < PATIENCE, "it never came to it: {trace}");
+            assert!(began.elapsed() < TEST_TIMEOUT, "it never came to it: {trace}");
             thread::sleep(Duration::from_millis(20));
         }
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::client::{Client, Desk};
+use crate::client::{Client, TestDir};
 
 fn sum(list: &Value, name: &str) -> i64 {
     list.as_array().unwrap().iter().map(|it| it[name].as_i64().unwrap()).sum()
@@ -27,8 +27,8 @@ fn assert_drawable(client: &Client, end: i64) {
 
 #[test]
 fn a_kernel_trace_with_many_short_threads() {
-    let Some(desk) = Desk::corpus("many-threads") else { return };
-    let client = desk.open();
+    let Some(dir) = TestDir::corpus("many-threads") else { return };
+    let client = dir.open();
     let trace = client.trace();
     assert_eq!(trace["events"], 240_644);
     assert_eq!(trace["base"], "1457113582794565804");
@@ -57,8 +57,8 @@ fn a_kernel_trace_with_many_short_threads() {
 
 #[test]
 fn events_of_any_row_and_any_filter() {
-    let Some(desk) = Desk::corpus("many-threads") else { return };
-    let client = desk.open();
+    let Some(dir) = TestDir::corpus("many-threads") else { return };
+    let client = dir.open();
     let trace = client.trace();
     let end = trace["end"].as_i64().unwrap();
     let first = client.get(&format!("/api/events?from=0&to={end}&row=0&count=3"));
@@ -87,8 +87,8 @@ fn events_of_any_row_and_any_filter() {
 
 #[test]
 fn search_finds_the_next_and_the_one_before() {
-    let Some(desk) = Desk::corpus("many-threads") else { return };
-    let client = desk.open();
+    let Some(dir) = TestDir::corpus("many-threads") else { return };
+    let client = dir.open();
     client.trace();
     let search = |query: &str, mut from: i64, dir: i64| loop {
         let answer = client.get(&format!("/api/search?q={query}&from={from}&dir={dir}"));
@@ -108,8 +108,8 @@ fn search_finds_the_next_and_the_one_before() {
 
 #[test]
 fn a_box_tells_what_it_is() {
-    let Some(desk) = Desk::corpus("many-threads") else { return };
-    let client = desk.open();
+    let Some(dir) = TestDir::corpus("many-threads") else { return };
+    let client = dir.open();
     let end = client.trace()["end"].as_i64().unwrap();
     let all = client.get(&format!("/api/select?from=0&to={end}"));
     let wait = &all["waits"][0];
@@ -134,8 +134,8 @@ fn a_box_tells_what_it_is() {
 
 #[test]
 fn functions_have_a_flame_graph() {
-    let Some(desk) = Desk::corpus("glxgears-cyg-profile") else { return };
-    let client = desk.open();
+    let Some(dir) = TestDir::corpus("glxgears-cyg-profile") else { return };
+    let client = dir.open();
     let end = client.trace()["end"].as_i64().unwrap();
     let flame = client.get(&format!("/api/flame?from=0&to={end}"));
     let nodes = flame["nodes"].as_array().unwrap();
@@ -152,8 +152,8 @@ fn functions_have_a_flame_graph() {
 #[test]
 fn programs_without_a_scheduler_and_old_tracers() {
     for (name, events) in [("ros2", None), ("bug446190", None::<i64>)] {
-        let Some(desk) = Desk::corpus(name) else { continue };
-        let client = desk.open();
+        let Some(dir) = TestDir::corpus(name) else { continue };
+        let client = dir.open();
         let trace = client.trace();
         let (end, count) = (trace["end"].as_i64().unwrap(), trace["events"].as_i64().unwrap());
         assert!(events.is_none_or(|events| events == count) && count > 1000, "{name}: {count}");
@@ -202,9 +202,9 @@ fn calls_of(trace: &std::path::Path) -> (u64, i64) {
 
 #[test]
 fn calls_that_do_not_end_are_in_no_percentile_and_no_total() {
-    let Some(desk) = Desk::corpus("bug446190") else { return };
-    let expected = calls_of(&desk.trace());
-    let client = desk.open();
+    let Some(dir) = TestDir::corpus("bug446190") else { return };
+    let expected = calls_of(&dir.trace());
+    let client = dir.open();
     let end = client.trace()["end"].as_i64().unwrap();
     let found = client.get(&format!("/api/select?from=0&to={end}&most=1000"));
     let sum = |name: &str| {
@@ -217,7 +217,7 @@ fn calls_that_do_not_end_are_in_no_percentile_and_no_total() {
 
 #[test]
 fn several_traces_on_one_axis_and_one_of_them_shifted() {
-    let (Some(one), Some(other)) = (Desk::corpus("ros2"), Desk::corpus("glxgears-cyg-profile")) else {
+    let (Some(one), Some(other)) = (TestDir::corpus("ros2"), TestDir::corpus("glxgears-cyg-profile")) else {
         return;
     };
     let client = Client::open(&[one.trace(), other.trace()], &one.cache());
@@ -235,8 +235,8 @@ fn several_traces_on_one_axis_and_one_of_them_shifted() {
 
 #[test]
 fn a_part_becomes_a_table_or_a_trace() {
-    let Some(desk) = Desk::corpus("glxgears-cyg-profile") else { return };
-    let client = desk.open();
+    let Some(dir) = TestDir::corpus("glxgears-cyg-profile") else { return };
+    let client = dir.open();
     let end = client.trace()["end"].as_i64().unwrap();
     let csv = client.ask(&format!("/api/export?format=csv&from=0&to={}", end / 2));
     assert_eq!(csv.status, 200);

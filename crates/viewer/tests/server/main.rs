@@ -1,13 +1,13 @@
 //! The server, asked as a browser asks it.
 
-mod amounts;
-mod cache;
+mod auth;
 mod client;
 mod corpus;
-mod guard;
-mod late;
-mod made_up;
-mod measure;
-mod odd;
+mod counters;
+mod fixtures;
+mod late_trace;
+mod offsets;
 mod prefetch;
-mod shifts;
+mod selections;
+mod storage;
+mod unusual_traces;

@@ -13,10 +13,10 @@ use tompion_viewer::index::store::Store;
 use tompion_viewer::index::{LaneKind, Shared};
 use tompion_viewer::slice_kind;
 
-use super::made_up;
+use super::fixtures;
 
 /// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 const EVENTS: u64 = 340_000;
 
 /// Threads that take turns, in more parts than are indexed at once.
@@ -27,13 +27,13 @@ struct Trace {
 impl Trace {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        made_up::turns(folder.path(), EVENTS);
+        fixtures::turns(folder.path(), EVENTS);
         Self { folder }
     }
 
     fn of_program() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        made_up::callbacks(folder.path(), EVENTS);
+        fixtures::callbacks(folder.path(), EVENTS);
         Self { folder }
     }
 
@@ -72,7 +72,7 @@ impl Running {
             if is_so(&entries) {
                 return entries;
             }
-            assert!(begun.elapsed() < PATIENCE, "it never came to it: {} entries", entries.len());
+            assert!(begun.elapsed() < TEST_TIMEOUT, "it never came to it: {} entries", entries.len());
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -96,7 +96,7 @@ fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = ask() {
             return found;
         }
-        assert!(begun.elapsed() < PATIENCE);
+        assert!(begun.elapsed() < TEST_TIMEOUT);
         thread::sleep(Duration::from_millis(5));
     }
 }

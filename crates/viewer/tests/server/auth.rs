@@ -9,20 +9,20 @@ use std::thread;
 
 use tompion_viewer::{Config, Server};
 
-use crate::client::{Client, Desk, config};
-use crate::made_up;
+use crate::client::{Client, TestDir, config};
+use crate::fixtures;
 
-fn client(desk: &Desk) -> Client {
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let client = desk.open();
+fn client(dir: &TestDir) -> Client {
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let client = dir.open();
     client.trace();
     client
 }
 
 #[test]
 fn nobody_without_the_token() {
-    let desk = Desk::new();
-    let client = client(&desk);
+    let dir = TestDir::new();
+    let client = client(&dir);
     let (host, token) = (client.host.clone(), client.token.clone());
     let status = |path: &str, headers: &str| {
         client.send(&format!("GET {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"), b"").status
@@ -51,8 +51,8 @@ fn nobody_without_the_token() {
 
 #[test]
 fn other_ports_are_sent_no_cookie() {
-    let desk = Desk::new();
-    let client = client(&desk);
+    let dir = TestDir::new();
+    let client = client(&dir);
     let welcome = client.ask("/");
     assert_eq!(welcome.status, 303);
     let folder = welcome.header("location").unwrap();
@@ -64,14 +64,14 @@ fn other_ports_are_sent_no_cookie() {
         "browsers send it for this folder alone: {cookie}"
     );
     assert!(!folder.contains(&client.token));
-    let other = Client::open(&[desk.trace()], &desk.cache());
+    let other = Client::open(&[dir.trace()], &dir.cache());
     assert_ne!(other.ask("/").header("location"), Some(folder), "no server can know another one's folder");
 }
 
 #[test]
 fn nothing_is_written_unless_our_own_page_asks() {
-    let desk = Desk::new();
-    let client = client(&desk);
+    let dir = TestDir::new();
+    let client = client(&dir);
     let (host, token) = (&client.host, &client.token);
     let export = "/api/export?format=ctf&from=0&to=5000";
     assert_eq!(client.ask(export).status, 405);
@@ -81,18 +81,18 @@ fn nothing_is_written_unless_our_own_page_asks() {
         );
         assert_eq!(client.send(&request, b"").status, 403, "{origin}");
     }
-    assert!(!desk.trace().with_file_name("trace-part").exists());
+    assert!(!dir.trace().with_file_name("trace-part").exists());
     let written = client.post(export, "").json();
     assert_eq!(written["events"], 9);
-    assert!(desk.trace().with_file_name("trace-part").is_dir());
+    assert!(dir.trace().with_file_name("trace-part").is_dir());
     let wrong = client.ask("/api/export?format=xx&from=0&to=5000");
     assert_eq!(wrong.json()["error"], "expected format=csv or format=ctf, found xx");
 }
 
 #[test]
 fn no_page_of_another_origin() {
-    let desk = Desk::new();
-    let client = client(&desk);
+    let dir = TestDir::new();
+    let client = client(&dir);
     let port = client.host.rsplit_once(':').unwrap().1.to_owned();
     let status = |headers: &str| {
         let token = &client.token;
@@ -124,8 +124,8 @@ fn no_page_of_another_origin() {
 
 #[test]
 fn browsers_are_told_what_they_may_do() {
-    let desk = Desk::new();
-    let client = client(&desk);
+    let dir = TestDir::new();
+    let client = client(&dir);
     let welcome = client.ask("/");
     let page = client.ask(welcome.header("location").unwrap());
     assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
@@ -139,8 +139,8 @@ fn browsers_are_told_what_they_may_do() {
 
 #[test]
 fn wrong_questions_have_one_line_for_an_answer() {
-    let desk = Desk::new();
-    let client = client(&desk);
+    let dir = TestDir::new();
+    let client = client(&dir);
     for (path, status) in [
         ("/api/lanes?ids=0&from=1", 400),
         ("/api/lanes?ids=x&from=0&to=1", 400),
@@ -204,10 +204,10 @@ fn opened(host: &str, path: &str, user: Option<u32>) -> String {
 
 #[test]
 fn the_secret_in_a_browsers_arguments_is_for_our_user_alone() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
     let say = |line: &str| SAID.lock().unwrap().push(line.to_owned());
-    let server = Server::bind(&Config { say, ..config(&[desk.trace()], &desk.cache()) }).unwrap();
+    let server = Server::bind(&Config { say, ..config(&[dir.trace()], &dir.cache()) }).unwrap();
     let url = server.url_for_once().unwrap();
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let path = format!("/{path}");

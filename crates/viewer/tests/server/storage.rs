@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use tompion_viewer::Server;
 
-use crate::client::{Client, Desk, config};
-use crate::made_up::{self, Made, What};
+use crate::client::{Client, TestDir, config};
+use crate::fixtures::{self, Fields, TestEvent};
 
 /// All that is drawn of a made-up trace.
 fn picture(client: &Client) -> (Value, Value, Value) {
@@ -34,8 +34,8 @@ fn write_notes(client: &Client, notes: Value) -> u16 {
 }
 
 /// Waits until there is an index, which is kept a moment after everything is known.
-fn wait_for_index(desk: &Desk) -> Vec<u8> {
-    let path = desk.trace().join(".tompion-view/index");
+fn wait_for_index(dir: &TestDir) -> Vec<u8> {
+    let path = dir.trace().join(".tompion-view/index");
     for _ in 0..2000 {
         if let Ok(bytes) = fs::read(&path) {
             return bytes;
@@ -47,31 +47,31 @@ fn wait_for_index(desk: &Desk) -> Vec<u8> {
 
 #[test]
 fn the_index_is_kept_and_read_again() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let first = picture(&desk.open());
-    let kept = wait_for_index(&desk);
-    assert_eq!(picture(&desk.open()), first);
-    assert_eq!(wait_for_index(&desk), kept, "it was not made again");
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let first = picture(&dir.open());
+    let kept = wait_for_index(&dir);
+    assert_eq!(picture(&dir.open()), first);
+    assert_eq!(wait_for_index(&dir), kept, "it was not made again");
     // Also by another name of the folder.
-    let moved = desk.trace().with_file_name("moved");
-    fs::rename(desk.trace(), &moved).unwrap();
-    assert_eq!(Client::open(&[moved.join(".")], &desk.cache()).get("/api/trace")["progress"], 1.0);
-    fs::rename(&moved, desk.trace()).unwrap();
-    assert_eq!(wait_for_index(&desk), kept, "it was not made again");
+    let moved = dir.trace().with_file_name("moved");
+    fs::rename(dir.trace(), &moved).unwrap();
+    assert_eq!(Client::open(&[moved.join(".")], &dir.cache()).get("/api/trace")["progress"], 1.0);
+    fs::rename(&moved, dir.trace()).unwrap();
+    assert_eq!(wait_for_index(&dir), kept, "it was not made again");
     // Another trace at the same place has another index.
-    made_up::write(&desk.trace(), &made_up::story("a longer name"));
-    let changed = desk.open();
+    fixtures::write(&dir.trace(), &fixtures::story("a longer name"));
+    let changed = dir.open();
     assert_ne!(picture(&changed), first);
 }
 
 #[test]
 fn a_hostile_index_is_made_again() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let first = picture(&desk.open());
-    let kept = wait_for_index(&desk);
-    let path = desk.trace().join(".tompion-view/index");
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let first = picture(&dir.open());
+    let kept = wait_for_index(&dir);
+    let path = dir.trace().join(".tompion-view/index");
     let mut damaged: Vec<Vec<u8>> = vec![Vec::new(), b"tompview".to_vec(), kept[..kept.len() / 2].to_vec()];
     for place in (0..kept.len()).step_by(kept.len() / 40 + 1) {
         let mut bytes = kept.clone();
@@ -85,7 +85,7 @@ fn a_hostile_index_is_made_again() {
     }
     for bytes in damaged {
         fs::write(&path, &bytes).unwrap();
-        let client = desk.open();
+        let client = dir.open();
         client.trace();
         // Entries may be others than they were, which no sum guards; nothing may fail.
         assert_eq!(client.get("/api/tracks")["tracks"], first.0["tracks"]);
@@ -97,19 +97,19 @@ fn a_hostile_index_is_made_again() {
 
 #[test]
 fn a_disk_with_too_little_room_gets_no_index() {
-    let desk = Desk::new();
-    fs::create_dir_all(desk.trace()).unwrap();
+    let dir = TestDir::new();
+    fs::create_dir_all(dir.trace()).unwrap();
     let mut mount = std::process::Command::new("mount");
-    let mount = mount.args(["-t", "tmpfs", "-o", "size=1M", "tompion-test"]).arg(desk.trace()).output();
+    let mount = mount.args(["-t", "tmpfs", "-o", "size=1M", "tompion-test"]).arg(dir.trace()).output();
     if !mount.is_ok_and(|mount| mount.status.success()) {
         return eprintln!("SKIPPED, no disk can be mounted here");
     }
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let open = || Server::bind(&config(&[desk.trace()], &desk.cache())).unwrap();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let open = || Server::bind(&config(&[dir.trace()], &dir.cache())).unwrap();
     let remark = open().remark().unwrap_or_default().to_owned();
-    let (first, second) = (picture(&desk.open()), picture(&desk.open()));
+    let (first, second) = (picture(&dir.open()), picture(&dir.open()));
     let in_cache = || {
-        let folders = fs::read_dir(desk.cache().join("tompion/view")).into_iter().flatten().flatten();
+        let folders = fs::read_dir(dir.cache().join("tompion/view")).into_iter().flatten().flatten();
         folders.into_iter().any(|folder| folder.path().join("index").exists())
     };
     while !in_cache() {
@@ -117,58 +117,58 @@ fn a_disk_with_too_little_room_gets_no_index() {
     }
     // It is found there the next time.
     let again = open().remark().map(str::to_owned);
-    let is_beside = desk.trace().join(".tompion-view/index").exists();
-    std::process::Command::new("umount").arg("--lazy").arg(desk.trace()).output().unwrap();
+    let is_beside = dir.trace().join(".tompion-view/index").exists();
+    std::process::Command::new("umount").arg("--lazy").arg(dir.trace()).output().unwrap();
     assert!(remark.contains("the index takes about 2 MiB; it is in ") && !remark.contains('\n'), "{remark}");
-    assert!(remark.contains(&*desk.cache().canonicalize().unwrap().to_string_lossy()), "{remark}");
+    assert!(remark.contains(&*dir.cache().canonicalize().unwrap().to_string_lossy()), "{remark}");
     assert_eq!((first, again, is_beside), (second, None, false));
 }
 
 #[test]
 fn a_link_or_a_file_is_no_folder_for_it() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let elsewhere = desk.cache().join("elsewhere");
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let elsewhere = dir.cache().join("elsewhere");
     fs::create_dir_all(&elsewhere).unwrap();
-    symlink(&elsewhere, desk.trace().join(".tompion-view")).unwrap();
-    let first = picture(&desk.open());
+    symlink(&elsewhere, dir.trace().join(".tompion-view")).unwrap();
+    let first = picture(&dir.open());
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0, "a link is not followed");
-    let server = Server::bind(&config(&[desk.trace()], &desk.cache())).unwrap();
+    let server = Server::bind(&config(&[dir.trace()], &dir.cache())).unwrap();
     let remark = server.remark().unwrap();
     assert!(remark.contains("found a link") && !remark.contains('\n'), "{remark}");
-    fs::remove_file(desk.trace().join(".tompion-view")).unwrap();
+    fs::remove_file(dir.trace().join(".tompion-view")).unwrap();
     // Where nothing can be written beside the trace, the cache has it.
-    fs::write(desk.trace().join(".tompion-view"), "").unwrap();
-    let client = desk.open();
+    fs::write(dir.trace().join(".tompion-view"), "").unwrap();
+    let client = dir.open();
     assert_eq!(picture(&client), first);
     assert_eq!(write_notes(&client, json!([{ "time": 5, "text": "here" }])), 200);
-    assert!(desk.cache().join("tompion/view").is_dir());
-    assert_eq!(notes(&desk.open())[0]["text"], "here");
+    assert!(dir.cache().join("tompion/view").is_dir());
+    assert_eq!(notes(&dir.open())[0]["text"], "here");
     let kept = client.trace()["kept"].as_str().unwrap().to_owned();
-    assert!(kept.starts_with(&*desk.cache().canonicalize().unwrap().to_string_lossy()), "{kept}");
+    assert!(kept.starts_with(&*dir.cache().canonicalize().unwrap().to_string_lossy()), "{kept}");
 }
 
 #[test]
 fn notes_are_kept_beside_the_trace() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let client = dir.open();
     assert_eq!(notes(&client), json!([]));
     let note = json!({ "time": 1500, "end": 1700, "text": "<script>alert(1)</script>", "track": 3 });
     assert_eq!(write_notes(&client, json!([note])), 200);
-    let written = notes(&desk.open());
+    let written = notes(&dir.open());
     assert_eq!(written[0]["text"], "<script>alert(1)</script>");
     assert_eq!(written[0]["end"], 1700);
-    assert!(desk.trace().join(".tompion-view/notes.json").is_file());
+    assert!(dir.trace().join(".tompion-view/notes.json").is_file());
     let kept = client.trace()["kept"].as_str().unwrap().to_owned();
     assert!(kept.ends_with("/trace/.tompion-view"), "{kept}");
 }
 
 #[test]
 fn notes_find_their_tracks_again_whatever_numbers_these_have() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let client = dir.open();
     client.trace();
     let number_of = |client: &Client, tid: i64| {
         let tracks = client.get("/api/tracks");
@@ -179,11 +179,14 @@ fn notes_find_their_tracks_again_whatever_numbers_these_have() {
     let of_late = json!({ "time": 1500, "text": "why?", "track": late });
     assert_eq!(write_notes(&client, json!([of_late, { "time": 1, "text": "", "track": worker }])), 200);
     // The same threads, but the other one comes first; and everything is 500 ns later.
-    let before = desk.trace().join(".tompion-view/notes.json");
+    let before = dir.trace().join(".tompion-view/notes.json");
     let kept = fs::read(&before).unwrap();
-    let other = Desk::new();
-    let first = [Made(500, What::Waking("late".into(), 8)), Made(900, What::Waking("early".into(), 70))];
-    made_up::write(&other.trace(), &[made_up::packet(&first, 0), made_up::story("worker")].concat());
+    let other = TestDir::new();
+    let first = [
+        TestEvent(500, Fields::Waking("late".into(), 8)),
+        TestEvent(900, Fields::Waking("early".into(), 70)),
+    ];
+    fixtures::write(&other.trace(), &[fixtures::packet(&first, 0), fixtures::story("worker")].concat());
     other.open().trace();
     fs::write(other.trace().join(".tompion-view/notes.json"), kept).unwrap();
     let client = other.open();
@@ -202,10 +205,10 @@ fn notes_find_their_tracks_again_whatever_numbers_these_have() {
 
 #[test]
 fn notes_that_others_wrote_meanwhile_are_not_lost() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
     // Two servers of one trace, as two people have who look at it.
-    let (one, other) = (desk.open(), desk.open());
+    let (one, other) = (dir.open(), dir.open());
     let read = version(&one);
     assert_eq!(write_notes(&other, json!([{ "time": 1, "text": "theirs" }])), 200);
     let mine = json!({ "version": read, "notes": [{ "time": 2, "text": "mine" }] }).to_string();
@@ -225,11 +228,11 @@ fn notes_that_others_wrote_meanwhile_are_not_lost() {
 
 #[test]
 fn damaged_notes_are_told_of_and_set_aside() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let client = dir.open();
     assert_eq!(write_notes(&client, json!([{ "time": 1, "text": "dear" }])), 200);
-    let folder = desk.trace().join(".tompion-view");
+    let folder = dir.trace().join(".tompion-view");
     let whole = fs::read(folder.join("notes.json")).unwrap();
     for name in ["notes.json.damaged", "notes.json.damaged.2"] {
         fs::write(folder.join("notes.json"), &whole[..whole.len() - 3]).unwrap();
@@ -247,13 +250,13 @@ fn damaged_notes_are_told_of_and_set_aside() {
 
 #[test]
 fn where_no_trace_is_nothing_is_made() {
-    let desk = Desk::new();
-    for path in [desk.trace(), desk.trace().join("typo")] {
-        assert!(Server::bind(&config(std::slice::from_ref(&path), &desk.cache())).is_err());
-        assert!(!path.exists() && !desk.cache().exists(), "{}", path.display());
+    let dir = TestDir::new();
+    for path in [dir.trace(), dir.trace().join("typo")] {
+        assert!(Server::bind(&config(std::slice::from_ref(&path), &dir.cache())).is_err());
+        assert!(!path.exists() && !dir.cache().exists(), "{}", path.display());
     }
     // Nor beside nothing: a folder that is there, but has no trace, stays as it is.
-    fs::create_dir(desk.trace()).unwrap();
-    assert!(Server::bind(&config(&[desk.trace()], &desk.cache())).is_err());
-    assert_eq!(fs::read_dir(desk.trace()).unwrap().count(), 0);
+    fs::create_dir(dir.trace()).unwrap();
+    assert!(Server::bind(&config(&[dir.trace()], &dir.cache())).is_err());
+    assert_eq!(fs::read_dir(dir.trace()).unwrap().count(), 0);
 }

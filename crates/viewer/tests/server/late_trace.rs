@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::client::{Client, Desk};
-use crate::made_up::{self, Made, What};
+use crate::client::{Client, TestDir};
+use crate::fixtures::{self, Fields, TestEvent};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/why-late.md");
 const PREEMPTED: i64 = 4;
@@ -33,8 +33,8 @@ fn reason(client: &Client, state: u64, (begin, end): (i64, i64)) -> (i64, String
 
 #[test]
 fn the_trace_in_the_repository_has_the_reasons_that_the_guide_finds() {
-    let desk = Desk::late();
-    let client = desk.open();
+    let dir = TestDir::late();
+    let client = dir.open();
     let trace = client.trace();
     let tracks = client.get("/api/tracks");
     let (jobs, state) = (lane(&tracks, "controller", "span"), lane(&tracks, "controller", "thread"));
@@ -65,8 +65,8 @@ fn the_trace_in_the_repository_has_the_reasons_that_the_guide_finds() {
 
 #[test]
 fn the_list_of_waits_names_preemptors_as_the_panel_does() {
-    let desk = Desk::late();
-    let client = desk.open();
+    let dir = TestDir::late();
+    let client = dir.open();
     let end = client.trace()["end"].as_i64().unwrap();
     let all = client.get(&format!("/api/select?from=0&to={end}"));
     let waits = all["waits"].as_array().unwrap().iter();
@@ -83,14 +83,15 @@ fn the_list_of_waits_names_preemptors_as_the_panel_does() {
 /// It waited for the CPU that it left, and nothing tells since when for the other one.
 #[test]
 fn threads_of_a_cpu_to_which_a_thread_moved_did_not_preempt_it() {
-    let switch =
-        |time, from, tid, state, to: &str, next| Made(time, What::Switch(from, tid, state, to.into(), next));
+    let switch = |time, from, tid, state, to: &str, next| {
+        TestEvent(time, Fields::Switch(from, tid, state, to.into(), next))
+    };
     let first = [
         switch(1000, "swapper/0", 0, 0, "worker", 7),
         switch(2000, "worker", 7, 0, "hog", 8),
         switch(9000, "hog", 8, 1, "swapper/0", 0),
     ];
-    let mut second = made_up::packet(
+    let mut second = fixtures::packet(
         &[
             switch(1500, "swapper/1", 0, 0, "other", 9),
             switch(8000, "other", 9, 1, "worker", 7),
@@ -100,10 +101,10 @@ fn threads_of_a_cpu_to_which_a_thread_moved_did_not_preempt_it() {
     );
     // The packet's CPU.
     second[41] = 1;
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::packet(&first, 0));
-    std::fs::write(desk.trace().join("channel0_1"), second).unwrap();
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::packet(&first, 0));
+    std::fs::write(dir.trace().join("channel0_1"), second).unwrap();
+    let client = dir.open();
     let end = client.trace()["end"].as_i64().unwrap();
     let waits = client.get(&format!("/api/select?from=0&to={end}"))["waits"].clone();
     assert_eq!((&waits[0]["tid"], &waits[0]["why"]), (&7.into(), &"preempted, first by hog (tid 8)".into()));
@@ -113,8 +114,8 @@ fn threads_of_a_cpu_to_which_a_thread_moved_did_not_preempt_it() {
 
 #[test]
 fn the_page_is_told_which_program_was_recorded() {
-    let desk = Desk::late();
-    let path = desk.trace().join("tompion.json");
+    let dir = TestDir::late();
+    let path = dir.trace().join("tompion.json");
     let mut manifest: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     manifest["command"] = serde_json::json!(["/usr/sbin/nginx", "-g", "daemon off;"]);
     manifest["command_end"] = serde_json::json!({ "pid": 70, "end": "exited with 3" });
@@ -131,7 +132,7 @@ fn the_page_is_told_which_program_was_recorded() {
     ]);
     // Opening it again shows the same.
     for _ in 0..2 {
-        let trace = desk.open().trace();
+        let trace = dir.open().trace();
         assert_eq!(trace["commands"], serde_json::json!(["nginx"]));
         assert_eq!(trace["processes"], expected);
     }

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::client::{Client, Desk};
-use crate::made_up::{self, Made, What};
+use crate::client::{Client, TestDir};
+use crate::fixtures::{self, Fields, TestEvent};
 
 /// What was counted of all classes of events.
 fn events(measured: &Value) -> i64 {
@@ -22,11 +22,11 @@ fn track(client: &Client, is_it: impl Fn(&Value) -> bool) -> i64 {
 
 #[test]
 fn an_area_of_a_trace_that_is_being_read_is_of_what_is_known() {
-    let desk = Desk::new();
+    let dir = TestDir::new();
     // An event each microsecond, in more parts than one.
-    made_up::turns(&desk.trace(), 200_000);
+    fixtures::turns(&dir.trace(), 200_000);
     let end = 199_999_000;
-    let client = desk.open();
+    let client = dir.open();
     loop {
         let measured = client.get(&format!("/api/select?from=0&to={end}"));
         let known = measured["known"].as_i64().expect("up to when all is known").min(end);
@@ -49,9 +49,9 @@ fn an_area_of_a_trace_that_is_being_read_is_of_what_is_known() {
 
 #[test]
 fn an_area_of_some_tracks_has_all_that_stands_below_them_and_nothing_else() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let client = dir.open();
     client.trace();
     let of = |tracks: &str| client.get(&format!("/api/select?from=0&to=4100{tracks}"));
     let counts = |measured: &Value| {
@@ -90,9 +90,9 @@ fn events_of(client: &Client, tracks: &str, to: i64) -> Vec<(i64, String)> {
 
 #[test]
 fn events_of_some_tracks_are_those_that_happen_there_or_are_about_them() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let client = dir.open();
     client.trace();
     let times = |tracks: &str| -> Vec<i64> {
         events_of(&client, &format!("&tracks={tracks}"), 9000).into_iter().map(|(time, _)| time).collect()
@@ -123,14 +123,14 @@ fn events_of_some_tracks_are_those_that_happen_there_or_are_about_them() {
 
 #[test]
 fn a_part_of_a_trace_has_the_events_of_the_chosen_tracks_alone() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let client = dir.open();
     client.trace();
     let late = track(&client, |track| track["tid"] == 8);
     let written = client.post(&format!("/api/export?format=ctf&from=0&to=9000&tracks={late}"), "").json();
     assert_eq!(written["events"], 2);
-    let part = Client::open(&[written["path"].as_str().unwrap().into()], &desk.cache());
+    let part = Client::open(&[written["path"].as_str().unwrap().into()], &dir.cache());
     part.trace();
     let all = part.get("/api/events?from=-9000&to=9000");
     assert_eq!(all["total"], 2);
@@ -139,9 +139,9 @@ fn a_part_of_a_trace_has_the_events_of_the_chosen_tracks_alone() {
 
 #[test]
 fn what_is_saved_says_how_far_it_is_and_how_large() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let client = dir.open();
     client.trace();
     assert_eq!(client.get("/api/exporting?id=nobody"), serde_json::json!({ "share": 0.0 }));
     let csv = client.ask("/api/export?format=csv&from=600&to=9000&id=table");
@@ -160,9 +160,9 @@ fn what_is_saved_says_how_far_it_is_and_how_large() {
 
 #[test]
 fn a_search_finds_contexts_and_the_events_of_threads_by_their_names() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let client = dir.open();
     client.trace();
     let next = |client: &Client, text: &str, from: i64| {
         client.get(&format!("/api/search?from={from}&q={text}"))["time"].clone()
@@ -171,19 +171,19 @@ fn a_search_finds_contexts_and_the_events_of_threads_by_their_names() {
     assert_eq!(next(&client, "WORK", 500), 600);
     assert_eq!(next(&client, "work", 1900), 2000);
     assert_eq!(next(&client, "nobody", -1), Value::Null);
-    let desk = Desk::new();
-    made_up::queue(&desk.trace(), &[(1000, 5), (2000, 6)], 0);
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::queue(&dir.trace(), &[(1000, 5), (2000, 6)], 0);
+    let client = dir.open();
     client.trace();
     assert_eq!(next(&client, "vtid%20%3D%207", 0), 1000);
 }
 
 #[test]
 fn threads_that_take_turns_have_the_events_of_their_turns() {
-    let desk = Desk::new();
+    let dir = TestDir::new();
     // In more parts than one: a switch each microsecond, at which one thread leaves and another one comes.
-    made_up::turns(&desk.trace(), 60_000);
-    let client = desk.open();
+    fixtures::turns(&dir.trace(), 60_000);
+    let client = dir.open();
     client.trace();
     let threads = client.get("/api/tracks");
     let threads = threads["tracks"].as_array().unwrap().iter().filter(|track| track["kind"] == "thread");
@@ -216,16 +216,16 @@ fn threads_that_take_turns_have_the_events_of_their_turns() {
     assert!(pieces > 1);
 }
 
-/// The thread to which a switch leads in [`made_up::turns`].
+/// The thread to which a switch leads in [`fixtures::turns`].
 fn thread_of(number: u64) -> u64 {
     1 + ((number * 2_654_435_761) >> 7) % 50
 }
 
 #[test]
 fn spans_of_some_tracks_are_those_below_them() {
-    let desk = Desk::new();
-    made_up::callbacks(&desk.trace(), 4000);
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::callbacks(&dir.trace(), 4000);
+    let client = dir.open();
     client.trace();
     let nodes = |tracks: &str| count(&client.get(&format!("/api/flame?from=0&to=4000000{tracks}")), "nodes");
     assert!(nodes("") > 0);
@@ -238,28 +238,29 @@ fn spans_of_some_tracks_are_those_below_them() {
 
 #[test]
 fn rows_that_a_filter_takes_come_piece_by_piece_also_when_they_were_counted() {
-    let desk = Desk::new();
+    let dir = TestDir::new();
     let mut stream = Vec::new();
     // Each packet is larger than a part, and has two of the events that are looked for.
     for packet in 0..4u64 {
-        let mut made: Vec<Made> = (0..600)
-            .map(|number| Made(packet * 1_000_000 + number, What::Waking("x".repeat(4000), 7)))
+        let mut made: Vec<TestEvent> = (0..600)
+            .map(|number| TestEvent(packet * 1_000_000 + number, Fields::Waking("x".repeat(4000), 7)))
             .collect();
-        made.extend((0..2).map(|number| Made(packet * 1_000_000 + 700 + number, What::Entry(packet as i32))));
-        stream.extend(made_up::packet(&made, 0));
+        made.extend(
+            (0..2).map(|number| TestEvent(packet * 1_000_000 + 700 + number, Fields::Entry(packet as i32))),
+        );
+        stream.extend(fixtures::packet(&made, 0));
     }
-    made_up::write(&desk.trace(), &stream);
-    let client = desk.open();
+    fixtures::write(&dir.trace(), &stream);
+    let client = dir.open();
     client.trace();
-    let ask = |row: usize, patience: &str| {
-        client
-            .get(&format!("/api/events?from=0&to=9000000&e=syscall_entry_read&row={row}&count=50{patience}"))
+    let ask = |row: usize, timeout: &str| {
+        client.get(&format!("/api/events?from=0&to=9000000&e=syscall_entry_read&row={row}&count=50{timeout}"))
     };
     // All of them, as who asks again for what is left gets them.
-    let all = |patience: &str| {
+    let all = |timeout: &str| {
         let (mut found, mut pieces) = (Vec::new(), 0);
         loop {
-            let answer = ask(found.len(), patience);
+            let answer = ask(found.len(), timeout);
             found.extend(answer["rows"].as_array().unwrap().iter().map(|row| row["time"].as_i64().unwrap()));
             pieces += 1;
             if answer.get("continue").is_none() {
@@ -282,9 +283,9 @@ fn rows_that_a_filter_takes_come_piece_by_piece_also_when_they_were_counted() {
 
 #[test]
 fn what_looks_like_a_condition_and_is_none_is_looked_for_as_text_and_told() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("vector<int>"));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("vector<int>"));
+    let client = dir.open();
     client.trace();
     let search = |text: &str| client.get(&format!("/api/search?from=-1&q={text}"));
     assert_eq!(search("fd%3D%3D3")["name"], "syscall_entry_read");
@@ -305,9 +306,9 @@ fn what_looks_like_a_condition_and_is_none_is_looked_for_as_text_and_told() {
 
 #[test]
 fn names_that_look_like_conditions_are_found() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("wk<i>3"));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("wk<i>3"));
+    let client = dir.open();
     client.trace();
     let search = |text: &str| client.get(&format!("/api/search?from=-1&q={text}"));
     let found = search("wk%3Ci%3E3");
@@ -315,9 +316,9 @@ fn names_that_look_like_conditions_are_found() {
     let line = found["bad"].as_str().unwrap_or_else(|| panic!("{found}"));
     assert!(line.contains("no event has `wk`") && line.ends_with("looked for as text"), "{line}");
 
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("operator=="));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("operator=="));
+    let client = dir.open();
     client.trace();
     assert_eq!(client.get("/api/search?from=-1&q=operator%3D%3D")["name"], "sched_waking");
 }

@@ -5,21 +5,21 @@ use std::fs;
 use serde_json::{Value, json};
 use tompion_viewer::slice_kind;
 
-use crate::client::{Client, Desk};
-use crate::made_up::{self, Made, What};
+use crate::client::{Client, TestDir};
+use crate::fixtures::{self, Fields, TestEvent};
 
 /// A program whose queue is three long, seventeen, and five.
-fn queue(desk: &Desk) -> Client {
-    made_up::queue(&desk.trace(), &[(1000, 3), (2000, 17), (9000, 5)], 40);
-    let client = desk.open();
+fn queue(dir: &TestDir) -> Client {
+    fixtures::queue(&dir.trace(), &[(1000, 3), (2000, 17), (9000, 5)], 40);
+    let client = dir.open();
     client.trace();
     client
 }
 
 #[test]
 fn a_counter_tells_its_value_until_it_has_another_one() {
-    let desk = Desk::new();
-    let client = queue(&desk);
+    let dir = TestDir::new();
+    let client = queue(&dir);
     let lane = client.lanes("counter")[0];
     let at = client.get(&format!("/api/at?lane={lane}&time=4500&near=1"));
     assert_eq!((&at["value"], &at["range"]), (&json!(17.0), &json!([3.0, 17.0])), "{at}");
@@ -39,8 +39,8 @@ fn a_counter_tells_its_value_until_it_has_another_one() {
 
 #[test]
 fn between_two_points_a_counter_is_drawn_with_the_value_that_it_has() {
-    let desk = Desk::new();
-    let client = queue(&desk);
+    let dir = TestDir::new();
+    let client = queue(&dir);
     let lane = client.lanes("counter")[0];
     let drawn = client.drawn(&format!("ids={lane}&from=3000&to=4000&width=100"));
     assert_eq!(drawn["lanes"][0]["points"], json!([1000, 17, 17, 17]));
@@ -50,8 +50,8 @@ fn between_two_points_a_counter_is_drawn_with_the_value_that_it_has() {
 
 #[test]
 fn a_channel_tells_how_many_events_there_are_and_how_many_were_lost() {
-    let desk = Desk::new();
-    let client = queue(&desk);
+    let dir = TestDir::new();
+    let client = queue(&dir);
     let lane = client.lanes("density")[0];
     let there = client.get(&format!("/api/at?lane={lane}&time=900&near=200"));
     assert_eq!((&there["style"], &there["label"]), (&json!(slice_kind::DENSITY), &json!("trace/channel0")));
@@ -71,13 +71,13 @@ fn a_channel_tells_how_many_events_there_are_and_how_many_were_lost() {
 
 #[test]
 fn overwritten_history_reaches_up_to_the_channels_first_event() {
-    let desk = Desk::new();
-    made_up::queue(&desk.trace().join("early"), &[(1000, 3), (9000, 5)], 0);
-    made_up::queue(&desk.trace().join("late"), &[(6000, 3), (9000, 5)], 0);
+    let dir = TestDir::new();
+    fixtures::queue(&dir.trace().join("early"), &[(1000, 3), (9000, 5)], 0);
+    fixtures::queue(&dir.trace().join("late"), &[(6000, 3), (9000, 5)], 0);
     let manifest =
         json!({ "schema": 1, "state": "complete", "sources": [{ "path": "late", "overwritten": 700 }] });
-    fs::write(desk.trace().join("tompion.json"), manifest.to_string()).unwrap();
-    let client = desk.open();
+    fs::write(dir.trace().join("tompion.json"), manifest.to_string()).unwrap();
+    let client = dir.open();
     assert_eq!(client.trace()["losses"]["overwritten"], 700);
     let lanes = client.lanes("density");
     let drawn = |lane: u64| -> Vec<i64> {
@@ -95,14 +95,14 @@ fn overwritten_history_reaches_up_to_the_channels_first_event() {
 
 #[test]
 fn what_overwritten_events_could_have_changed_is_unknown() {
-    let desk = Desk::new();
-    let worker = |time| Made(time, What::Switch("swapper/0", 0, 0, "worker".into(), 7));
-    made_up::write(&desk.trace(), &made_up::packet(&[worker(1000), Made(2000, What::Entry(3))], 0));
-    let later = made_up::packet(&[Made(6000, What::Waking("other".into(), 8)), worker(7000)], 0);
-    fs::write(desk.trace().join("channel0_1"), later).unwrap();
+    let dir = TestDir::new();
+    let worker = |time| TestEvent(time, Fields::Switch("swapper/0", 0, 0, "worker".into(), 7));
+    fixtures::write(&dir.trace(), &fixtures::packet(&[worker(1000), TestEvent(2000, Fields::Entry(3))], 0));
+    let later = fixtures::packet(&[TestEvent(6000, Fields::Waking("other".into(), 8)), worker(7000)], 0);
+    fs::write(dir.trace().join("channel0_1"), later).unwrap();
     let manifest = json!({ "schema": 1, "state": "complete", "sources": [{ "path": "", "overwritten": 9 }] });
-    fs::write(desk.trace().join("tompion.json"), manifest.to_string()).unwrap();
-    let client = desk.open();
+    fs::write(dir.trace().join("tompion.json"), manifest.to_string()).unwrap();
+    let client = dir.open();
     client.trace();
     let boxes = client.boxes(client.lanes("cpu")[0], (0, 6000), 6000);
     let found: Vec<_> = boxes.iter().map(|it| (it.0, it.2)).collect();
@@ -112,12 +112,12 @@ fn what_overwritten_events_could_have_changed_is_unknown() {
 
 #[test]
 fn between_two_recordings_of_a_machine_its_processors_are_unknown() {
-    let desk = Desk::new();
-    let worker = |time| Made(time, What::Switch("swapper/0", 0, 0, "worker".into(), 7));
-    let call = |time| Made(time, What::Entry(3));
-    made_up::write(&desk.trace().join("a"), &made_up::packet(&[worker(1000), call(2000)], 0));
-    made_up::write(&desk.trace().join("b"), &made_up::packet(&[worker(9000), call(9500)], 0));
-    let client = desk.open();
+    let dir = TestDir::new();
+    let worker = |time| TestEvent(time, Fields::Switch("swapper/0", 0, 0, "worker".into(), 7));
+    let call = |time| TestEvent(time, Fields::Entry(3));
+    fixtures::write(&dir.trace().join("a"), &fixtures::packet(&[worker(1000), call(2000)], 0));
+    fixtures::write(&dir.trace().join("b"), &fixtures::packet(&[worker(9000), call(9500)], 0));
+    let client = dir.open();
     client.trace();
     let boxes = client.boxes(client.lanes("cpu")[0], (0, 8500), 8500);
     let found: Vec<_> = boxes.iter().map(|it| (it.0, it.1, it.2)).collect();
@@ -134,16 +134,16 @@ fn between_two_recordings_of_a_machine_its_processors_are_unknown() {
 
 #[test]
 fn a_histogram_has_a_bin_for_each_power_of_two() {
-    let desk = Desk::new();
+    let dir = TestDir::new();
     let mut events = Vec::new();
     for (begin, length) in [(0, 100), (1000, 120), (2000, 100_000)] {
-        events.push(Made(begin, What::Switch("swapper/0", 0, 0, "worker".into(), 7)));
-        events.push(Made(begin + 1, What::Entry(3)));
-        events.push(Made(begin + 1 + length, What::Exit(1)));
-        events.push(Made(begin + 2 + length, What::Switch("worker", 7, 1, "swapper/0".into(), 0)));
+        events.push(TestEvent(begin, Fields::Switch("swapper/0", 0, 0, "worker".into(), 7)));
+        events.push(TestEvent(begin + 1, Fields::Entry(3)));
+        events.push(TestEvent(begin + 1 + length, Fields::Exit(1)));
+        events.push(TestEvent(begin + 2 + length, Fields::Switch("worker", 7, 1, "swapper/0".into(), 0)));
     }
-    made_up::write(&desk.trace(), &made_up::packet(&events, 0));
-    let client = desk.open();
+    fixtures::write(&dir.trace(), &fixtures::packet(&events, 0));
+    let client = dir.open();
     client.trace();
     let all = client.get("/api/select?from=0&to=200000");
     let bins = all["syscalls"][0]["histogram"].as_array().unwrap().clone();
@@ -156,15 +156,15 @@ fn a_histogram_has_a_bin_for_each_power_of_two() {
 
 #[test]
 fn a_total_has_what_lies_in_the_area() {
-    let desk = Desk::new();
+    let dir = TestDir::new();
     let events = [
-        Made(0, What::Switch("swapper/0", 0, 0, "worker".into(), 7)),
-        Made(1000, What::Entry(3)),
-        Made(9000, What::Exit(1)),
-        Made(10_000, What::Switch("worker", 7, 1, "swapper/0".into(), 0)),
+        TestEvent(0, Fields::Switch("swapper/0", 0, 0, "worker".into(), 7)),
+        TestEvent(1000, Fields::Entry(3)),
+        TestEvent(9000, Fields::Exit(1)),
+        TestEvent(10_000, Fields::Switch("worker", 7, 1, "swapper/0".into(), 0)),
     ];
-    made_up::write(&desk.trace(), &made_up::packet(&events, 0));
-    let client = desk.open();
+    fixtures::write(&dir.trace(), &fixtures::packet(&events, 0));
+    let client = dir.open();
     client.trace();
     let read = client.get("/api/select?from=2000&to=5000")["syscalls"][0].clone();
     assert_eq!((&read["count"], &read["total"]), (&json!(1), &json!(3000)), "{read}");
@@ -174,22 +174,22 @@ fn a_total_has_what_lies_in_the_area() {
 
 #[test]
 fn who_waits_for_a_disk_is_not_asleep() {
-    let desk = Desk::new();
+    let dir = TestDir::new();
     let switch = |time, from, from_tid, state, to: &str, to_tid| {
-        Made(time, What::Switch(from, from_tid, state, to.into(), to_tid))
+        TestEvent(time, Fields::Switch(from, from_tid, state, to.into(), to_tid))
     };
     let events = [
         switch(0, "swapper/0", 0, 0, "worker", 7),
         switch(1000, "worker", 7, 1, "swapper/0", 0),
-        Made(3000, What::Waking("worker".into(), 7)),
+        TestEvent(3000, Fields::Waking("worker".into(), 7)),
         switch(3000, "swapper/0", 0, 0, "worker", 7),
         switch(4000, "worker", 7, 2, "swapper/0", 0),
-        Made(9000, What::Waking("worker".into(), 7)),
+        TestEvent(9000, Fields::Waking("worker".into(), 7)),
         switch(9000, "swapper/0", 0, 0, "worker", 7),
         switch(9500, "worker", 7, 1, "swapper/0", 0),
     ];
-    made_up::write(&desk.trace(), &made_up::packet(&events, 0));
-    let client = desk.open();
+    fixtures::write(&dir.trace(), &fixtures::packet(&events, 0));
+    let client = dir.open();
     client.trace();
     let all = client.get("/api/select?from=0&to=9500");
     let worker = all["threads"].as_array().unwrap().iter().find(|thread| thread["tid"] == 7).unwrap().clone();
@@ -201,10 +201,10 @@ fn who_waits_for_a_disk_is_not_asleep() {
 
 #[test]
 fn tracks_of_several_machines_say_of_which_they_are() {
-    let desk = Desk::new();
-    made_up::write_of("left", &desk.trace().join("one"), &made_up::story("worker"));
-    made_up::write_of("right", &desk.trace().join("two"), &made_up::story("worker"));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write_of("left", &dir.trace().join("one"), &fixtures::story("worker"));
+    fixtures::write_of("right", &dir.trace().join("two"), &fixtures::story("worker"));
+    let client = dir.open();
     client.trace();
     let tracks = client.get("/api/tracks")["tracks"].take();
     let mut hosts: Vec<&str> = tracks

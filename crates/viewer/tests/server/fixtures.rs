@@ -7,9 +7,9 @@ use std::path::Path;
 const METADATA: &str = include_str!("kernel.tsdl");
 
 /// An event: when, and its class with its fields.
-pub struct Made(pub u64, pub What);
+pub struct TestEvent(pub u64, pub Fields);
 
-pub enum What {
+pub enum Fields {
     /// From one thread, in a state, to another one.
     Switch(&'static str, i32, i32, String, i32),
     Entry(i32),
@@ -17,16 +17,16 @@ pub enum What {
     Waking(String, i32),
 }
 
-impl Made {
+impl TestEvent {
     fn write(&self, bytes: &mut Vec<u8>) {
         let (id, fields): (u8, Vec<u8>) = match &self.1 {
-            What::Switch(from, from_tid, state, to, to_tid) => {
+            Fields::Switch(from, from_tid, state, to, to_tid) => {
                 let from = [from.as_bytes(), &[0], &from_tid.to_le_bytes(), &state.to_le_bytes()].concat();
                 (0, [&from[..], to.as_bytes(), &[0], &to_tid.to_le_bytes()].concat())
             }
-            What::Entry(fd) => (1, fd.to_le_bytes().into()),
-            What::Exit(ret) => (2, ret.to_le_bytes().into()),
-            What::Waking(name, tid) => (3, [name.as_bytes(), &[0], &tid.to_le_bytes()].concat()),
+            Fields::Entry(fd) => (1, fd.to_le_bytes().into()),
+            Fields::Exit(ret) => (2, ret.to_le_bytes().into()),
+            Fields::Waking(name, tid) => (3, [name.as_bytes(), &[0], &tid.to_le_bytes()].concat()),
         };
         bytes.push(id);
         bytes.extend(self.0.to_le_bytes());
@@ -35,7 +35,7 @@ impl Made {
 }
 
 /// A packet of processor 0.
-pub fn packet(events: &[Made], discarded: u64) -> Vec<u8> {
+pub fn packet(events: &[TestEvent], discarded: u64) -> Vec<u8> {
     let mut content = Vec::new();
     events.iter().for_each(|event| event.write(&mut content));
     let times = (events.first().map_or(0, |it| it.0), events.last().map_or(0, |it| it.0));
@@ -118,17 +118,17 @@ pub fn job_with_step(folder: &Path) {
 
 /// A thread of this name that is woken, runs, reads, and sleeps in it; events are lost in the middle.
 pub fn story(name: &str) -> Vec<u8> {
-    let switch = |time, to: &str, tid| Made(time, What::Switch("swapper/0", 0, 0, to.into(), tid));
+    let switch = |time, to: &str, tid| TestEvent(time, Fields::Switch("swapper/0", 0, 0, to.into(), tid));
     let first = [
-        Made(1000, What::Waking(name.into(), 7)),
+        TestEvent(1000, Fields::Waking(name.into(), 7)),
         switch(1500, name, 7),
-        Made(1600, What::Entry(3)),
-        Made(1700, What::Switch("worker", 7, 1, "swapper/0".into(), 0)),
-        Made(2700, What::Waking(name.into(), 7)),
+        TestEvent(1600, Fields::Entry(3)),
+        TestEvent(1700, Fields::Switch("worker", 7, 1, "swapper/0".into(), 0)),
+        TestEvent(2700, Fields::Waking(name.into(), 7)),
         switch(2900, name, 7),
-        Made(3000, What::Exit(1)),
+        TestEvent(3000, Fields::Exit(1)),
     ];
-    let second = [Made(5000, What::Waking("late".into(), 8)), switch(5100, "late", 8)];
+    let second = [TestEvent(5000, Fields::Waking("late".into(), 8)), switch(5100, "late", 8)];
     [packet(&first, 0), packet(&second, 12)].concat()
 }
 
@@ -138,8 +138,8 @@ pub fn turns(folder: &Path, events: u64) {
     for number in 0..events {
         let next = 1 + ((number * 2_654_435_761) >> 7) % 50;
         let (from, to) = ("one of many threads", "one of many threads".into());
-        let what = What::Switch(from, running as i32, (number % 2) as i32, to, next as i32);
-        content.push(Made(number * 1000, what));
+        let what = Fields::Switch(from, running as i32, (number % 2) as i32, to, next as i32);
+        content.push(TestEvent(number * 1000, what));
         running = next;
         if content.len() == 2000 {
             bytes.extend(packet(&content, 0));
@@ -156,7 +156,7 @@ pub fn crowd(threads: i32) -> Vec<u8> {
     for tid in 1..=threads {
         let time = u64::from(tid.unsigned_abs()) * 1000;
         let before = if tid == 1 { 0 } else { tid - 1 };
-        events.push(Made(time, What::Switch("one of many", before, 1, format!("thread {tid}"), tid)));
+        events.push(TestEvent(time, Fields::Switch("one of many", before, 1, format!("thread {tid}"), tid)));
         if events.len() == 1000 {
             bytes.extend(packet(&events, 0));
             events.clear();

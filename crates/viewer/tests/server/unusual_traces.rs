@@ -5,14 +5,14 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, Desk};
-use crate::made_up::{self, Made, What};
+use crate::client::{Client, TestDir};
+use crate::fixtures::{self, Fields, TestEvent};
 
 #[test]
 fn the_story_of_a_thread() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let client = dir.open();
     let trace = client.trace();
     assert_eq!((&trace["base"], &trace["events"]), (&"1000".into(), &9.into()));
     assert_eq!(trace["losses"]["events"], 12);
@@ -37,10 +37,10 @@ fn the_story_of_a_thread() {
 
 #[test]
 fn names_with_html_are_text() {
-    let desk = Desk::new();
+    let dir = TestDir::new();
     let name = "<img src=x onerror=alert(1)>\u{202e}\"";
-    made_up::write(&desk.trace(), &made_up::story(name));
-    let client = desk.open();
+    fixtures::write(&dir.trace(), &fixtures::story(name));
+    let client = dir.open();
     client.trace();
     let answer = client.ask("/api/tracks");
     assert_eq!(answer.header("content-type"), Some("application/json"));
@@ -53,10 +53,10 @@ fn names_with_html_are_text() {
 
 #[test]
 fn huge_names_are_cut() {
-    let desk = Desk::new();
+    let dir = TestDir::new();
     let name = "é".repeat(40_000);
-    made_up::write(&desk.trace(), &made_up::story(&name));
-    let client = desk.open();
+    fixtures::write(&dir.trace(), &fixtures::story(&name));
+    let client = dir.open();
     client.trace();
     assert!(client.ask("/api/tracks").body.len() < 100_000);
     assert!(client.ask("/api/events?from=0&to=5000&count=100").body.len() < 100_000);
@@ -64,9 +64,9 @@ fn huge_names_are_cut() {
 
 #[test]
 fn a_hundred_thousand_threads() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::crowd(100_000));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::crowd(100_000));
+    let client = dir.open();
     let trace = client.trace();
     assert_eq!(trace["events"], 100_000);
     let end = trace["end"].as_i64().unwrap();
@@ -88,32 +88,34 @@ fn a_hundred_thousand_threads() {
 
 #[test]
 fn a_trace_that_grows_is_shown_as_it_grows() {
-    let desk = Desk::new();
-    let mut stream = made_up::story("worker");
-    made_up::write(&desk.trace(), &stream);
-    fs::write(desk.trace().join("tompion.json"), "{\"schema\":1,\"state\":\"recording\"}").unwrap();
-    let client = desk.open();
+    let dir = TestDir::new();
+    let mut stream = fixtures::story("worker");
+    fixtures::write(&dir.trace(), &stream);
+    fs::write(dir.trace().join("tompion.json"), "{\"schema\":1,\"state\":\"recording\"}").unwrap();
+    let client = dir.open();
     let trace = client.trace();
     assert_eq!((&trace["growing"], &trace["events"]), (&true.into(), &9.into()));
-    stream.extend(made_up::packet(&[Made(9000, What::Entry(1)), Made(9100, What::Exit(1))], 12));
-    fs::write(desk.trace().join("channel0_0"), &stream).unwrap();
+    stream
+        .extend(fixtures::packet(&[TestEvent(9000, Fields::Entry(1)), TestEvent(9100, Fields::Exit(1))], 12));
+    fs::write(dir.trace().join("channel0_0"), &stream).unwrap();
     let grown = client.trace_when(|trace| trace["events"] == 11);
     assert!(grown["generation"].as_i64() > trace["generation"].as_i64());
     assert_eq!(grown["end"], 8100);
-    fs::write(desk.trace().join("tompion.json"), "{\"schema\":1,\"state\":\"complete\"}").unwrap();
+    fs::write(dir.trace().join("tompion.json"), "{\"schema\":1,\"state\":\"complete\"}").unwrap();
     client.trace_when(|trace| trace["growing"] == false);
 }
 
 #[test]
 fn lanes_keep_their_numbers_while_a_trace_grows() {
-    let desk = Desk::new();
-    let made_up = |time, tid| Made(time, What::Switch("swapper/0", 0, 0, format!("thread {tid}"), tid));
-    made_up::write(
-        &desk.trace(),
-        &made_up::packet(&[made_up(5000, 7), made_up(6000, 8), made_up(7000, 7)], 0),
+    let dir = TestDir::new();
+    let switch_to =
+        |time, tid| TestEvent(time, Fields::Switch("swapper/0", 0, 0, format!("thread {tid}"), tid));
+    fixtures::write(
+        &dir.trace(),
+        &fixtures::packet(&[switch_to(5000, 7), switch_to(6000, 8), switch_to(7000, 7)], 0),
     );
-    fs::write(desk.trace().join("tompion.json"), "{\"schema\":1,\"state\":\"recording\"}").unwrap();
-    let client = desk.open();
+    fs::write(dir.trace().join("tompion.json"), "{\"schema\":1,\"state\":\"recording\"}").unwrap();
+    let client = dir.open();
     let generation = client.trace()["generation"].as_i64();
     let lanes = || -> BTreeMap<String, (Value, Value)> {
         let tracks = client.get("/api/tracks")["tracks"].take();
@@ -126,9 +128,9 @@ fn lanes_keep_their_numbers_while_a_trace_grows() {
     let before = lanes();
     assert!(before.len() >= 4, "{before:?}");
     // What another stream tells is earlier, of another processor and other threads.
-    let mut earlier = made_up::packet(&[made_up(1000, 9), made_up(2000, 7), made_up(3000, 10)], 0);
+    let mut earlier = fixtures::packet(&[switch_to(1000, 9), switch_to(2000, 7), switch_to(3000, 10)], 0);
     earlier[41] = 1;
-    fs::write(desk.trace().join("channel0_1"), earlier).unwrap();
+    fs::write(dir.trace().join("channel0_1"), earlier).unwrap();
     client.trace_when(|trace| trace["generation"].as_i64() > generation);
     let after = lanes();
     assert!(after.len() >= before.len() + 3, "{after:?}");
@@ -147,13 +149,13 @@ fn lanes_keep_their_numbers_while_a_trace_grows() {
 
 #[test]
 fn of_a_trace_that_vanished_there_is_what_is_known() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    let client = dir.open();
     client.trace();
     let lane = client.lanes("thread")[0];
     let before = client.boxes(lane, (0, 4100), 100);
-    fs::remove_dir_all(desk.trace()).unwrap();
+    fs::remove_dir_all(dir.trace()).unwrap();
     let trace = client.trace_when(|trace| trace["gone"].is_string());
     assert!(!trace["gone"].as_str().unwrap().contains('\n'));
     assert!(trace["kept"].is_null(), "nothing is kept in a folder that was removed: {trace}");
@@ -179,18 +181,18 @@ fn of_a_trace_that_vanished_there_is_what_is_known() {
 
 #[test]
 fn stream_files_that_vanish_are_told_of_and_nothing_is_forgotten() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
-    fs::write(desk.trace().join("channel0_1"), made_up::story("another")).unwrap();
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
+    fs::write(dir.trace().join("channel0_1"), fixtures::story("another")).unwrap();
+    let client = dir.open();
     let events = client.trace()["events"].clone();
     let lane = client.lanes("thread")[0];
     let before = client.boxes(lane, (0, 4100), 100);
-    fs::remove_file(desk.trace().join("channel0_1")).unwrap();
+    fs::remove_file(dir.trace().join("channel0_1")).unwrap();
     let trace = client.trace_when(|trace| trace["gone"].is_string());
     let line = trace["gone"].as_str().unwrap();
     assert!(line.contains("channel0_1 is not there any more") && !line.contains('\n'), "{line}");
-    fs::remove_file(desk.trace().join("channel0_0")).unwrap();
+    fs::remove_file(dir.trace().join("channel0_0")).unwrap();
     let trace =
         client.trace_when(|trace| trace["gone"].as_str().is_some_and(|line| line.contains(" 1 more of 3")));
     assert_eq!((&trace["events"], client.boxes(lane, (0, 4100), 100)), (&events, before));
@@ -198,17 +200,17 @@ fn stream_files_that_vanish_are_told_of_and_nothing_is_forgotten() {
 
 #[test]
 fn damage_is_told_and_what_is_sound_is_shown() {
-    let desk = Desk::new();
-    let mut stream = made_up::story("worker");
+    let dir = TestDir::new();
+    let mut stream = fixtures::story("worker");
     stream.extend(b"this is no packet, and long enough to be none of a header that is cut off, either");
-    made_up::write(&desk.trace(), &stream);
-    let client = desk.open();
+    fixtures::write(&dir.trace(), &stream);
+    let client = dir.open();
     let trace = client.trace();
     assert_eq!(trace["events"], 9);
     assert!(!trace["damages"].as_array().unwrap().is_empty());
     // Nothing at all is a trace, too.
-    let empty = Desk::new();
-    made_up::write(&empty.trace(), b"");
+    let empty = TestDir::new();
+    fixtures::write(&empty.trace(), b"");
     let client = empty.open();
     assert_eq!(client.trace()["events"], 0);
     assert_eq!(client.get("/api/events?from=0&to=100")["total"], 0);
@@ -216,44 +218,44 @@ fn damage_is_told_and_what_is_sound_is_shown() {
 
 #[test]
 fn what_an_incidents_folder_says_is_told() {
-    let desk = Desk::new();
-    made_up::write(&desk.trace(), &made_up::story("worker"));
+    let dir = TestDir::new();
+    fixtures::write(&dir.trace(), &fixtures::story("worker"));
     let kept = r#"{"schema":1,"time_ns":3900,"latency_ns":1200,"limit_ns":1000,
         "thread":{"tid":7,"name":"worker","priority":"rt 5"},"job":{"name":"motor:control","released_by":"timer"},
         "verdict":{"percent":99.5,"words":"hog (thread 9) ran, of a priority as high or higher"},
         "culprits":[{"words":"hog (thread 9) ran","tid":9,"percent":99.5,"time_ns":2700}]}"#;
-    fs::write(desk.trace().join("incident.json"), kept).unwrap();
+    fs::write(dir.trace().join("incident.json"), kept).unwrap();
     // The trace begins at 1000.
     let told = serde_json::json!({
         "begin": 1700, "end": 2900, "limit": 1000, "tid": 7, "name": "worker", "job": "motor:control",
         "verdict": { "percent": 99.5, "words": "hog (thread 9) ran, of a priority as high or higher" },
         "culprits": [{ "words": "hog (thread 9) ran", "tid": 9, "percent": 99.5, "time": 1700 }],
     });
-    assert_eq!(desk.open().trace()["incident"], told);
+    assert_eq!(dir.open().trace()["incident"], told);
     for wrong in [
         "",
         "{}",
         "[1]",
         r#"{"time_ns":-9223372036854775808,"latency_ns":9223372036854775807,"limit_ns":0,"thread":{"tid":1,"name":""}}"#,
     ] {
-        fs::write(desk.trace().join("incident.json"), wrong).unwrap();
-        assert!(desk.open().trace()["incident"].is_null(), "{wrong}");
+        fs::write(dir.trace().join("incident.json"), wrong).unwrap();
+        assert!(dir.open().trace()["incident"].is_null(), "{wrong}");
     }
     // A pipe into which nobody writes has no end.
-    fs::remove_file(desk.trace().join("incident.json")).unwrap();
-    let pipe = desk.trace().join("incident.json");
+    fs::remove_file(dir.trace().join("incident.json")).unwrap();
+    let pipe = dir.trace().join("incident.json");
     rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    assert!(desk.open().trace()["incident"].is_null());
+    assert!(dir.open().trace()["incident"].is_null());
 }
 
 #[test]
 fn what_a_kernel_did_after_its_trace_has_ended_is_unknown() {
-    let desk = Desk::new();
-    let (kernel, program) = (desk.cache().join("kernel"), desk.cache().join("program"));
-    made_up::write(&kernel, &made_up::story("worker"));
+    let dir = TestDir::new();
+    let (kernel, program) = (dir.cache().join("kernel"), dir.cache().join("program"));
+    fixtures::write(&kernel, &fixtures::story("worker"));
     // A program of the same machine goes on for longer.
-    made_up::queue(&program, &[(2000, 5), (9000, 6)], 0);
-    let client = Client::open(&[kernel, program], &desk.cache());
+    fixtures::queue(&program, &[(2000, 5), (9000, 6)], 0);
+    let client = Client::open(&[kernel, program], &dir.cache());
     assert_eq!(client.trace()["end"], 8000);
     let boxes = client.boxes(client.lanes("cpu")[0], (0, 8000), 8000);
     let (begin, end, style, ..) = boxes.last().unwrap();
@@ -264,9 +266,9 @@ fn what_a_kernel_did_after_its_trace_has_ended_is_unknown() {
 fn a_span_that_begins_at_the_same_time_as_its_job_is_no_job() {
     const SPAN: i64 = 12;
     const LATE_JOB: i64 = 18;
-    let desk = Desk::new();
-    made_up::job_with_step(&desk.trace());
-    let client = desk.open();
+    let dir = TestDir::new();
+    fixtures::job_with_step(&dir.trace());
+    let client = dir.open();
     client.trace();
     let lanes = client.lanes("span");
     let boxes: Vec<_> = lanes.iter().map(|lane| client.boxes(*lane, (0, 1000), 1000)).collect();

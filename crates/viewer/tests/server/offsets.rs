@@ -5,18 +5,18 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::client::{Client, Desk};
-use crate::made_up;
+use crate::client::{Client, TestDir};
+use crate::fixtures;
 
 /// By how much the second trace is shifted: its events come before all of the first.
 const EARLIER: i64 = -10_000;
 
 /// Two traces of the same times, of two machines.
-fn two(desk: &Desk) -> (Client, Vec<PathBuf>) {
-    let paths = vec![desk.cache().join("first"), desk.cache().join("second")];
-    made_up::write_of("one", &paths[0], &made_up::story("worker"));
-    made_up::write_of("two", &paths[1], &made_up::story("other"));
-    let client = Client::open(&paths, &desk.cache());
+fn two(dir: &TestDir) -> (Client, Vec<PathBuf>) {
+    let paths = vec![dir.cache().join("first"), dir.cache().join("second")];
+    fixtures::write_of("one", &paths[0], &fixtures::story("worker"));
+    fixtures::write_of("two", &paths[1], &fixtures::story("other"));
+    let client = Client::open(&paths, &dir.cache());
     client.trace();
     (client, paths)
 }
@@ -35,8 +35,8 @@ fn rows(answer: &Value) -> Vec<(i64, i64, String)> {
 
 #[test]
 fn the_table_has_them_in_the_order_in_which_they_are_shown() {
-    let desk = Desk::new();
-    let (client, _) = two(&desk);
+    let dir = TestDir::new();
+    let (client, _) = two(&dir);
     shift(&client, 1, EARLIER);
     let trace = client.trace();
     assert_eq!((&trace["begin"], &trace["end"]), (&EARLIER.into(), &4100.into()));
@@ -65,11 +65,11 @@ fn the_table_has_them_in_the_order_in_which_they_are_shown() {
 
 #[test]
 fn rows_of_many_parts_are_found_too() {
-    let desk = Desk::new();
-    let paths = vec![desk.cache().join("first"), desk.cache().join("second")];
-    made_up::write_of("one", &paths[0], &made_up::crowd(90_000));
-    made_up::write_of("two", &paths[1], &made_up::crowd(90_000));
-    let client = Client::open(&paths, &desk.cache());
+    let dir = TestDir::new();
+    let paths = vec![dir.cache().join("first"), dir.cache().join("second")];
+    fixtures::write_of("one", &paths[0], &fixtures::crowd(90_000));
+    fixtures::write_of("two", &paths[1], &fixtures::crowd(90_000));
+    let client = Client::open(&paths, &dir.cache());
     client.trace();
     // The second one's events stand between those of the first.
     shift(&client, 1, 20_000_500);
@@ -93,8 +93,8 @@ fn rows_of_many_parts_are_found_too() {
 
 #[test]
 fn search_counts_and_threads_know_of_it() {
-    let desk = Desk::new();
-    let (client, _) = two(&desk);
+    let dir = TestDir::new();
+    let (client, _) = two(&dir);
     shift(&client, 1, EARLIER);
     let first = client.get("/api/search?q=sched_waking&from=-20000&dir=1");
     assert_eq!((&first["time"], &first["trace"]), (&EARLIER.into(), &1.into()));
@@ -115,8 +115,8 @@ fn search_counts_and_threads_know_of_it() {
 
 #[test]
 fn boxes_and_arrows_are_drawn_before_the_others_begin() {
-    let desk = Desk::new();
-    let (client, _) = two(&desk);
+    let dir = TestDir::new();
+    let (client, _) = two(&dir);
     let lanes = client.lanes("thread");
     let before: Vec<_> = lanes.iter().map(|lane| client.boxes(*lane, (0, 4100), 4100)).collect();
     let arrows = client.get("/api/arrows?from=0&to=4100&ids=")["arrows"].clone();
@@ -141,8 +141,8 @@ fn boxes_and_arrows_are_drawn_before_the_others_begin() {
 
 #[test]
 fn what_is_exported_is_what_was_shown() {
-    let desk = Desk::new();
-    let (client, paths) = two(&desk);
+    let dir = TestDir::new();
+    let (client, paths) = two(&dir);
     shift(&client, 1, EARLIER);
     let csv = client.ask("/api/export?format=csv&from=-20000&to=-1");
     let text = String::from_utf8(csv.body).unwrap();
@@ -150,7 +150,7 @@ fn what_is_exported_is_what_was_shown() {
     let written = client.post("/api/export?format=ctf&from=-20000&to=500", "").json();
     assert_eq!(written["events"], 9 + 2);
     let folder = PathBuf::from(written["path"].as_str().unwrap());
-    let part = Client::open(&[folder], &desk.cache().join("other"));
+    let part = Client::open(&[folder], &dir.cache().join("other"));
     let trace = part.trace();
     assert_eq!((&trace["events"], &trace["begin"]), (&11.into(), &0.into()));
     let found = rows(&part.get("/api/events?from=0&to=20000&count=100"));
@@ -161,17 +161,17 @@ fn what_is_exported_is_what_was_shown() {
 
 #[test]
 fn who_opens_the_same_traces_again_finds_them_shifted() {
-    let desk = Desk::new();
-    let (client, paths) = two(&desk);
+    let dir = TestDir::new();
+    let (client, paths) = two(&dir);
     shift(&client, 1, EARLIER);
     let offsets = |client: &Client| -> Vec<Value> {
         let trace = client.trace();
         trace["traces"].as_array().unwrap().iter().map(|told| told["offset"].clone()).collect()
     };
-    assert_eq!(offsets(&Client::open(&paths, &desk.cache())), [0, EARLIER]);
+    assert_eq!(offsets(&Client::open(&paths, &dir.cache())), [0, EARLIER]);
     // Of others, nothing is known.
     let others = [paths[1].clone(), paths[0].clone()];
-    assert_eq!(offsets(&Client::open(&others, &desk.cache())), [0, 0]);
+    assert_eq!(offsets(&Client::open(&others, &dir.cache())), [0, 0]);
     shift(&client, 1, 0);
-    assert_eq!(offsets(&Client::open(&paths, &desk.cache())), [0, 0]);
+    assert_eq!(offsets(&Client::open(&paths, &dir.cache())), [0, 0]);
 }
