@@ -20,12 +20,12 @@ export function scaleOf({ min = 0, max = 0 }: Pick<WireLane, "min" | "max">): (v
   return (value) => Math.min(1, Math.max(0, (value / 2 - min / 2) / (max / 2 - min / 2)));
 }
 
-/** Visits a tile's bins between two moments: begin, end, events, lost, overwritten. */
+/** Visits a tile's bins between two times. */
 export function collectBins(
   tile: Tile,
   from: number,
   to: number,
-  visit: (begin: number, end: number, events: number, lost: number, over: number) => void,
+  visit: (begin: number, end: number, amounts: Amounts) => void,
 ): void {
   const { times } = tile;
   const pixel = (tile.to - tile.from) / 1024;
@@ -34,7 +34,7 @@ export function collectBins(
     const end = begin + pixel;
     if (begin >= to) break;
     if (end <= from) continue;
-    visit(begin, end, times[at + 1] ?? 0, times[at + 2] ?? 0, times[at + 3] ?? 0);
+    visit(begin, end, { events: times[at + 1] ?? 0, lost: times[at + 2] ?? 0, overwritten: times[at + 3] ?? 0 });
   }
 }
 
@@ -70,12 +70,12 @@ function binsAt(tiles: Tiles, lane: number, time: number, pixel: number): Readin
   // Losses are drawn three pixels wide.
   const [from, to] = [time - pixel, time + pixel];
   tiles.cover(lane, from, to, pixel, (tile, begin, end) => {
-    collectBins(tile, Math.max(from, begin), Math.min(to, end), (first, last, events, lost, over) => {
+    collectBins(tile, Math.max(from, begin), Math.min(to, end), (first, last, { events, lost, overwritten }) => {
       found.begin = Math.min(found.begin, first);
       found.end = Math.max(found.end, last);
       found.events += events;
       found.lost += lost;
-      found.overwritten += over;
+      found.overwritten += overwritten;
     });
   });
   return found.end < found.begin ? null : found;

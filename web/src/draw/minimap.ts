@@ -16,7 +16,7 @@ const GRIP = 6;
 
 export class Minimap {
   private readonly canvas = byId<HTMLCanvasElement>("minimap");
-  private bins: { events: Float64Array; lost: Float64Array; over: Float64Array } | null = null;
+  private bins: { events: Float64Array; lost: Float64Array; overwritten: Float64Array } | null = null;
   private range = { begin: 0, end: 1 };
   private asked = "";
   private readonly size: Size;
@@ -99,16 +99,16 @@ export class Minimap {
 
   private collect(lanes: LaneData[]): void {
     const make = (): Float64Array => new Float64Array(TILE_PIXELS);
-    const bins = { events: make(), lost: make(), over: make() };
+    const bins = { events: make(), lost: make(), overwritten: make() };
     const { begin, end } = this.range;
     const pixel = (end - begin) / TILE_PIXELS;
     for (const lane of lanes) {
       const tile = { ...lane, from: begin, to: end, used: 0, generation: 0, whole: true };
-      collectBins(tile, begin, end, (time, _end, events, lost, over) => {
+      collectBins(tile, begin, end, (time, _end, { events, lost, overwritten }) => {
         const at = Math.min(TILE_PIXELS - 1, Math.max(0, Math.round((time - begin) / pixel)));
         bins.events[at] = (bins.events[at] ?? 0) + events;
         bins.lost[at] = (bins.lost[at] ?? 0) + lost;
-        bins.over[at] = (bins.over[at] ?? 0) + over;
+        bins.overwritten[at] = (bins.overwritten[at] ?? 0) + overwritten;
       });
     }
     this.bins = bins;
@@ -167,7 +167,7 @@ export class Minimap {
       const height = Math.sqrt((bins.events[at] ?? 0) / most) * (HEIGHT - 8);
       drawing.fillStyle = palette.density;
       if (height > 0) drawing.fillRect(x, HEIGHT - height, wide + 0.4, height);
-      const missing = (bins.lost[at] ?? 0) > 0 ? palette.lost : (bins.over[at] ?? 0) > 0 ? palette.overwritten : "";
+      const missing = (bins.lost[at] ?? 0) > 0 ? palette.lost : (bins.overwritten[at] ?? 0) > 0 ? palette.overwritten : "";
       if (missing === "") continue;
       drawing.fillStyle = missing;
       drawing.fillRect(x - 1, 0, Math.max(2.5, wide), 5);

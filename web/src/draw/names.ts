@@ -2,7 +2,7 @@
 
 import type { App } from "../app";
 import { byId, el } from "../dom";
-import type { PlacedRow } from "./paint";
+import type { PlacedRow } from "./painter";
 import type { Timeline } from "./timeline";
 import { grouped } from "../data/time";
 import { originOf, type Row } from "../data/tracks";

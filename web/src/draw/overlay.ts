@@ -2,7 +2,8 @@
 
 import type { App } from "../app";
 import { context } from "../dom";
-import { FONT, type PlacedRow } from "./paint";
+import type { PlacedRow } from "./painter";
+import { FONT } from "./text";
 import { grouped } from "../data/time";
 import type { LaneSlot } from "../data/tracks";
 import type { TraceInfo } from "../data/wire";

@@ -1,10 +1,10 @@
-// The picture of all lanes, pixel by pixel. The browser's canvas takes a whole picture as fast as
-// memory is copied; what it is told in lines and rectangles it draws later, on the page's own
-// thread too: a shape of a thousand bars takes it 90 ms.
+// Picture of all lanes, pixel by pixel. The browser's canvas takes a whole picture as fast as
+// memory is copied. Lines and rectangles it draws later, on the page's thread too: a shape of a
+// thousand bars takes 90 ms.
 
 import { mix, type Packed } from "./colours";
 
-/** From which row of the picture to which: what stands beyond is not seen. */
+/** Visible rows of the picture: from `top` up to `bottom`. */
 export interface Clip {
   top: number;
   bottom: number;
@@ -14,14 +14,14 @@ export class Picture {
   width = 1;
   height = 1;
   pixels = new Uint32Array(1);
-  /** The rows that are seen now. */
+  /** Rows that are painted now; others stay as they are. */
   private clip: Clip = { top: 0, bottom: 1 };
   private image = new ImageData(1, 1);
-  /** A row of each ground, with the ruler's marks in it. */
+  /** A row of each background colour, with the ruler's marks in it. */
   private readonly grounds = new Map<Packed, Uint32Array>();
   private marks: { at: readonly number[]; wide: number; colour: Packed } = { at: [], wide: 1, colour: 0 };
 
-  /** Begins a picture of so many pixels, with the ruler's marks at these columns. */
+  /** Begins a frame of this size, with the ruler's marks at these columns. */
   begin(width: number, height: number, marks: { at: readonly number[]; wide: number; colour: Packed }): void {
     if (this.image.width !== width || this.image.height !== height) {
       this.image = new ImageData(width, height);
@@ -37,12 +37,12 @@ export class Picture {
     this.clip = { top: Math.max(0, top), bottom: Math.min(this.height, bottom) };
   }
 
-  /** The rows between two heights that are seen. */
-  seen(top: number, bottom: number): Clip {
+  /** The visible rows between two heights. */
+  private visible(top: number, bottom: number): Clip {
     return { top: Math.max(this.clip.top, top), bottom: Math.min(this.clip.bottom, bottom) };
   }
 
-  /** A row of a ground. */
+  /** A row of background pixels. */
   ground(colour: Packed): Uint32Array {
     const known = this.grounds.get(colour);
     if (known !== undefined) return known;
@@ -53,10 +53,17 @@ export class Picture {
     return row;
   }
 
-  /** Puts one row of pixels into each of the rows between two heights. */
+  /** Copies a row of pixels into each row between two heights. */
   rows(row: Uint32Array, top: number, bottom: number): void {
-    const seen = this.seen(top, bottom);
-    for (let y = seen.top; y < seen.bottom; y++) this.pixels.set(row, y * this.width);
+    const visible = this.visible(top, bottom);
+    for (let y = visible.top; y < visible.bottom; y++) this.pixels.set(row, y * this.width);
+  }
+
+  /** Mixes a share of a colour into one column between two heights. */
+  column(x: number, top: number, bottom: number, colour: Packed, share: number): void {
+    const { pixels, width } = this;
+    const visible = this.visible(top, bottom);
+    for (let y = visible.top; y < visible.bottom; y++) pixels[y * width + x] = share >= 1 ? colour : mix(pixels[y * width + x] ?? 0, colour, share);
   }
 
   /** Hands the picture to the canvas. */

@@ -2,7 +2,7 @@
 
 import type { App } from "../app";
 import { byId, context, fitCanvas, setText } from "../dom";
-import { FONT } from "./paint";
+import { FONT } from "./text";
 import { CLOCKS, day, digitsFor, duration, moment, rulerFor, type Clock, type Ruler } from "../data/time";
 import type { Timeline } from "./timeline";
 

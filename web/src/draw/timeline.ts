@@ -4,7 +4,7 @@ import { api, wasAborted } from "../data/api";
 import type { App, Hover } from "../app";
 import { byId, Size } from "../dom";
 import { lanePlaces, Overlay } from "./overlay";
-import { Painter, type PlacedRow } from "./paint";
+import { Painter, type PlacedRow } from "./painter";
 import { readingAt } from "../data/reading";
 import { levelFor, Tiles, type Tile } from "../data/tiles";
 import { rulerFor } from "../data/time";
@@ -82,7 +82,7 @@ export class Timeline {
       divider: this.divider,
       palette: app.palette,
       tiles: app.tiles,
-      lit: this.litLabel(),
+      highlighted: this.highlightedLabel(),
       current: app.current,
       grid,
     });
@@ -92,7 +92,7 @@ export class Timeline {
     this.fetchArrows();
   }
 
-  private litLabel(): number {
+  private highlightedLabel(): number {
     const chosen = this.app.selected;
     if (chosen === null || chosen.label === "") return -1;
     const kind = this.app.tracks.laneKind.get(chosen.lane)?.kind;

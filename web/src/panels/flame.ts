@@ -4,7 +4,7 @@ import { api, reason, type Stretch, wasAborted } from "../data/api";
 import { type App, stretchOf } from "../app";
 import { inkOn, nameColour, pack } from "../draw/colours";
 import { byId, context, el, fill, fitCanvas, shorten } from "../dom";
-import { FONT } from "../draw/paint";
+import { FONT } from "../draw/text";
 import type { Page } from "./panel";
 import { unreadOf } from "./statistics";
 import { duration, grouped, percent } from "../data/time";

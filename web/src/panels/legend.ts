@@ -3,7 +3,7 @@
 import type { App } from "../app";
 import { nameColour, STATE_WORDS } from "../draw/colours";
 import { el } from "../dom";
-import { hasNameColour, markColour } from "../draw/strips";
+import { hasNameColour, markColour } from "../draw/slice_strip";
 import { Style } from "../data/wire";
 
 const GROUPS: readonly [string, readonly number[]][] = [
