@@ -1,6 +1,6 @@
-// What the page knows, and whom it tells when that changes.
+// State of the page, and notification of the parts that show it.
 
-import { api, reason, Refused, type Stretch } from "./data/api";
+import { api, reason, ServerError, type TimeRange } from "./data/api";
 import { Channel } from "./data/channel";
 import { type Palette, paletteOf, type Theme } from "./draw/colours";
 import type { Reading } from "./data/reading";
@@ -11,15 +11,15 @@ import { View } from "./data/view";
 import { keysOf, mergeNotes } from "./data/merge";
 import { type Interval, type LaneKind, type Note, Style, type TraceInfo } from "./data/wire";
 
-/** A click counts as on a box that is nearer than the screen's width divided by this. */
-const NEAR = 500;
+/** A click selects a slice within this share of the screen's width. */
+const NEAR_SHARE = 1 / 500;
 
-/** So often are notes written anew together with those that others wrote meanwhile. */
-const MOST_ATTEMPTS = 5;
+/** Attempts to merge notes with those that other pages saved meanwhile. */
+const MAX_SAVE_ATTEMPTS = 5;
 
-/** What a lane that has nothing at a moment says by that: its boxes are all that was recorded of
- * their kind. */
-const NOTHING: Partial<Record<LaneKind, [string, string]>> = {
+/** Meaning of a time without slices, for lanes that show everything recorded of their kind: a word
+ * and a sentence. */
+const ABSENCE: Partial<Record<LaneKind, [string, string]>> = {
   interrupt: ["no interrupt", "None was recorded on this CPU at this time."],
   softirq: ["no softirq", "None was recorded on this CPU at this time."],
   syscall: ["no system call", "No recorded system call of this thread covers this time."],
@@ -27,7 +27,7 @@ const NOTHING: Partial<Record<LaneKind, [string, string]>> = {
   marks: ["no event", "No event was recorded here at this time."],
 };
 
-/** A box that was chosen; its particulars come later. */
+/** Selected slice. Its detail is requested from the server. */
 export interface Selected {
   lane: number;
   begin: number;
@@ -38,7 +38,7 @@ export interface Selected {
   error: string;
 }
 
-/** A stretch of time: of all tracks, or of some with all that stands below them. */
+/** Time range of all tracks, or of some tracks with everything below them. */
 export interface Area {
   begin: number;
   end: number;
@@ -46,13 +46,13 @@ export interface Area {
   tracks: number[];
 }
 
-/** An area as the server is asked for it. */
-export function stretchOf({ begin, end, all, tracks }: Area): Stretch {
+/** Request parameters of an area. */
+export function rangeOf({ begin, end, all, tracks }: Area): TimeRange {
   return all ? { from: begin, to: end } : { from: begin, to: end, tracks: tracks.join(",") };
 }
 
-/** How many tracks an area is of. */
-export function tracksOf(tracks: Tracks, area: Area): string {
+/** Number of tracks in an area, as text. */
+export function trackCountOf(tracks: Tracks, area: Area): string {
   const known = counted.get(area);
   if (known?.stamp === tracks.stamp) return known.text;
   const among = new Set(area.tracks);
@@ -63,11 +63,11 @@ export function tracksOf(tracks: Tracks, area: Area): string {
   return text;
 }
 
-/** To count a hundred thousand of them takes its time. */
+/** Cached counts, since an area may have a hundred thousand tracks. */
 const counted = new WeakMap<Area, { stamp: number; text: string }>();
 
-/** Tracks by what they are, whatever their numbers. */
-export interface Awaited {
+/** Tracks that a link names and that are not known yet. */
+export interface PendingLink {
   pinned: string[];
   open: string[];
   area: { begin: number; end: number; tracks: string[] } | null;
@@ -76,16 +76,16 @@ export interface Awaited {
 
 export const TABS = ["detail", "selection", "events", "flame", "notes"] as const;
 export type Tab = (typeof TABS)[number];
-export type Topic = "info" | "tracks" | "view" | "selected" | "area" | "theme" | "clock" | "notes" | "tab" | "message" | "hover" | "shift" | "unfold" | "asked";
+export type Topic = "info" | "tracks" | "view" | "selected" | "area" | "theme" | "clock" | "notes" | "tab" | "message" | "hover" | "shift" | "unfold" | "link";
 
-/** What the pointer is over. */
+/** Position of the pointer, and what is below it. */
 export interface Hover {
   time: number;
   x: number;
   y: number;
   lane: number;
-  box: { begin: number; end: number; style: number; label: string; count: number } | null;
-  /** What a lane without boxes says there. */
+  slice: { begin: number; end: number; style: number; label: string; count: number } | null;
+  /** Value on a lane without slices. */
   reading: Reading | null;
 }
 
@@ -107,22 +107,23 @@ export class App {
   arrows = true;
   /** The track that keys act on. */
   current = -1;
-  /** The timeline's height of scroll, in pixels. */
+  /** Scroll position of the timeline, in pixels. */
   scroll = 0;
-  /** What the table of events shows, and what the search looks for. */
+  /** Filters of the event table, and the text of the search. */
   table = { filter: "", names: "" };
-  sought = "";
-  /** What a link names that nobody knows yet, since the trace is still being read. */
-  awaited: Awaited = { pinned: [], open: [], area: null, selected: null };
-  /** A moment to look at: where a search or a row of the table led. */
+  searchText = "";
+  /** Tracks of a link that are not known yet, while the trace is being read. */
+  pending: PendingLink = { pinned: [], open: [], area: null, selected: null };
+  /** Time of the last search hit or table row. */
   cursor: number | null = null;
   private readonly listeners = new Map<Topic, (() => void)[]>();
-  private drawAsked = false;
-  /** Who draws, once there is something to be drawn. */
-  private drawer: (() => void) | null = null;
+  private isFrameRequested = false;
+  /** Draws a frame; null until there is something to draw. */
+  private frameDrawer: (() => void) | null = null;
+  /** Number of the newest selection. */
   private selection = 0;
-  /** The notes that are kept, as they were read or written last; no version before they were. */
-  private keptNotes: { version: string | null; keys: Set<string> } = { version: null, keys: new Set() };
+  /** Saved notes as last read or written; the version is null before that. */
+  private savedNotes: { version: string | null; keys: Set<string> } = { version: null, keys: new Set() };
   private saving = false;
   private unsaved = false;
 
@@ -146,80 +147,80 @@ export class App {
     this.listeners.set(topic, all);
   }
 
-  tell(topic: Topic): void {
+  notify(topic: Topic): void {
     for (const listener of this.listeners.get(topic) ?? []) listener();
     this.draw();
   }
 
-  /** Who draws a frame. */
-  drawnBy(drawer: () => void): void {
-    this.drawer = drawer;
+  /** Sets the function that draws a frame. */
+  setFrameDrawer(drawer: () => void): void {
+    this.frameDrawer = drawer;
     this.draw();
   }
 
-  /** Asks for a frame; more than one in a frame's time are one. */
+  /** Requests a frame, unless one is requested already. */
   draw(): void {
-    const { drawer } = this;
-    if (this.drawAsked || drawer === null) return;
-    this.drawAsked = true;
+    const { frameDrawer } = this;
+    if (this.isFrameRequested || frameDrawer === null) return;
+    this.isFrameRequested = true;
     requestAnimationFrame(() => {
-      this.drawAsked = false;
-      drawer();
+      this.isFrameRequested = false;
+      frameDrawer();
     });
   }
 
-  /** A line for the reader, at the bottom of the page. */
+  /** Line of text beside the tabs. */
   message = "";
-  say(line: string): void {
+  showMessage(line: string): void {
     this.message = line;
-    this.tell("message");
+    this.notify("message");
   }
 
-  /** Shows a tab that somebody asked for, also in a panel that is folded away. */
+  /** Shows a tab, and the panel if it is hidden. */
   openTab(tab: Tab): void {
-    this.tell("unfold");
+    this.notify("unfold");
     this.setTab(tab);
   }
 
   setTab(tab: Tab): void {
     this.tab = tab;
-    this.tell("tab");
+    this.notify("tab");
   }
 
   setTheme(theme: Theme): void {
     this.theme = theme;
     document.documentElement.dataset["theme"] = theme;
-    this.tell("theme");
+    this.notify("theme");
   }
 
   setClock(clock: Clock): void {
     this.clock = clock;
-    this.tell("clock");
+    this.notify("clock");
   }
 
   setArea(area: Area | null): void {
-    if (area === null) this.awaited.area = null;
+    if (area === null) this.pending.area = null;
     this.area = area;
-    this.tell("area");
+    this.notify("area");
     if (area !== null && this.tab === "detail") this.setTab("selection");
   }
 
-  /** Chooses what is on a lane at a moment; its particulars are asked for. */
+  /** Selects the slice of a lane at a time, and requests its detail. */
   async select(lane: number, time: number, guess?: Partial<Selected>): Promise<void> {
     const number = ++this.selection;
     const kind = this.tracks.laneKind.get(lane)?.kind;
     const style = kind === "counter" ? Style.counter : kind === "density" ? Style.density : Style.unknown;
-    this.awaited.selected = null;
+    this.pending.selected = null;
     this.selected = { lane, begin: time, end: time, style, label: "", detail: null, error: "", ...guess };
     this.current = this.tracks.laneTrack.get(lane) ?? this.current;
-    // Who reads the table of events stays there: it goes to the box, too.
+    // The event table stays open: it follows the selection.
     if (this.tab !== "detail" && this.tab !== "events") this.setTab("detail");
-    this.tell("selected");
+    this.notify("selected");
     let [detail, error, word]: [Interval | null, string, string] = [null, "", ""];
     try {
-      const answer = await api.at(lane, time, this.view.span / NEAR);
+      const answer = await api.at(lane, time, this.view.span * NEAR_SHARE);
       if (answer.none !== true && typeof answer.begin === "number") detail = answer;
-      else [word, error] = this.nothing(kind);
+      else [word, error] = this.absence(kind);
     } catch (failure) {
       error = reason(failure);
     }
@@ -230,52 +231,52 @@ export class App {
       const { begin, end, style, label } = detail;
       this.selected = { lane, begin, end, style, label: label ?? "", detail, error: "" };
     }
-    this.tell("selected");
+    this.notify("selected");
   }
 
-  /** What it means that a lane has nothing somewhere: a word, and a line. */
-  private nothing(kind: LaneKind | undefined): [string, string] {
-    // What wasn't read yet may have something.
-    const told = kind === undefined || this.info.progress < 1 ? undefined : NOTHING[kind];
-    return told ?? ["", "Nothing is recorded here at this time."];
+  /** Word and sentence for a time at which a lane has no slice. */
+  private absence(kind: LaneKind | undefined): [string, string] {
+    // The part may not be read yet.
+    const known = kind === undefined || this.info.progress < 1 ? undefined : ABSENCE[kind];
+    return known ?? ["", "Nothing is recorded here at this time."];
   }
 
   unselect(): void {
     this.selection += 1;
     this.selected = null;
-    this.tell("selected");
+    this.notify("selected");
   }
 
-  /** By how much traces are shifted, for those who remember what they asked for. */
-  get shifts(): string {
+  /** Offsets of all traces as text, to notice changes. */
+  get offsetKey(): string {
     return this.info.traces.map((part) => part.offset).join();
   }
 
-  /** Traces were shifted: what was chosen may stand elsewhere, and the whole reaches elsewhere. */
-  shifted(): void {
+  /** Updates the page after traces were shifted: the selection and the limits may have moved. */
+  applyShift(): void {
     this.cursor = null;
     this.unselect();
     this.view.limit(this.info.begin, this.info.end);
     this.tiles.clear();
-    this.tell("shift");
-    this.tell("info");
+    this.notify("shift");
+    this.notify("info");
   }
 
-  /** Tracks may be gone: what is chosen of the others stays chosen. */
-  forgetGone(): void {
+  /** Removes tracks that no longer exist from the selection and the area. */
+  dropMissingTracks(): void {
     const isThere = (lane: number): boolean => this.tracks.laneTrack.has(lane);
     if (this.selected !== null && !isThere(this.selected.lane)) this.selected = null;
     const { area } = this;
     if (area === null || area.all) return;
     area.tracks = area.tracks.filter((track) => this.tracks.all.has(track));
-    // Nothing is left of it; of no tracks is not of all.
+    // An area without tracks would mean all tracks.
     if (area.tracks.length === 0) this.setArea(null);
   }
 
-  /** Scrolls so that a track can be seen, and its folded parents open. */
+  /** Scrolls to a track and expands its parents. */
   reveal: (track: number) => void = () => {};
 
-  /** Goes to a lane and moment, and chooses what is there. */
+  /** Moves the view to a time on a lane, and selects the slice there. */
   jump(lane: number, time: number, place?: { begin: number; end: number }): void {
     const track = this.tracks.laneTrack.get(lane);
     if (track !== undefined) this.reveal(track);
@@ -284,19 +285,19 @@ export class App {
     void this.select(lane, time, place ?? {});
   }
 
-  /** Takes the notes that are kept; what was written here meanwhile stays. */
+  /** Loads the saved notes and merges them with those of this page. */
   async loadNotes(): Promise<void> {
     const { version, notes, remark } = await api.notes();
-    this.notes = mergeNotes(this.keptNotes.keys, this.notes, notes);
-    this.keptNotes = { version, keys: keysOf(notes) };
-    if (typeof remark === "string") this.say(remark);
-    this.tell("notes");
+    this.notes = mergeNotes(this.savedNotes.keys, this.notes, notes);
+    this.savedNotes = { version, keys: keysOf(notes) };
+    if (typeof remark === "string") this.showMessage(remark);
+    this.notify("notes");
   }
 
   /** Saves notes, one version after the other. */
   async saveNotes(): Promise<void> {
     this.notes.sort((a, b) => a.time - b.time);
-    this.tell("notes");
+    this.notify("notes");
     this.unsaved = true;
     if (this.saving) return;
     this.saving = true;
@@ -306,26 +307,25 @@ export class App {
         await this.writeNotes();
       }
     } catch (failure) {
-      this.say(`notes were not saved: ${reason(failure)}`);
+      this.showMessage(`notes were not saved: ${reason(failure)}`);
     } finally {
       this.saving = false;
     }
   }
 
-  /** Writes the notes in the place of those that were read; where others have written some
-   * meanwhile, with these. */
+  /** Replaces the saved notes. If another page has changed them, merges both and tries again. */
   private async writeNotes(): Promise<void> {
     for (let attempt = 0; ; attempt++) {
-      if (this.keptNotes.version === null || attempt > 0) await this.loadNotes();
-      const [version, keys] = [this.keptNotes.version ?? "", keysOf(this.notes)];
+      if (this.savedNotes.version === null || attempt > 0) await this.loadNotes();
+      const [version, keys] = [this.savedNotes.version ?? "", keysOf(this.notes)];
       try {
         const written = await api.saveNotes(version, this.notes);
-        this.keptNotes = { version: written.version, keys };
-        if (typeof written.remark === "string") this.say(written.remark);
+        this.savedNotes = { version: written.version, keys };
+        if (typeof written.remark === "string") this.showMessage(written.remark);
         return;
       } catch (failure) {
-        const isOld = failure instanceof Refused && failure.status === 409;
-        if (!isOld || attempt >= MOST_ATTEMPTS) throw failure;
+        const isOld = failure instanceof ServerError && failure.status === 409;
+        if (!isOld || attempt >= MAX_SAVE_ATTEMPTS) throw failure;
       }
     }
   }

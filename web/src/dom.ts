@@ -1,4 +1,4 @@
-// Elements in few words. Texts are always texts: nothing of a trace is ever parsed as HTML.
+// Creates DOM elements. Text is always set as text: nothing from a trace is parsed as HTML.
 
 type Child = Node | string | null | undefined | false;
 
@@ -11,7 +11,7 @@ interface Options {
   click?: (event: MouseEvent) => void;
 }
 
-/** An element with its class, text and children. */
+/** Creates an element with its class, text and children. */
 export function el<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   options: Options = {},
@@ -28,43 +28,42 @@ export function el<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** Puts children under an element. */
+/** Appends children to an element. */
 export function append(element: Element, children: Child[]): void {
   for (const child of children) {
     if (child !== null && child !== undefined && child !== false) element.append(child);
   }
 }
 
-/** Replaces all that is in an element. */
+/** Replaces the contents of an element. */
 export function fill(element: Element, ...children: Child[]): void {
   element.replaceChildren();
   append(element, children);
 }
 
-/** A button that looks like a link. */
+/** Creates a button that looks like a link. */
 export function link(text: string, title: string, click: () => void): HTMLButtonElement {
   return el("button", { class: "link", text, title, click, attributes: { type: "button" } });
 }
 
-/** A button. */
+/** Creates a button. */
 export function button(text: string, title: string, click: () => void, className = "button"): HTMLButtonElement {
   return el("button", { class: className, text, title, click, attributes: { type: "button" } });
 }
 
-/** The element of this id, which the page's own HTML has. */
+/** Element of the page's HTML by its ID. */
 export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
   const element = document.getElementById(id);
   if (element === null) throw new Error(`the page has no #${id}`);
   return element as T;
 }
 
-/** Gives an element a text; where it has that already, the browser need not lay it out anew. */
+/** Sets an element's text if it differs, since each change costs a layout. */
 export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** How large an element is, in pixels: to ask it in each frame would have the browser lay out the
- * page anew. */
+/** Cached size of an element in pixels. Asking for it in each frame would cost a layout. */
 export class Size {
   private known = { width: 0, height: 0 };
 
@@ -92,23 +91,21 @@ export class Size {
   }
 }
 
-/** A text cut in the middle of nowhere helps nobody: at most so many characters, then an
- * ellipsis. What stands beside it is not turned round by it. */
+/** Cuts a text to at most `most` characters with an ellipsis, and isolates its direction. */
 export function shorten(text: string, most: number): string {
-  return apart(text.length <= most ? text : `${text.slice(0, most - 1)}…`);
+  return isolate(text.length <= most ? text : `${text.slice(0, most - 1)}…`);
 }
 
-/** Letters that are written from right to left, and characters that say what is. */
-const TURNS = /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufefc]|[\ud802\ud803\ud83a\ud83b]/;
+/** Right-to-left letters and direction marks. */
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufefc]|[\ud802\ud803\ud83a\ud83b]/;
 
-/** A text that has its own direction, whatever it says of directions, and leaves that of a number
- * behind it as it is. */
-export function apart(text: string): string {
-  if (!TURNS.test(text)) return text;
+/** Isolates the direction of a text, so that a number after it is not reordered. */
+export function isolate(text: string): string {
+  if (!RIGHT_TO_LEFT.test(text)) return text;
   let [inner, open] = ["", 0];
   for (const letter of text) {
     const ends = letter === "\u2069";
-    // It can't end what it stands in.
+    // It must not end the isolation around it.
     if (ends && open === 0) continue;
     open += ends ? -1 : letter >= "\u2066" && letter <= "\u2068" ? 1 : 0;
     inner += letter;
@@ -116,7 +113,7 @@ export function apart(text: string): string {
   return `\u2068${inner}${"\u2069".repeat(open)}\u2069`;
 }
 
-/** Makes the canvas as large as its place, in the screen's pixels; true if that changed anything. */
+/** Resizes a canvas to device pixels. Returns whether its size changed. */
 export function fitCanvas(canvas: HTMLCanvasElement, width: number, height: number): boolean {
   const ratio = devicePixelRatio;
   const [wide, high] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
@@ -128,7 +125,7 @@ export function fitCanvas(canvas: HTMLCanvasElement, width: number, height: numb
   return true;
 }
 
-/** The canvas' context, with CSS pixels as its unit. */
+/** Context of a canvas in CSS pixels. */
 export function context(canvas: HTMLCanvasElement): CanvasRenderingContext2D {
   const drawing = canvas.getContext("2d");
   if (drawing === null) throw new Error("this browser can't draw on a canvas");

@@ -1,4 +1,4 @@
-// Starts the page: asks what is open, puts the parts together, keeps up with a trace that grows.
+// Entry point of the page: opens the trace, connects the parts, and follows a growing trace.
 
 import { api, reason } from "./data/api";
 import { App } from "./app";
@@ -24,32 +24,32 @@ import { Timeline } from "./draw/timeline";
 import { Tooltip } from "./panels/tooltip";
 import type { TraceInfo, WireTrack } from "./data/wire";
 
-const POLL = 1000;
-/** The same while a trace is read for the first time: what is looked at is read first. */
-const POLL_READING = 250;
-/** The same at first, when a small trace is about to be whole, and while nothing but channels is
- * known of a large one. */
-const POLL_EARLY = 60;
-const EARLY = 3000;
-/** While nothing was looked at before its turn, new boxes come more seldom, and what was read
- * whole even more so; and new names of tracks, where there are no new lanes. */
-const PROGRESS = 1000;
-const WHOLE = 5000;
-const NAMES = 10_000;
-/** How long after a movement nothing is asked for that is drawn already. */
-const STILL = 250;
-/** The same of a trace that is read whole. */
-const POLL_WHOLE = 5000;
+/** Intervals of polling in milliseconds: a growing trace; a trace that is being read, whose visible
+ * parts are prefetched; the first moments and a trace of which only channels are known; and a
+ * completely read trace, or a server that does not answer. */
+const POLL_INTERVAL = 1000;
+const POLL_READING_INTERVAL = 250;
+const POLL_EARLY_INTERVAL = 60;
+const POLL_IDLE_INTERVAL = 5000;
+/** Duration of the first moments, in milliseconds. */
+const EARLY_PERIOD = 3000;
+/** Intervals of refreshes while the trace is read: of tiles without a prefetch, of completely read
+ * tiles, and of tracks without new lanes. */
+const REFRESH_INTERVAL = 1000;
+const REFRESH_ALL_INTERVAL = 5000;
+const TRACK_NAMES_INTERVAL = 10_000;
+/** Pause after a movement before tiles are refreshed. */
+const STILL_DELAY = 250;
 const LINK_DELAY = 300;
-/** When is said what an answer takes so long for. */
-const LONG = 1000;
-/** After so many questions without an answer, they are asked more seldom. */
-const PATIENCE = 6;
+/** Time after which a message explains a slow start. */
+const SLOW_START_DELAY = 1000;
+/** Failed requests after which the server is polled less often. */
+const MAX_FAILURES = 6;
 
-/** What tests ask for; nothing else uses it. */
+/** Access for tests. */
 declare global {
   interface Window {
-    tompion?: { app: App; timeline: Timeline; settled: () => boolean; there: () => boolean };
+    tompion?: { app: App; timeline: Timeline; settled: () => boolean; isComplete: () => boolean };
   }
 }
 
@@ -65,20 +65,21 @@ class Page {
   private readonly tooltip = new Tooltip(this.app);
   private readonly overview: Channel;
   private linkTimer = 0;
-  /** When the last frame was drawn. */
+  /** Time of the last frame. */
   private drawn = 0;
   private failures = 0;
-  /** What was said of boxes that couldn't be had. */
-  private missing = "";
-  /** When all were told of what is new, of so many lanes; when boxes were asked for again, and
-   * all of them. */
-  private told = { at: 0, lanes: -1 };
-  private refreshed = { at: 0, glimpses: 0 };
-  private renewed = 0;
-  /** Whether something is new that was not shown. */
-  private isNews = false;
-  /** Whether what is new is being asked for, and what is in sight may not be what is known. */
-  private isTaking = false;
+  /** Message about missing tiles. */
+  private tileMessage = "";
+  /** Time of the last update of tracks, and their number of lanes then. */
+  private tracksUpdate = { at: 0, lanes: -1 };
+  /** Time of the last refresh of tiles, and the number of prefetches then. */
+  private tilesRefresh = { at: 0, prefetches: 0 };
+  /** Time of the last refresh of all tiles. */
+  private fullRefresh = 0;
+  /** Whether something is new that is not shown yet. */
+  private hasNews = false;
+  /** Whether an update is in progress. */
+  private isUpdating = false;
 
   constructor() {
     const { app } = this;
@@ -117,14 +118,14 @@ class Page {
     window.addEventListener("hashchange", () => {
       if (location.hash.slice(1) !== link.write(link.current(app))) link.restore(app, link.read(location.hash));
     });
-    window.tompion = { app, timeline: this.timeline, settled: () => this.timeline.settled && !this.isTaking, there: () => this.timeline.there };
+    window.tompion = { app, timeline: this.timeline, settled: () => this.timeline.settled && !this.isUpdating, isComplete: () => this.timeline.isComplete };
   }
 
   private frame(): void {
     const { app } = this;
     if (app.view.step()) app.draw();
     this.timeline.paint();
-    this.tellMissing();
+    this.reportMissingTiles();
     this.names.paint();
     this.ruler.paint();
     this.minimap.paint();
@@ -133,30 +134,30 @@ class Page {
     this.mark("settled", String(this.timeline.settled));
     this.mark("level", String(this.timeline.level));
     this.drawn = performance.now();
-    this.linkTimer ||= window.setTimeout(() => this.linkSoon(), LINK_DELAY);
+    this.linkTimer ||= window.setTimeout(() => this.scheduleLink(), LINK_DELAY);
   }
 
-  /** Says of the page what tests look for. */
+  /** Sets an attribute that tests read. */
   private mark(what: string, value: string): void {
     const state = document.documentElement.dataset;
     if (state[what] !== value) state[what] = value;
   }
 
-  /** Writes the link when nothing moves any more. */
-  private linkSoon(): void {
+  /** Writes the link once nothing moves. */
+  private scheduleLink(): void {
     const left = this.drawn + LINK_DELAY - performance.now();
-    this.linkTimer = left > 1 ? window.setTimeout(() => this.linkSoon(), left) : 0;
+    this.linkTimer = left > 1 ? window.setTimeout(() => this.scheduleLink(), left) : 0;
     if (this.linkTimer === 0) this.writeLink();
   }
 
-  /** Says why boxes are not there, for as long as they aren't. */
-  private tellMissing(): void {
+  /** Shows why tiles are missing, as long as they are. */
+  private reportMissingTiles(): void {
     const { app } = this;
     const { error } = app.tiles;
     const line = error === "" ? "" : `some parts are not drawn; retrying every second: ${error}`;
-    if (line === this.missing) return;
-    if (line !== "" || app.message === this.missing) app.say(line);
-    this.missing = line;
+    if (line === this.tileMessage) return;
+    if (line !== "" || app.message === this.tileMessage) app.showMessage(line);
+    this.tileMessage = line;
   }
 
   private writeLink(): void {
@@ -179,7 +180,7 @@ class Page {
     try {
       localStorage.setItem("tompion-theme", this.app.theme);
     } catch {
-      // Where nothing may be kept, the next visit begins with the system's choice.
+      // Without storage, the next visit begins with the system's theme.
     }
   }
 
@@ -199,7 +200,7 @@ class Page {
     app.setTheme(this.startTheme());
     const { hash } = location;
     const size = link.pictureSize(hash);
-    if (size !== null) this.hold(size);
+    if (size !== null) this.setPictureSize(size);
     try {
       const tracks = await this.open();
       app.tracks.commands = app.info.commands ?? [];
@@ -209,42 +210,39 @@ class Page {
       this.fail(reason(failure));
       return;
     }
-    app.tracks.openAtFirst();
+    app.tracks.expandInitially();
     app.tracks.layout();
     app.view.limits = { begin: app.info.begin, end: Math.max(app.info.end, app.info.begin + 1) };
     app.view.begin = app.view.whole().begin;
     app.view.end = app.view.whole().end;
-    app.tell("info");
-    app.tell("tracks");
+    app.notify("info");
+    app.notify("tracks");
     this.panel.show();
-    link.restore(app, link.atFirst(hash, app.info.incident));
-    // What is in sight is asked for before the first frame is drawn, which a browser that is just
-    // begun lets wait.
-    this.timeline.look();
-    app.drawnBy(() => this.frame());
+    link.restore(app, link.initialState(hash, app.info.incident));
+    // Visible tiles are requested before the first frame, which a starting browser delays.
+    this.timeline.layout();
+    app.setFrameDrawer(() => this.frame());
     document.documentElement.dataset["loaded"] = "true";
     void this.minimap.refresh(this.overview);
     void this.loadNotes();
     this.poll();
   }
 
-  /** Asks what is open; its tracks. The page's HTML has the browser ask for both while it reads
-   * this script. */
+  /** Requests the trace and its tracks. The page's HTML preloads both. */
   private async open(): Promise<WireTrack[]> {
     const words = "looking for the trace's packets; a large trace that is not cached takes as long as its disk";
-    const late = window.setTimeout(() => this.app.say(words), LONG);
+    const late = window.setTimeout(() => this.app.showMessage(words), SLOW_START_DELAY);
     const [info, { tracks, generation, progress = 0 }] = await Promise.all([api.trace(), api.tracks()]);
     window.clearTimeout(late);
-    if (this.app.message === words) this.app.say("");
+    if (this.app.message === words) this.app.showMessage("");
     this.app.info = info;
-    // Tracks that are older than what says that all is known would never be asked for again.
+    // Outdated tracks of a completely read trace would never be requested again.
     const isOld = generation !== info.generation || (info.progress >= 1 && progress < 1);
     return isOld ? (await api.tracks()).tracks : tracks;
   }
 
-  /** For a picture, the page has the picture's size: a browser without a window gives it that
-   * only when it takes it. */
-  private hold({ width, height }: { width: number; height: number }): void {
+  /** Gives the page the size of a picture. A browser without a window sets it too late. */
+  private setPictureSize({ width, height }: { width: number; height: number }): void {
     Object.assign(document.body.style, { width: `${width}px`, height: `${height}px` });
   }
 
@@ -252,125 +250,121 @@ class Page {
     try {
       await this.app.loadNotes();
     } catch (failure) {
-      this.app.say(`notes can't be read: ${reason(failure)}`);
+      this.app.showMessage(`notes can't be read: ${reason(failure)}`);
     }
   }
 
   private fail(line: string): void {
     document.documentElement.dataset["loaded"] = "failed";
-    this.app.say(line);
+    this.app.showMessage(line);
   }
 
-  /** Asks again each second while the trace grows or is still being read; later now and then, for
-   * it may vanish. */
+  /** Polls the server: often while the trace grows or is read, later seldom, since files may
+   * vanish. */
   private poll(): void {
     const { info } = this.app;
-    const reading = this.isBare || performance.now() < EARLY ? POLL_EARLY : POLL_READING;
-    const known = info.progress < 1 ? reading : info.growing ? POLL : POLL_WHOLE;
-    // Whoever doesn't answer is asked less often, but not for ever no more.
-    const pace = this.failures >= PATIENCE ? POLL_WHOLE : known;
-    window.setTimeout(() => void this.again(), pace);
+    const reading = this.hasOnlyChannels || performance.now() < EARLY_PERIOD ? POLL_EARLY_INTERVAL : POLL_READING_INTERVAL;
+    const known = info.progress < 1 ? reading : info.growing ? POLL_INTERVAL : POLL_IDLE_INTERVAL;
+    // A server that does not answer is polled less often.
+    const interval = this.failures >= MAX_FAILURES ? POLL_IDLE_INTERVAL : known;
+    window.setTimeout(() => void this.update(), interval);
   }
 
-  private async again(): Promise<void> {
+  private async update(): Promise<void> {
     const { app } = this;
     const before = app.info;
     try {
       const info = await api.trace();
-      if (this.failures > 0) app.say("");
+      if (this.failures > 0) app.showMessage("");
       this.failures = 0;
       app.info = info;
-      const [now, then] = [app.shifts, before.traces.map((part) => part.offset).join()];
-      if (now !== then) app.shifted();
-      const anew = info.generation !== before.generation;
-      const told: (keyof TraceInfo)[] = ["progress", "glimpses", "events", "end"];
-      const isMore = told.some((what) => info[what] !== before[what]);
-      this.isNews ||= isMore;
-      if (anew || (this.isNews && this.isTime(info))) {
-        this.isNews = false;
-        if (!anew && this.canWait(info)) {
-          this.refresh();
-          app.tell("info");
+      const [now, then] = [app.offsetKey, before.traces.map((part) => part.offset).join()];
+      if (now !== then) app.applyShift();
+      const isReindexed = info.generation !== before.generation;
+      const watched: (keyof TraceInfo)[] = ["progress", "glimpses", "events", "end"];
+      const isMore = watched.some((what) => info[what] !== before[what]);
+      this.hasNews ||= isMore;
+      if (isReindexed || (this.hasNews && this.isUpdateDue(info))) {
+        this.hasNews = false;
+        if (!isReindexed && this.canSkipTracks(info)) {
+          this.refreshTiles();
+          app.notify("info");
         } else {
-          this.isTaking = true;
-          await this.grown(anew);
+          this.isUpdating = true;
+          await this.updateTracks(isReindexed);
         }
       } else if (info.gone !== before.gone || info.error !== before.error) {
-        app.tell("info");
+        app.notify("info");
       }
     } catch (failure) {
       this.failures += 1;
-      app.say(reason(failure));
+      app.showMessage(reason(failure));
     } finally {
-      this.isTaking = false;
+      this.isUpdating = false;
     }
     this.poll();
   }
 
-  /** Whether to ask now for what is new: not while the reader moves, and more seldom than it
-   * comes. */
-  private isTime(info: TraceInfo): boolean {
-    if (info.progress >= 1 || this.isBare) return true;
+  /** Whether an update is due: not during movements, and not after each poll. */
+  private isUpdateDue(info: TraceInfo): boolean {
+    if (info.progress >= 1 || this.hasOnlyChannels) return true;
     const now = performance.now();
-    if (now - this.app.view.moved < STILL) return false;
-    const pace = info.glimpses === this.refreshed.glimpses ? PROGRESS : POLL_READING;
-    return now - this.refreshed.at >= pace;
+    if (now - this.app.view.moved < STILL_DELAY) return false;
+    const interval = info.glimpses === this.tilesRefresh.prefetches ? REFRESH_INTERVAL : POLL_READING_INTERVAL;
+    return now - this.tilesRefresh.at >= interval;
   }
 
-  /** Whether nothing is known but channels. */
-  private get isBare(): boolean {
+  /** Whether only channels are known. */
+  private get hasOnlyChannels(): boolean {
     for (const { kind } of this.app.tracks.laneKind.values()) if (kind !== "density") return false;
     return true;
   }
 
-  /** Whether new tracks and numbers can wait, and new boxes are all that is shown of what was
-   * read meanwhile. */
-  private canWait(info: TraceInfo): boolean {
-    const pace = info.lanes === this.told.lanes ? NAMES : POLL;
-    return performance.now() - this.told.at < pace && info.progress < 1 && !this.isBare;
+  /** Whether tracks can wait, so that only tiles are refreshed. */
+  private canSkipTracks(info: TraceInfo): boolean {
+    const interval = info.lanes === this.tracksUpdate.lanes ? TRACK_NAMES_INTERVAL : POLL_INTERVAL;
+    return performance.now() - this.tracksUpdate.at < interval && info.progress < 1 && !this.hasOnlyChannels;
   }
 
-  /** Has boxes asked for again; those of what was read whole more seldom, for they may still end
+  /** Refreshes tiles. Completely read ones are refreshed less often: their slices may still end
    * later. */
-  private refresh(): void {
+  private refreshTiles(): void {
     const { info, tiles } = this.app;
     const now = performance.now();
-    this.refreshed = { at: now, glimpses: info.glimpses ?? 0 };
-    const all = info.progress >= 1 || now - this.renewed > WHOLE;
-    if (all) this.renewed = now;
-    tiles.outdated(all);
+    this.tilesRefresh = { at: now, prefetches: info.glimpses ?? 0 };
+    const all = info.progress >= 1 || now - this.fullRefresh > REFRESH_ALL_INTERVAL;
+    if (all) this.fullRefresh = now;
+    tiles.markOutdated(all);
   }
 
-  /** Takes what is new of a trace; one that was read anew may have fewer tracks, and the others
-   * have their numbers. */
-  private async grown(anew: boolean): Promise<void> {
+  /** Updates tracks and tiles. A trace that was indexed again may have fewer tracks. */
+  private async updateTracks(isReindexed: boolean): Promise<void> {
     const { app } = this;
-    const isBare = this.isBare;
-    this.told = { at: performance.now(), lanes: app.info.lanes ?? -1 };
+    const hadOnlyChannels = this.hasOnlyChannels;
+    this.tracksUpdate = { at: performance.now(), lanes: app.info.lanes ?? -1 };
     const { tracks } = await api.tracks(true);
-    if (anew && app.tracks.all.size > 0) {
+    if (isReindexed && app.tracks.all.size > 0) {
       app.tracks.replace(tracks);
-      app.forgetGone();
+      app.dropMissingTracks();
     } else {
       app.tracks.add(tracks);
     }
-    // Of a trace of which nothing but channels was known, these are the first that are worth it.
-    if (isBare) app.tracks.openAtFirst();
+    // These are the first tracks besides channels.
+    if (hadOnlyChannels) app.tracks.expandInitially();
     app.tracks.layout();
     app.view.limit(app.info.begin, app.info.end);
-    if (anew) app.tiles.outdated();
-    else this.refresh();
-    app.tell("tracks");
-    app.tell("info");
-    // New lanes in sight are wanted from now on, not from the next frame on: what is there of the
-    // others is not all.
-    this.timeline.look();
+    if (isReindexed) app.tiles.markOutdated();
+    else this.refreshTiles();
+    app.notify("tracks");
+    app.notify("info");
+    // New visible lanes are requested now, not with the next frame, so that tests see them missing.
+    this.timeline.layout();
     void this.minimap.refresh(this.overview);
-    await this.findNotes();
+    await this.resolveNotes();
   }
 
-  /** Of notes on tracks that nobody had seen so far, some may be known now. */
-  private async findNotes(): Promise<void> {
+  /** Resolves the tracks of notes that were not known so far. */
+  private async resolveNotes(): Promise<void> {
     const lost = this.app.notes.filter((note) => note.of !== undefined && note.track === undefined);
     if (lost.length === 0) return;
     const { notes: found } = await api.notes(true);

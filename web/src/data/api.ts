@@ -1,4 +1,4 @@
-// Requests of the page to the server that it came from.
+// Requests to the viewer's server.
 
 import type {
   EventCounts,
@@ -16,12 +16,12 @@ import type {
 
 type Parameters = Record<string, string | number | undefined>;
 
-/** The server lets wait for what is shown already, from an older answer. */
-export function asked(again: boolean): Parameters {
-  return again ? { again: 1 } : {};
+/** Parameter of requests that refresh what is shown already: the server may delay them. */
+export function refreshParameter(isRefresh: boolean): Parameters {
+  return isRefresh ? { again: 1 } : {};
 }
 
-/** The address of a request. */
+/** Address of a request. */
 export function address(path: string, parameters: Parameters = {}): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
@@ -35,8 +35,8 @@ function whole(value: number): string {
   return Math.round(value).toString();
 }
 
-/** The server refused, or could not. */
-export class Refused extends Error {
+/** Error that the server answered with. */
+export class ServerError extends Error {
   constructor(
     readonly status: number,
     line: string,
@@ -45,22 +45,22 @@ export class Refused extends Error {
   }
 }
 
-/** What a server says that refuses. */
-export async function refusal(response: Response): Promise<Refused> {
+/** Error from an unsuccessful response. */
+export async function serverError(response: Response): Promise<ServerError> {
   const text = await response.text();
   let line = text.trim();
   try {
     const parsed = JSON.parse(text) as { error?: string };
     if (typeof parsed.error === "string") line = parsed.error;
   } catch {
-    // A line of text is as good.
+    // The text itself is the message.
   }
-  return new Refused(response.status, line === "" ? `the server answered ${response.status}` : line);
+  return new ServerError(response.status, line === "" ? `the server answered ${response.status}` : line);
 }
 
 async function answer<T>(response: Response): Promise<T> {
   if (response.ok) return (await response.json()) as T;
-  throw await refusal(response);
+  throw await serverError(response);
 }
 
 async function get<T>(path: string, parameters: Parameters = {}, signal?: AbortSignal): Promise<T> {
@@ -76,14 +76,14 @@ async function post<T>(path: string, body: unknown, parameters: Parameters = {})
   return answer<T>(response);
 }
 
-/** From when to when, of which tracks and all below them; none named are all. */
-export interface Stretch {
+/** Time range, of some tracks with everything below them; without `tracks`, of all. */
+export interface TimeRange {
   from: number;
   to: number;
   tracks?: string;
 }
 
-export interface EventQuery extends Stretch {
+export interface EventQuery extends TimeRange {
   row: number;
   count: number;
   filter?: string;
@@ -92,35 +92,35 @@ export interface EventQuery extends Stretch {
 
 export const api = {
   trace: () => get<TraceInfo>("trace"),
-  tracks: (again = false) => get<WireTracks>("tracks", asked(again)),
+  tracks: (again = false) => get<WireTracks>("tracks", refreshParameter(again)),
   at: (lane: number, time: number, near: number) => get<Interval & { none?: boolean }>("at", { lane, time, near }),
   step: (lane: number, time: number, dir: 1 | -1) =>
     get<{ begin?: number; end?: number; none?: boolean }>("step", { lane, time, dir }),
   arrows: (from: number, to: number, width: number, ids: string, again: boolean, signal: AbortSignal) =>
-    get<WireArrows>("arrows", { from, to, width, ids, ...asked(again) }, signal),
+    get<WireArrows>("arrows", { from, to, width, ids, ...refreshParameter(again) }, signal),
   search: (q: string, from: number, dir: 1 | -1, signal: AbortSignal) =>
     get<Hit>("search", { q, from, dir }, signal),
   events: (query: EventQuery, signal?: AbortSignal) => get<EventRows>("events", { ...query }, signal),
-  select: (stretch: Stretch, most: number | undefined, signal?: AbortSignal) => get<Statistics>("select", { ...stretch, most }, signal),
-  counts: (stretch: Stretch, signal?: AbortSignal) => get<EventCounts>("counts", { ...stretch }, signal),
-  flame: (stretch: Stretch, signal?: AbortSignal) => get<FlameGraph>("flame", { ...stretch }, signal),
-  notes: (again = false) => get<WireNotes>("notes", asked(again)),
+  select: (range: TimeRange, most: number | undefined, signal?: AbortSignal) => get<Statistics>("select", { ...range, most }, signal),
+  counts: (range: TimeRange, signal?: AbortSignal) => get<EventCounts>("counts", { ...range }, signal),
+  flame: (range: TimeRange, signal?: AbortSignal) => get<FlameGraph>("flame", { ...range }, signal),
+  notes: (again = false) => get<WireNotes>("notes", refreshParameter(again)),
   saveNotes: (version: string, notes: Note[]) => post<Omit<WireNotes, "notes">>("notes", { version, notes }),
   offset: (trace: number, offset: number) => post<unknown>("offset", { trace, offset_ns: offset }),
-  exportCtf: (stretch: Stretch, id: string) =>
-    post<{ path?: string; events?: number; bytes?: number }>("export", {}, { ...stretch, format: "ctf", id }),
-  csvAddress: (stretch: Stretch, id: string) => address("export", { ...stretch, format: "csv", id }),
-  /** How far an export is, and how large it is when it is there. */
+  exportCtf: (range: TimeRange, id: string) =>
+    post<{ path?: string; events?: number; bytes?: number }>("export", {}, { ...range, format: "ctf", id }),
+  csvAddress: (range: TimeRange, id: string) => address("export", { ...range, format: "csv", id }),
+  /** Progress of an export, and its size once it is complete. */
   exporting: (id: string) => get<{ share: number; bytes?: number | null; failed?: boolean }>("exporting", { id }),
 };
 
-/** What went wrong, in one line. */
+/** Message of an error, in one line. */
 export function reason(error: unknown): string {
   if (error instanceof TypeError) return "the server has ended: start `tompion view` again";
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Whether a request ended because the page no longer wanted it. */
+/** Whether a request was cancelled by the page. */
 export function wasAborted(error: unknown): boolean {
   return error instanceof DOMException && error.name === "AbortError";
 }

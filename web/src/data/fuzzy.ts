@@ -1,20 +1,19 @@
-// Finds names by letters that stand in them in order, as editors find files.
+// Fuzzy search: finds names that contain some letters in order, as editors find files.
 
 export interface Match {
   score: number;
-  /** Which characters of the name were meant. */
+  /** Positions of the matched characters. */
   places: number[];
 }
 
-/** How well a name answers to what was typed; null if it doesn't. */
+/** Match of a name with the typed text; null if there is none. */
 export function match(typed: string, name: string): Match | null {
   const places: number[] = [];
   const score = scoreOf(typed.toLowerCase(), name.toLowerCase(), places);
   return score === null ? null : { score, places };
 }
 
-/** The same of small letters; which were meant is told only where somebody wants to know it: of a
- * hundred thousand names, few are shown. */
+/** Score of lower-case texts. Positions are collected only for the few matches that are shown. */
 function scoreOf(needle: string, hay: string, places: number[] | null): number | null {
   if (needle === "") return 0;
   const whole = hay.indexOf(needle);
@@ -47,15 +46,15 @@ export interface Ranked<T> {
   match: Match;
 }
 
-/** What was found in a list. */
+/** Matches in a list. */
 export interface Found<T> {
-  /** The best of it, best first; equals keep their order. */
+  /** The best matches, best first; equal ones keep their order. */
   best: Ranked<T>[];
-  /** All of it: who goes on typing finds nothing else. */
+  /** All matches. A longer text can match no others. */
   all: readonly T[];
 }
 
-/** Looks for the best so many of a list. */
+/** Finds all matches in a list, and the best `most` of them. */
 export function rank<T>(typed: string, items: readonly T[], nameOf: (item: T) => string, most: number): Found<T> {
   const needle = typed.toLowerCase();
   const ranked = (item: T): Ranked<T> => ({ item, match: match(typed, nameOf(item)) ?? { score: 0, places: [] } });

@@ -1,27 +1,27 @@
-// Labels of boxes, each with a number of its own: boxes have the number, not the text.
+// Table of labels: slices have a number instead of the text.
 
 import { nameColour } from "../draw/colours";
 
-/** So many bytes of labels are kept before those that no box has any more are forgotten. */
-const MOST_BYTES = 8 * 1024 * 1024;
-/** What a label takes beside its letters. */
-const EACH = 96;
+/** Size in bytes above which unused labels are removed. */
+const MAX_BYTES = 8 * 1024 * 1024;
+/** Bytes that a label takes besides its letters. */
+const OVERHEAD = 96;
 
 export class Labels {
   readonly texts: string[] = [];
-  /** By label: the number of its colour. */
+  /** Colour number of each label. */
   colours = new Uint8Array(1024);
   private readonly numbers = new Map<string, number>();
   private bytes = 0;
 
-  constructor(private most = MOST_BYTES) {}
+  constructor(private maxBytes = MAX_BYTES) {}
 
-  /** The number of a label; −1, if there is none such. */
+  /** Number of a label; −1 if it is unknown. */
   find(text: string): number {
     return this.numbers.get(text) ?? -1;
   }
 
-  /** The number of a label, which it is given where it has none. */
+  /** Number of a label, which is added if it is new. */
   number(text: string): number {
     const known = this.numbers.get(text);
     if (known !== undefined) return known;
@@ -38,27 +38,26 @@ export class Labels {
     return number;
   }
 
-  /** Where there are many, forgets those that no box has: the others get other numbers, which
-   * these lists of them have then. */
-  forget(lists: () => Iterable<Int32Array>): void {
-    if (this.bytes <= this.most) return;
+  /** Removes unused labels once there are many. The others are renumbered, also in `lists`. */
+  removeUnused(lists: () => Iterable<Int32Array>): void {
+    if (this.bytes <= this.maxBytes) return;
     const before = this.texts.splice(0);
     this.numbers.clear();
     this.bytes = 0;
-    const fresh = new Int32Array(before.length).fill(-1);
+    const renumbered = new Int32Array(before.length).fill(-1);
     for (const list of lists()) {
       for (let at = 0; at < list.length; at++) {
         const old = list[at] ?? -1;
         if (old < 0) continue;
-        if ((fresh[old] ?? -1) < 0) fresh[old] = this.number(before[old] ?? "");
-        list[at] = fresh[old] ?? -1;
+        if ((renumbered[old] ?? -1) < 0) renumbered[old] = this.number(before[old] ?? "");
+        list[at] = renumbered[old] ?? -1;
       }
     }
-    // Where boxes have so many, to look for others with each answer would be in vain.
-    this.most = Math.max(this.most, 2 * this.bytes);
+    // If most are in use, the next attempt waits until there are twice as many.
+    this.maxBytes = Math.max(this.maxBytes, 2 * this.bytes);
   }
 }
 
 function size(text: string): number {
-  return EACH + 2 * text.length;
+  return OVERHEAD + 2 * text.length;
 }

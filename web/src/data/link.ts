@@ -1,13 +1,13 @@
-// A link that restores the view: what the screen shows, in the address after `#`.
+// Link that restores the view: the state of the page in the address after `#`.
 //
-// Numbers of tracks are those of one reading of the trace, and links outlive it. So a track is
-// named by what it is:
+// Track numbers belong to one index of the trace, and links outlive it. So a link names tracks:
 //
-//   kind:number-or-name[@machine][;how-many-th of those with this name, from 1 on]     thread:55   counter:app%3Aqueue@left   thread:55;1
-//   a lane of it: track/kind[.depth]                                                  thread:55/span.1
+//   track: kind:number-or-name[@machine][;N], the N-th further one of this name
+//          thread:55   counter:app%3Aqueue@left   thread:55;1
+//   lane:  track/kind[.depth]
+//          thread:55/span.1
 //
-// Links of earlier versions have plain numbers, which mean something for as long as the same index
-// is read.
+// Links of earlier versions have plain numbers, which are valid with the same index only.
 
 import { api, reason } from "./api";
 import { TABS, type App, type Tab } from "../app";
@@ -18,25 +18,25 @@ import type { Incident } from "./wire";
 export interface LinkState {
   begin?: number;
   end?: number;
-  /** A lane, and when. */
+  /** Lane and time of the selection. */
   lane?: string;
   at?: number;
-  /** Of some tracks; none named are all. */
+  /** Measured area; without tracks, of all tracks. */
   area?: { begin: number; end: number; tracks: string[] };
   pinned?: string[];
   open?: string[];
   scroll?: number;
   clock?: Clock;
   tab?: Tab;
-  /** Of the table of events, and of the search. */
+  /** Filters of the event table, and the text of the search. */
   filter?: string;
   names?: string;
-  sought?: string;
-  /** By how many nanoseconds each trace is shifted. */
+  searchText?: string;
+  /** Offset of each trace in nanoseconds. */
   offsets?: number[];
 }
 
-/** What begins an address for `tompion view --png`: `#png=1280x720&v=0,5`. */
+/** Begin of an address for `tompion view --png`: `#png=1280x720&v=0,5`. */
 const PICTURE = /^#png(?:=(\d+)x(\d+))?(&|$)/;
 
 /** Width and height of a picture in pixels; null if the address is not for one. */
@@ -45,8 +45,8 @@ export function pictureSize(hash: string): { width: number; height: number } | n
   return found === null ? null : { width: Number(found[1] ?? 1600), height: Number(found[2] ?? 900) };
 }
 
-/** Longer lists would make addresses that nobody can paste. */
-const MOST_OPEN = 200;
+/** Longest list of tracks, so that the address can still be pasted. */
+const MAX_TRACKS = 200;
 
 /** Writes a state as the part of an address after `#`. */
 export function write(state: LinkState): string {
@@ -55,7 +55,7 @@ export function write(state: LinkState): string {
     if (value !== undefined && value !== "") parts.push(`${name}=${escape(String(value))}`);
   };
   const list = (name: string, tracks: string[] | undefined): void => {
-    if (tracks !== undefined && tracks.length <= MOST_OPEN) put(name, tracks.join(","));
+    if (tracks !== undefined && tracks.length <= MAX_TRACKS) put(name, tracks.join(","));
   };
   if (state.begin !== undefined && state.end !== undefined) put("v", `${Math.round(state.begin)},${Math.round(state.end)}`);
   if (state.lane !== undefined && state.at !== undefined) put("s", `${state.lane},${Math.round(state.at)}`);
@@ -70,12 +70,12 @@ export function write(state: LinkState): string {
   if (state.tab !== undefined && state.tab !== "detail") put("t", state.tab);
   put("f", state.filter);
   put("e", state.names);
-  put("q", state.sought);
+  put("q", state.searchText);
   if (state.offsets?.some((offset) => offset !== 0)) put("x", state.offsets.join(","));
   return parts.join("&");
 }
 
-/** As addresses want it, but for what may stand there as it is. */
+/** Percent-encodes a text, except characters that fragments may contain. */
 function escape(text: string): string {
   return encodeURIComponent(text).replace(/%(2C|3A|3B|2F|40)/g, (code) => decodeURIComponent(code));
 }
@@ -88,25 +88,24 @@ function numbers(text: string | null): number[] {
   return words(text).map(Number).filter((value) => Number.isSafeInteger(value));
 }
 
-/** Where an incident is, with the times of the thread that was late. */
+/** View of an incident: its interval, with the late thread measured. */
 export function ofIncident({ begin, end, tid }: Incident): LinkState {
   const span = Math.max(1, end - begin);
   return { begin: begin - span / 3, end: end + span / 3, area: { begin, end, tracks: [`thread:${tid}`] }, tab: "selection" };
 }
 
-/** What an address has the page show at first: what it says, and if it says nothing, where the
- * incident is; so also in a picture. */
-export function atFirst(hash: string, incident: Incident | null | undefined): LinkState {
+/** Initial view: that of the link, or the incident if the link is empty. */
+export function initialState(hash: string, incident: Incident | null | undefined): LinkState {
   const isBare = hash === "" || PICTURE.exec(hash)?.[0] === hash;
   return isBare && incident ? ofIncident(incident) : read(hash);
 }
 
-/** Names of tracks that can be some; what stands there otherwise is left out. */
+/** Parses a list of track names. Invalid ones are left out. */
 function tracks(text: string | null): string[] {
-  return words(text).filter((word) => /^(\d+|[a-z]+:[^,]*)$/.test(word)).slice(0, MOST_OPEN);
+  return words(text).filter((word) => /^(\d+|[a-z]+:[^,]*)$/.test(word)).slice(0, MAX_TRACKS);
 }
 
-/** Reads such a part; what can't be understood is left out. */
+/** Parses the part of an address after `#`. Invalid values are left out. */
 export function read(text: string): LinkState {
   const given = new URLSearchParams(text.replace(/^#/, ""));
   const state: LinkState = {};
@@ -125,7 +124,7 @@ export function read(text: string): LinkState {
   if (clock !== undefined) state.clock = clock;
   const tab = TABS.find((one) => one === given.get("t"));
   if (tab !== undefined) state.tab = tab;
-  for (const [name, of] of [["f", "filter"], ["e", "names"], ["q", "sought"]] as const) {
+  for (const [name, of] of [["f", "filter"], ["e", "names"], ["q", "searchText"]] as const) {
     const value = given.get(name) ?? "";
     if (value !== "") state[of] = value.slice(0, 2000);
   }
@@ -134,15 +133,14 @@ export function read(text: string): LinkState {
   return state;
 }
 
-/** Tracks by their names in links, and their names. */
+/** Names of tracks in links, in both directions. */
 export class TrackNames {
   private readonly byName = new Map<string, number>();
   private readonly names = new Map<number, string>();
 
   constructor(private readonly tracks: Tracks) {
     const seen = new Map<string, number>();
-    // Of threads that had a number one after the other, the one that was there first has the
-    // smallest number here.
+    // Several threads can have had one number. The earliest has the smallest track number.
     for (const id of [...tracks.all.keys()].sort((a, b) => a - b)) {
       const track = tracks.all.get(id);
       if (track === undefined) continue;
@@ -159,7 +157,7 @@ export class TrackNames {
     return this.names.get(id) ?? null;
   }
 
-  /** The name of a lane. */
+  /** Name of a lane. */
   lane(id: number): string | null {
     const lane = this.tracks.laneKind.get(id);
     const track = this.names.get(this.tracks.laneTrack.get(id) ?? -1);
@@ -167,7 +165,7 @@ export class TrackNames {
     return `${track}/${lane.kind}${(lane.depth ?? 0) > 0 ? `.${lane.depth}` : ""}`;
   }
 
-  /** The track of a name, or of a number. */
+  /** Track by its name or number. */
   track(name: string): number | null {
     if (/^\d+$/.test(name)) return this.tracks.all.has(Number(name)) ? Number(name) : null;
     return this.byName.get(name) ?? null;
@@ -189,7 +187,7 @@ function nameOf(track: Track): string {
 
 let known: { tracks: Tracks; stamp: number; names: TrackNames } | null = null;
 
-/** Names of the tracks that there are now. */
+/** Names of the current tracks, cached. */
 function namesOf(tracks: Tracks): TrackNames {
   if (known === null || known.tracks !== tracks || known.stamp !== tracks.stamp) {
     known = { tracks, stamp: tracks.stamp, names: new TrackNames(tracks) };
@@ -197,33 +195,33 @@ function namesOf(tracks: Tracks): TrackNames {
   return known.names;
 }
 
-/** What the page shows now, and what it would show if that were known. */
+/** Current state of the page, with the tracks of a link that are still pending. */
 export function current(app: App): LinkState {
   const { begin, end } = app.view.target;
-  const { awaited } = app;
+  const { pending } = app;
   const names = namesOf(app.tracks);
-  const told = (ids: Iterable<number>): string[] => [...ids].flatMap((id) => names.name(id) ?? []);
+  const namesFor = (ids: Iterable<number>): string[] => [...ids].flatMap((id) => names.name(id) ?? []);
   const state: LinkState = { begin, end, scroll: app.scroll, clock: app.clock, tab: app.tab };
   if (app.selected !== null) {
     const lane = names.lane(app.selected.lane);
     if (lane !== null) Object.assign(state, { lane, at: app.selected.begin });
-  } else if (awaited.selected !== null) Object.assign(state, awaited.selected);
-  const area = app.area ?? awaited.area;
-  if (area !== null) state.area = { begin: area.begin, end: area.end, tracks: [...told(app.area?.tracks ?? []), ...(awaited.area?.tracks ?? [])] };
-  const pinned = [...told(app.tracks.pinned), ...awaited.pinned];
+  } else if (pending.selected !== null) Object.assign(state, pending.selected);
+  const area = app.area ?? pending.area;
+  if (area !== null) state.area = { begin: area.begin, end: area.end, tracks: [...namesFor(app.area?.tracks ?? []), ...(pending.area?.tracks ?? [])] };
+  const pinned = [...namesFor(app.tracks.pinned), ...pending.pinned];
   if (pinned.length > 0) state.pinned = pinned;
-  state.open = [...told(app.tracks.open), ...awaited.open];
+  state.open = [...namesFor(app.tracks.open), ...pending.open];
   if (app.table.filter !== "") state.filter = app.table.filter;
   if (app.table.names !== "") state.names = app.table.names;
-  if (app.sought !== "") state.sought = app.sought;
+  if (app.searchText !== "") state.searchText = app.searchText;
   const offsets = app.info.traces.map((part) => part.offset);
   if (offsets.some((offset) => offset !== 0)) state.offsets = offsets;
   return state;
 }
 
-/** Makes the page show a state. What of it isn't known yet waits until it is. */
+/** Restores a state. Tracks that are not known yet stay pending. */
 export function restore(app: App, state: LinkState): void {
-  app.awaited = {
+  app.pending = {
     pinned: state.pinned ?? [],
     open: state.open ?? [],
     area: state.area !== undefined && state.area.tracks.length > 0 ? state.area : null,
@@ -231,25 +229,25 @@ export function restore(app: App, state: LinkState): void {
   };
   if (state.open !== undefined) app.tracks.open.clear();
   if (state.pinned !== undefined) app.tracks.pinned = [];
-  // Of tracks that nobody knows there is no area, and none of all tracks.
-  if (state.area !== undefined) app.area = app.awaited.area === null ? { begin: state.area.begin, end: state.area.end, all: true, tracks: [] } : null;
-  find(app);
+  // An area of unknown tracks is none yet, and must not become one of all tracks.
+  if (state.area !== undefined) app.area = app.pending.area === null ? { begin: state.area.begin, end: state.area.end, all: true, tracks: [] } : null;
+  resolvePending(app);
   app.tracks.layout();
   if (state.scroll !== undefined) app.scroll = state.scroll;
   if (state.clock !== undefined) app.setClock(state.clock);
   if (state.begin !== undefined && state.end !== undefined) app.view.set({ begin: state.begin, end: state.end });
   if (state.area !== undefined) app.setArea(app.area);
   app.table = { filter: state.filter ?? "", names: state.names ?? "" };
-  app.sought = state.sought ?? "";
-  app.tell("asked");
+  app.searchText = state.searchText ?? "";
+  app.notify("link");
   if (state.tab !== undefined) app.setTab(state.tab);
-  choose(app);
+  selectPending(app);
   if (state.tab !== undefined) app.setTab(state.tab);
   const isShifted = state.offsets?.some((offset, at) => offset !== (app.info.traces[at]?.offset ?? offset)) ?? false;
   if (isShifted) void shift(app, state);
 }
 
-/** Shifts traces as a link has them; what it shows is by these times. */
+/** Applies a link's offsets first, because its times depend on them. */
 async function shift(app: App, state: LinkState): Promise<void> {
   try {
     for (const [at, offset] of (state.offsets ?? []).entries()) {
@@ -257,28 +255,29 @@ async function shift(app: App, state: LinkState): Promise<void> {
       if (part !== undefined && part.offset !== offset) await api.offset(part.id, offset);
     }
     app.info = await api.trace();
-    app.shifted();
+    app.applyShift();
     const { offsets: _, ...rest } = state;
     restore(app, rest);
   } catch (failure) {
-    app.say(`can't shift traces as the link says: ${reason(failure)}`);
+    app.showMessage(`can't shift traces as the link says: ${reason(failure)}`);
   }
 }
 
-/** More tracks are known: some that a link named may be among them. */
+/** Resolves pending tracks of a link after new tracks have arrived. */
 export function resume(app: App): void {
-  const { awaited } = app;
-  const waits = awaited.pinned.length + awaited.open.length > 0 || awaited.area !== null || awaited.selected !== null;
+  const { pending } = app;
+  const waits = pending.pinned.length + pending.open.length > 0 || pending.area !== null || pending.selected !== null;
   if (!waits) return;
-  if (find(app)) {
+  if (resolvePending(app)) {
     app.tracks.layout();
     app.draw();
   }
-  choose(app);
+  selectPending(app);
 }
 
-/** Opens, pins and measures what is known by now; whether anything was found. */
-function find(app: App): boolean {
+/** Expands, pins and measures the pending tracks that are known now. Returns whether there were
+ * any. */
+function resolvePending(app: App): boolean {
   const names = namesOf(app.tracks);
   let found = false;
   const take = (waiting: string[], give: (id: number) => void): string[] =>
@@ -289,28 +288,29 @@ function find(app: App): boolean {
       give(id);
       return false;
     });
-  const { tracks, awaited, area } = app;
+  const { tracks, pending, area } = app;
   const measured: number[] = [];
-  const left = take(awaited.area?.tracks ?? [], (id) => measured.push(id));
-  app.awaited = {
-    pinned: take(awaited.pinned, (id) => !tracks.pinned.includes(id) && tracks.pinned.push(id)),
-    open: take(awaited.open, (id) => tracks.open.add(id)),
-    area: awaited.area === null || left.length === 0 ? null : { ...awaited.area, tracks: left },
-    selected: awaited.selected,
+  const left = take(pending.area?.tracks ?? [], (id) => measured.push(id));
+  app.pending = {
+    pinned: take(pending.pinned, (id) => !tracks.pinned.includes(id) && tracks.pinned.push(id)),
+    open: take(pending.open, (id) => tracks.open.add(id)),
+    area: pending.area === null || left.length === 0 ? null : { ...pending.area, tracks: left },
+    selected: pending.selected,
   };
-  const place = area ?? awaited.area;
+  const place = area ?? pending.area;
   if (place !== null && measured.length > 0) {
     const all = [...new Set([...(area?.tracks ?? []), ...measured])];
     app.area = { begin: place.begin, end: place.end, all: false, tracks: all };
-    app.tell("area");
+    app.notify("area");
   }
   return found;
 }
 
-function choose(app: App): void {
-  const { selected } = app.awaited;
+/** Selects the pending slice once its lane is known. */
+function selectPending(app: App): void {
+  const { selected } = app.pending;
   const lane = selected === null ? null : namesOf(app.tracks).laneOf(selected.lane);
   if (selected === null || lane === null) return;
-  app.awaited.selected = null;
+  app.pending.selected = null;
   void app.select(lane, selected.at);
 }

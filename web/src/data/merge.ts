@@ -1,8 +1,8 @@
-// Notes of several who write them at the same time.
+// Merge of notes that several pages edit at the same time.
 
 import type { Note } from "./wire";
 
-/** What makes a note the same as another one. */
+/** Identity of a note: its time and text. */
 function keyOf({ time, text }: Note): string {
   return JSON.stringify([time, text]);
 }
@@ -11,8 +11,8 @@ export function keysOf(notes: readonly Note[]): Set<string> {
   return new Set(notes.map(keyOf));
 }
 
-/** The notes of here and of elsewhere, both made of those with these keys: what was added in
- * either place is there, what was removed in either isn't. */
+/** Merges the notes of this page with those of another. `before` has the keys of the version that
+ * both started from. Additions and removals of either side apply. */
 export function mergeNotes(before: ReadonlySet<string>, here: readonly Note[], elsewhere: readonly Note[]): Note[] {
   const [mine, theirs] = [keysOf(here), keysOf(elsewhere)];
   const kept = here.filter((note) => theirs.has(keyOf(note)) || !before.has(keyOf(note)));

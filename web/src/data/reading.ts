@@ -1,21 +1,19 @@
-// What counters and channels say at a moment, which have no boxes: a value, or how many events are
-// there and how many are missing.
+// Readings of lanes without slices: the value of a counter, or the event counts of a channel.
 
 import { grouped, quantity } from "./time";
 import { levelFor, type Tile, type Tiles } from "./tiles";
 import type { Amounts, WireLane } from "./wire";
 
-/** What stands under the pointer. */
+/** Reading at a time. */
 export type Reading =
   | { shape: "points"; begin: number; end: number; value: number; least: number; most: number }
   | ({ shape: "bins"; begin: number; end: number } & Amounts);
 
-/** Where on a counter's lane a value stands: 0 is its lower edge, and the least that it has, 1
- * the greatest. */
+/** Scale of a counter's lane: 0 is its minimum, at the lower edge, and 1 its maximum. */
 export function scaleOf({ min = 0, max = 0 }: Pick<WireLane, "min" | "max">): (value: number) => number {
   const span = max - min;
-  // What has one value only is drawn in the middle; halves, for the greatest numbers have no
-  // difference.
+  // A constant is drawn in the middle. Halves are used because the difference of the largest
+  // numbers overflows.
   if (!(span > 0)) return () => 0.5;
   return (value) => Math.min(1, Math.max(0, (value / 2 - min / 2) / (max / 2 - min / 2)));
 }
@@ -38,22 +36,21 @@ export function collectBins(
   }
 }
 
-/** What a lane of points or bins says at a moment; `pixel` is how many nanoseconds the screen's
- * are. */
+/** Reading of a lane at a time. `pixel` is the length of a screen pixel in nanoseconds. */
 export function readingAt(tiles: Tiles, lane: WireLane, time: number, pixel: number): Reading | null {
   return lane.kind === "counter" ? pointAt(tiles, lane.id, time, pixel) : binsAt(tiles, lane.id, time, pixel);
 }
 
 function pointAt(tiles: Tiles, lane: number, time: number, pixel: number): Reading | null {
   let found: Reading | null = null;
-  // Tiles have what was before them.
+  // A tile begins with the last point before it.
   tiles.cover(lane, time, time + 1e-9, pixel, ({ times }) => {
     for (let at = 0; at + 3 < times.length; at += 4) {
       const begin = times[at] ?? 0;
       if (begin > time) break;
       const end = times[at + 4] ?? begin;
       const [least = 0, most = 0, value = 0] = [times[at + 1], times[at + 2], times[at + 3]];
-      // Behind the pixel in which it changed several times, it has the last of its values.
+      // After a pixel with several changes, the last value holds.
       const changed = time - begin <= tileScale(pixel) && most > least;
       found = { shape: "points", begin, end, value, least: changed ? least : value, most: changed ? most : value };
     }
@@ -67,7 +64,7 @@ function tileScale(pixel: number): number {
 
 function binsAt(tiles: Tiles, lane: number, time: number, pixel: number): Reading | null {
   const found: Reading = { shape: "bins", begin: Number.POSITIVE_INFINITY, end: Number.NEGATIVE_INFINITY, events: 0, lost: 0, overwritten: 0 };
-  // Losses are drawn three pixels wide.
+  // Losses are drawn three pixels wide, so the neighbours count too.
   const [from, to] = [time - pixel, time + pixel];
   tiles.cover(lane, from, to, pixel, (tile, begin, end) => {
     collectBins(tile, Math.max(from, begin), Math.min(to, end), (first, last, { events, lost, overwritten }) => {
@@ -81,17 +78,17 @@ function binsAt(tiles: Tiles, lane: number, time: number, pixel: number): Readin
   return found.end < found.begin ? null : found;
 }
 
-/** A counter's value with what is known of its range, as people read it. */
+/** Text of a counter's value and its known range. */
 export function valueText(value: number | null | undefined, range: [number | null, number | null], unit: string): string {
   const [least, most] = [range[0] ?? Number.NaN, range[1] ?? Number.NaN];
   const apart = most - least;
   const of = unit === "" ? "" : ` ${unit}`;
   if (value === null || value === undefined || !Number.isFinite(value)) return "unknown";
-  const told = `${quantity(value, apart)}${of}`;
-  return apart > 0 ? `${told} (${quantity(least, apart)} … ${quantity(most, apart)})` : told;
+  const text = `${quantity(value, apart)}${of}`;
+  return apart > 0 ? `${text} (${quantity(least, apart)} … ${quantity(most, apart)})` : text;
 }
 
-/** How many events there are, and how many are missing. */
+/** Text of event counts: events, lost, overwritten. */
 export function amountsText({ events, lost, overwritten }: Amounts): string {
   const parts = [events === 1 ? "1 event" : `${grouped(events)} events`];
   if (lost > 0) parts.push(`${grouped(lost)} lost`);

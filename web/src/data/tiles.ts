@@ -1,33 +1,32 @@
-// The cache of what lanes show. Time is cut into tiles: at level L, one has 1024 pixels of 2^L
-// nanoseconds. What the screen needs is asked of the server; until it comes, other levels' tiles
-// stand in.
+// Cache of lane contents. Time is divided into tiles: a tile of level L has 1024 pixels of 2^L
+// nanoseconds. Visible tiles are requested from the server. Until they arrive, tiles of other
+// levels are drawn.
 
-import { address, asked } from "./api";
+import { address, refreshParameter } from "./api";
 import type { Channel } from "./channel";
 import { Labels } from "./labels";
 import type { LaneData, LanesAnswer } from "./worker";
 
 export const TILE_PIXELS = 1024;
-/** No level is coarser: 2^43 ns a pixel are 2.4 hours. */
-export const LEVELS = 43;
-const LANES_A_REQUEST = 48;
-const REQUESTS_AT_ONCE = 4;
-/** After how many milliseconds is asked again for what couldn't be had. */
-export const RETRY = 1000;
-/** Of those that only say anew what is drawn already. */
-const REFRESHES_AT_ONCE = 2;
-const MOST_BYTES = 48 * 1024 * 1024;
+/** Coarsest level: 2^43 ns per pixel are 2.4 hours. */
+export const MAX_LEVEL = 43;
+const MAX_LANES_PER_REQUEST = 48;
+const MAX_REQUESTS = 4;
+/** Interval at which failed requests are repeated, in milliseconds. */
+export const RETRY_INTERVAL = 1000;
+/** Concurrent requests that refresh what is drawn already. */
+const MAX_REFRESHES = 2;
+const MAX_BYTES = 48 * 1024 * 1024;
 
 export interface Tile extends LaneData {
-  /** What the tile covers. */
+  /** Time range of the tile. */
   from: number;
   to: number;
-  /** The frame that drew it last. */
+  /** Last frame that drew it. */
   used: number;
-  /** Tiles of an index that has grown since are asked for again, and drawn until the answer
-   * comes. */
+  /** State of the index that it is from. Older tiles are requested again, and drawn meanwhile. */
   generation: number;
-  /** Whether all of it was read when it was asked for. */
+  /** Whether all of it had been read when it was requested. */
   whole: boolean;
 }
 
@@ -36,35 +35,35 @@ interface Job {
   lanes: number[];
 }
 
-/** A tile that couldn't be had. */
+/** Tile whose request failed. */
 interface Failed {
   lane: number;
   level: number;
   index: number;
-  /** It is not asked for again yet. */
+  /** Whether it waits for the next attempt. */
   waits: boolean;
 }
 
-interface Underway extends Job {
+interface PendingRequest extends Job {
   level: number;
-  /** Whether it is drawn already, from an older answer. */
+  /** Whether it refreshes tiles that are drawn already. */
   again: boolean;
-  /** When it was asked for. */
+  /** State of the index at the request. */
   generation: number;
 }
 
-/** The level for a scale in nanoseconds a pixel: its own pixels are never coarser than the
+/** Level for a scale in nanoseconds per pixel: the finest whose pixels are not coarser than the
  * screen's. */
 export function levelFor(scale: number): number {
-  return Math.min(LEVELS, Math.max(0, Math.floor(Math.log2(Math.max(1, scale)))));
+  return Math.min(MAX_LEVEL, Math.max(0, Math.floor(Math.log2(Math.max(1, scale)))));
 }
 
-/** How long a tile of a level is. */
+/** Length of a level's tiles, in nanoseconds. */
 export function tileSpan(level: number): number {
   return TILE_PIXELS * 2 ** level;
 }
 
-/** Times, and so numbers of tiles, may be negative: at most 2^43 of them either way at a level. */
+/** Key of a tile. Indexes may be negative, up to ±2^43 on a level. */
 function keyOf(level: number, index: number): number {
   return level * 2 ** 45 + index;
 }
@@ -72,16 +71,16 @@ function keyOf(level: number, index: number): number {
 export class Tiles {
   readonly names = new Labels();
   generation = 0;
-  /** Tiles that were read whole are good from this generation on. */
-  private least = 0;
-  /** Why something in sight couldn't be had, in one line. */
+  /** Oldest generation from which completely read tiles are still valid. */
+  private oldestValid = 0;
+  /** Reason why visible tiles are missing, in one line; empty if there is none. */
   error = "";
   private readonly failed = new Map<string, Failed>();
-  /** How many answers came: the page redraws, tests wait. */
+  /** Number of answers so far. */
   arrived = 0;
   private readonly lanes = new Map<number, Map<number, Tile>>();
-  private readonly underway = new Map<number, Underway>();
-  private readonly asked = new Set<string>();
+  private readonly pending = new Map<number, PendingRequest>();
+  private readonly requested = new Set<string>();
   private wanted: { level: number; first: number; last: number; lanes: number[] } | null = null;
   private next = 1;
   private bytes = 0;
@@ -91,85 +90,84 @@ export class Tiles {
     private readonly worker: Channel,
     private readonly changed: () => void,
   ) {
-    worker.addEventListener("message", (event) => this.take((event as MessageEvent<LanesAnswer>).data));
+    worker.addEventListener("message", (event) => this.receive((event as MessageEvent<LanesAnswer>).data));
   }
 
-  /** Labels by their numbers. */
+  /** Labels by number. */
   get labels(): readonly string[] {
     return this.names.texts;
   }
 
-  /** By label: the number of its colour. */
+  /** Colour number of each label. */
   get labelColours(): Uint8Array {
     return this.names.colours;
   }
 
-  /** The worker, for what is asked for apart from tiles. */
+  /** The worker, for requests other than tiles. */
   get channel(): Channel {
     return this.worker;
   }
 
-  /** Whether all that was wanted is there, as the server knows it now. */
+  /** Whether all wanted tiles are present and up to date. */
   get settled(): boolean {
-    return this.underway.size === 0 && this.missing(true).length === 0;
+    return this.pending.size === 0 && this.missing(true).length === 0;
   }
 
-  /** Whether all that was wanted is there, be it from before the server knew more. */
-  get there(): boolean {
+  /** Whether all wanted tiles are present, possibly outdated. */
+  get isComplete(): boolean {
     return this.missing(false).length === 0;
   }
 
-  /** Tiles are of an older state of the index: all of them, or those alone of which something was
-   * not read. */
-  outdated(all = true): void {
+  /** Marks tiles as outdated: all of them, or only those that were not read completely. */
+  markOutdated(all = true): void {
     this.generation += 1;
-    if (all) this.least = this.generation;
+    if (all) this.oldestValid = this.generation;
     this.changed();
   }
 
-  /** Forgets everything, also what is being asked: times have moved. */
+  /** Removes all tiles and cancels all requests, because times have moved. */
   clear(): void {
     this.lanes.clear();
     this.bytes = 0;
-    this.drop();
-    this.outdated();
+    this.cancelAll();
+    this.markOutdated();
   }
 
-  /** What was asked is of no use any more. */
-  private drop(): void {
-    for (const [request] of this.underway) this.worker.postMessage({ kind: "abort", request });
-    this.underway.clear();
-    this.asked.clear();
+  /** Cancels all requests. */
+  private cancelAll(): void {
+    for (const [request] of this.pending) this.worker.postMessage({ kind: "abort", request });
+    this.pending.clear();
+    this.requested.clear();
     this.failed.clear();
     this.error = "";
   }
 
-  /** What the screen shows now: what is missing is asked for, what nobody wants any more is not. */
+  /** Sets the visible range. Missing tiles are requested, requests for others are cancelled. */
   want(lanes: number[], begin: number, end: number, scale: number): void {
     const level = levelFor(scale);
     const span = tileSpan(level);
     this.frame += 1;
     this.wanted = { level, first: Math.floor(begin / span), last: Math.floor(end / span), lanes };
-    for (const [request, job] of this.underway) {
+    for (const [request, job] of this.pending) {
       const useful = job.level === level && job.index >= this.wanted.first && job.index <= this.wanted.last;
       if (!useful) this.worker.postMessage({ kind: "abort", request });
     }
-    this.forgive(({ level: of, index, lane }) => of !== level || index < Math.floor(begin / span) || index > Math.floor(end / span) || !lanes.includes(lane));
+    this.clearFailures(({ level: of, index, lane }) => of !== level || index < Math.floor(begin / span) || index > Math.floor(end / span) || !lanes.includes(lane));
     this.send();
   }
 
-  /** From when to when something in sight couldn't be had, and of which lane. */
+  /** Lanes and time ranges of visible tiles whose requests failed. */
   *failures(): Iterable<{ lane: number; from: number; to: number }> {
     for (const { lane, level, index } of this.failed.values()) yield { lane, from: index * tileSpan(level), to: (index + 1) * tileSpan(level) };
   }
 
-  /** Nothing is said any more of tiles that came, or that nobody wants. */
-  private forgive(isOver: (failed: Failed) => boolean): void {
+  /** Removes failures of tiles that arrived or are no longer visible. */
+  private clearFailures(isOver: (failed: Failed) => boolean): void {
     for (const [name, failed] of this.failed) if (isOver(failed)) this.failed.delete(name);
     if (this.failed.size === 0) this.error = "";
   }
 
-  /** What is wanted and isn't there; or what is there, but of an older state, too. */
+  /** Wanted tiles that are missing, or with `orOld` also those that are outdated. */
   private missing(orOld: boolean): Job[] {
     const wanted = this.wanted;
     if (wanted === null) return [];
@@ -184,75 +182,75 @@ export class Tiles {
   }
 
   private isOld(tile: Tile): boolean {
-    return tile.generation < (tile.whole ? this.least : this.generation);
+    return tile.generation < (tile.whole ? this.oldestValid : this.generation);
   }
 
   private send(): void {
     const level = this.wanted?.level ?? 0;
     const missing = this.missing(false);
-    this.sendSome(missing, REQUESTS_AT_ONCE, false);
-    // What can't be had keeps nobody from asking for the rest.
-    const isThere = missing.every(({ index, lanes }) => lanes.every((lane) => this.failed.has(nameOf(lane, level, index))));
-    if (isThere) this.sendSome(this.missing(true), REFRESHES_AT_ONCE, true);
+    this.sendJobs(missing, MAX_REQUESTS, false);
+    // Failed tiles do not delay refreshes.
+    const isComplete = missing.every(({ index, lanes }) => lanes.every((lane) => this.failed.has(nameOf(lane, level, index))));
+    if (isComplete) this.sendJobs(this.missing(true), MAX_REFRESHES, true);
   }
 
-  private sendSome(jobs: Job[], most: number, again: boolean): void {
+  private sendJobs(jobs: Job[], most: number, again: boolean): void {
     const level = this.wanted?.level ?? 0;
     for (const { index, lanes } of jobs) {
       const open = lanes.filter((lane) => {
         const name = nameOf(lane, level, index);
-        return !this.asked.has(name) && this.failed.get(name)?.waits !== true;
+        return !this.requested.has(name) && this.failed.get(name)?.waits !== true;
       });
-      for (let at = 0; at < open.length; at += LANES_A_REQUEST) {
-        if (this.underway.size >= most) return;
-        this.ask({ level, index, lanes: open.slice(at, at + LANES_A_REQUEST), again, generation: this.generation });
+      for (let at = 0; at < open.length; at += MAX_LANES_PER_REQUEST) {
+        if (this.pending.size >= most) return;
+        this.request({ level, index, lanes: open.slice(at, at + MAX_LANES_PER_REQUEST), again, generation: this.generation });
       }
     }
   }
 
-  private ask(job: Underway): void {
+  private request(job: PendingRequest): void {
     const { level, index, lanes, again } = job;
-    const request = this.next++;
+    const number = this.next++;
     const span = tileSpan(level);
-    this.underway.set(request, job);
-    for (const lane of lanes) this.asked.add(nameOf(lane, level, index));
+    this.pending.set(number, job);
+    for (const lane of lanes) this.requested.add(nameOf(lane, level, index));
     const [from, to] = [index * span, (index + 1) * span];
-    const path = address("lanes", { ids: lanes.join(","), from, to, width: TILE_PIXELS, ...asked(again) });
-    this.worker.postMessage({ kind: "lanes", request, url: new URL(path, location.href).href });
+    const path = address("lanes", { ids: lanes.join(","), from, to, width: TILE_PIXELS, ...refreshParameter(again) });
+    this.worker.postMessage({ kind: "lanes", request: number, url: new URL(path, location.href).href });
   }
 
-  private take(answer: LanesAnswer): void {
-    const job = this.underway.get(answer.request);
-    this.underway.delete(answer.request);
+  private receive(answer: LanesAnswer): void {
+    const job = this.pending.get(answer.request);
+    this.pending.delete(answer.request);
     if (job === undefined) return;
-    for (const lane of job.lanes) this.asked.delete(nameOf(lane, job.level, job.index));
+    for (const lane of job.lanes) this.requested.delete(nameOf(lane, job.level, job.index));
     if (answer.error !== undefined) {
       if (answer.aborted !== true) this.fail(answer.error, job);
     } else {
-      this.forgive(({ lane, level, index }) => level === job.level && index === job.index && job.lanes.includes(lane));
-      this.learn(answer);
-      const there = new Map(answer.lanes.map((lane) => [lane.id, lane]));
-      for (const id of job.lanes) this.keep(id, job, there.get(id), answer.known);
+      this.clearFailures(({ lane, level, index }) => level === job.level && index === job.index && job.lanes.includes(lane));
+      this.renumberLabels(answer);
+      const byId = new Map(answer.lanes.map((lane) => [lane.id, lane]));
+      for (const id of job.lanes) this.store(id, job, byId.get(id), answer.known);
     }
     this.arrived += 1;
     this.evict();
-    this.names.forget(() => this.labelLists());
+    this.names.removeUnused(() => this.labelLists());
     this.send();
     this.changed();
   }
 
-  /** A request that failed is sent again, but not at once. What was there stays till then. */
-  private fail(error: string, { level, index, lanes }: Underway): void {
+  /** Repeats a failed request after a pause. Older tiles stay until then. */
+  private fail(error: string, { level, index, lanes }: PendingRequest): void {
     this.error = error;
     const failed = lanes.map((lane) => ({ lane, level, index, waits: true }));
     for (const one of failed) this.failed.set(nameOf(one.lane, level, index), one);
     setTimeout(() => {
       for (const one of failed) one.waits = false;
       this.send();
-    }, RETRY);
+    }, RETRY_INTERVAL);
   }
 
-  private keep(id: number, job: Underway, data: LaneData | undefined, known: number): void {
+  private store(id: number, job: PendingRequest, data: LaneData | undefined, known: number): void {
     const span = tileSpan(job.level);
     const tile: Tile = {
       ...(data ?? {
@@ -277,8 +275,8 @@ export class Tiles {
     tiles.set(key, tile);
   }
 
-  /** Gives boxes the numbers that labels have here. */
-  private learn({ labels, lanes }: LanesAnswer): void {
+  /** Replaces an answer's label numbers by those of this page. */
+  private renumberLabels({ labels, lanes }: LanesAnswer): void {
     const numbers = Int32Array.from(labels, (label) => this.names.number(label));
     for (const lane of lanes) for (let at = 0; at < lane.labels.length; at++) lane.labels[at] = numbers[lane.labels[at] ?? -1] ?? -1;
   }
@@ -288,19 +286,19 @@ export class Tiles {
   }
 
   private evict(): void {
-    if (this.bytes <= MOST_BYTES) return;
+    if (this.bytes <= MAX_BYTES) return;
     const all: { lane: number; key: number; tile: Tile }[] = [];
     for (const [lane, tiles] of this.lanes) for (const [key, tile] of tiles) all.push({ lane, key, tile });
     all.sort((a, b) => a.tile.used - b.tile.used);
     for (const { lane, key, tile } of all) {
-      if (this.bytes <= MOST_BYTES / 2) return;
+      if (this.bytes <= MAX_BYTES / 2) return;
       this.lanes.get(lane)?.delete(key);
       this.bytes -= size(tile);
     }
   }
 
-  /** Visits what is known of a lane between two moments, in order of time and without overlap,
-   * best first. */
+  /** Visits the known parts of a lane between two times, in order and without overlap. Each part
+   * comes from the best tile that is present. */
   cover(lane: number, begin: number, end: number, scale: number, visit: (tile: Tile, from: number, to: number) => void): void {
     const tiles = this.lanes.get(lane);
     if (tiles === undefined) return;
@@ -323,15 +321,15 @@ export class Tiles {
         continue;
       }
       tile.used = this.frame;
-      // A coarser tile may stand in for several: seams inside it would cut its boxes.
+      // A coarser tile may replace several. Seams inside it would cut its slices.
       const until = Math.min(end, Math.max(to, this.reach(tiles, level, index, Math.min(end, tile.to), tile)));
       visit(tile, from, until);
       index = Math.max(index, Math.ceil(until / span) - 1);
     }
   }
 
-  /** Up to where, or to what is seen at most, no tile of the level itself takes over from a
-   * coarser one. */
+  /** End of the range in which a coarser tile is needed: the next tile of the level itself, or the
+   * end of what is visible. */
   private reach(tiles: Map<number, Tile>, level: number, index: number, end: number, tile: Tile): number {
     const span = tileSpan(level);
     if (tile.to - tile.from <= span) return tile.to;
@@ -341,7 +339,7 @@ export class Tiles {
   }
 
   private coarser(tiles: Map<number, Tile>, level: number, at: number): Tile | undefined {
-    for (let above = level + 1; above <= LEVELS; above++) {
+    for (let above = level + 1; above <= MAX_LEVEL; above++) {
       const tile = tiles.get(keyOf(above, Math.floor(at / tileSpan(above))));
       if (tile !== undefined) return tile;
     }
@@ -370,7 +368,7 @@ export class Tiles {
     }
   }
 
-  /** The first of a tile's boxes that ends after a moment. */
+  /** First slice of a tile that ends after a time. */
   static firstAfter(tile: Tile, time: number): number {
     let [low, high] = [0, tile.styles.length];
     while (low < high) {
@@ -386,7 +384,7 @@ function nameOf(lane: number, level: number, index: number): string {
   return `${lane}:${level}:${index}`;
 }
 
-/** What a tile takes, with what the browser needs to know of it. */
+/** Memory of a tile in bytes, with the browser's overhead. */
 function size(tile: Tile): number {
   return 800 + tile.times.buffer.byteLength;
 }

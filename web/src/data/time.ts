@@ -1,10 +1,10 @@
-// Times and numbers as people read them.
+// Formats times and numbers.
 
-/** Separates groups of three digits: narrow, and never broken. */
+/** Separator of groups of three digits: a narrow space without line break. */
 const GROUP = "\u202f";
 const SECOND = 1e9;
 
-/** How the ruler counts. */
+/** Clock of the ruler. */
 export type Clock = "relative" | "local" | "utc";
 export const CLOCKS: readonly Clock[] = ["relative", "local", "utc"];
 
@@ -15,7 +15,7 @@ const UNITS: readonly [number, string][] = [
   [1, "ns"],
 ];
 
-/** A duration with a unit and four digits that count: `12.35 µs`. */
+/** Formats a duration with its unit and four significant digits: `12.35 µs`. */
 export function duration(nanoseconds: number): string {
   const size = Math.abs(nanoseconds);
   if (size >= 3600 * SECOND) return `${(nanoseconds / (3600 * SECOND)).toFixed(2)}${GROUP}h`;
@@ -38,13 +38,13 @@ function trimZeros(text: string): string {
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }
 
-/** A number with its digits in groups: `1 234 567`. */
+/** Formats a number with its digits in groups: `1 234 567`. */
 export function grouped(value: number): string {
   const text = Math.round(value).toString();
   return text.replace(/\B(?=(\d{3})+$)/g, GROUP);
 }
 
-/** A number of bytes, as people read it. */
+/** Formats a size in bytes. */
 export function sizeText(bytes: number): string {
   const units = ["bytes", "kB", "MB", "GB", "TB"];
   let [size, unit] = [bytes, 0];
@@ -53,8 +53,7 @@ export function sizeText(bytes: number): string {
   return `${text} ${units[unit] ?? ""}`;
 }
 
-/** A number that is no count, with as many digits as tell apart what lies so far apart: `0.25`,
- * `1 000 010`. */
+/** Formats a quantity with enough digits for a range of width `apart`: `0.25`, `1 000 010`. */
 export function quantity(value: number, apart = 0): string {
   const size = Math.abs(value);
   if (Number.isInteger(value) && size < 1e15) return grouped(value);
@@ -64,8 +63,8 @@ export function quantity(value: number, apart = 0): string {
   const digits = Math.min(12, Math.max(0, 3 - Math.floor(Math.log10(unit))));
   const [whole = "0", part = ""] = trimZeros(value.toFixed(digits)).split(".");
   const sign = whole.startsWith("-") ? "-" : "";
-  const told = sign + grouped(Math.abs(Number(whole)));
-  return part === "" ? told : `${told}.${part}`;
+  const text = sign + grouped(Math.abs(Number(whole)));
+  return part === "" ? text : `${text}.${part}`;
 }
 
 /** A share of a whole: `12.3 %`, and never 0 % of something that is there. */
@@ -93,13 +92,13 @@ export function relative(nanoseconds: number, digits = 9): string {
 export interface ClockBase {
   /** Nanoseconds since the epoch at time 0. */
   base: bigint;
-  /** The trace's first moment: where the relative clock has 0. */
+  /** Begin of the trace: zero of the relative clock. */
   begin: number;
-  /** What the wall clock is ahead of UTC, in seconds. */
+  /** Offset of the wall clock from UTC, in seconds. */
   ahead: number;
 }
 
-/** The time of day, with the date where it is asked for: `14:05:09.123 456 789`. */
+/** Formats a time of day: `14:05:09.123 456 789`. */
 export function timeOfDay(clock: ClockBase, nanoseconds: number, utc: boolean, digits = 9): string {
   const total = clock.base + BigInt(Math.round(nanoseconds)) + BigInt(utc ? 0 : clock.ahead) * 1_000_000_000n;
   const second = 1_000_000_000n;
@@ -109,13 +108,13 @@ export function timeOfDay(clock: ClockBase, nanoseconds: number, utc: boolean, d
   return `${moment.slice(11, 19)}${fraction(Number(rest), digits)}${utc && digits >= 9 ? `${GROUP}UTC` : ""}`;
 }
 
-/** The day of a moment. */
+/** Formats the date of a time. */
 export function day(clock: ClockBase, nanoseconds: number, utc: boolean): string {
   const total = clock.base + BigInt(Math.round(nanoseconds)) + BigInt(utc ? 0 : clock.ahead) * 1_000_000_000n;
   return new Date(Number(total / 1_000_000n)).toISOString().slice(0, 10);
 }
 
-/** A moment, by the chosen clock. */
+/** Formats a time by a clock. */
 export function moment(clock: ClockBase, kind: Clock, nanoseconds: number, digits = 9): string {
   if (kind === "relative") return relative(nanoseconds - clock.begin, digits);
   return timeOfDay(clock, nanoseconds, kind === "utc", digits);
@@ -123,7 +122,7 @@ export function moment(clock: ClockBase, kind: Clock, nanoseconds: number, digit
 
 const LONG_STEPS = [1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400];
 
-/** The distance of the ruler's marks, when one should have at least so many nanoseconds. */
+/** Distance of the ruler's marks, at least `least` nanoseconds. */
 export function rulerStep(least: number): number {
   if (least > SECOND) {
     const step = LONG_STEPS.find((seconds) => seconds * SECOND >= least);
@@ -134,20 +133,20 @@ export function rulerStep(least: number): number {
   return power * 10;
 }
 
-/** How many digits after the second's point tell marks of this distance apart. */
+/** Decimal places of a second that distinguish marks of this distance. */
 export function digitsFor(step: number): number {
   return Math.min(9, Math.max(0, 9 - Math.floor(Math.log10(Math.max(1, step)) + 1e-9)));
 }
 
 export interface Ruler {
-  /** Marks are told as distances from here. */
+  /** Time that short marks count from. */
   anchor: number;
   step: number;
-  /** Whether the distances are short for their place, so that they are told from the anchor on. */
+  /** Whether marks are labelled by their distance from the anchor. */
   short: boolean;
 }
 
-/** Where the ruler's marks stand: about one in every `pixels` of a view. */
+/** Marks of a ruler: about one every `pixels` pixels. */
 export function rulerFor(begin: number, end: number, width: number, pixels: number, zero: number): Ruler {
   const step = rulerStep(((end - begin) / Math.max(1, width)) * pixels);
   const short = step < 1e6;

@@ -1,6 +1,6 @@
-// The tree of tracks: what is folded, pinned and visible, and where each row and lane stands.
+// Tree of tracks: which are expanded and pinned, and the position of each row and lane.
 
-import { apart } from "../dom";
+import { isolate } from "../dom";
 import type { LaneKind, RecordedProcess, TrackKind, WireLane, WireTrack } from "./wire";
 
 export interface Track {
@@ -8,7 +8,7 @@ export interface Track {
   parent: number;
   kind: TrackKind;
   name: string;
-  /** Name and number, as people look for it. */
+  /** Name and number, for the search. */
   title: string;
   lanes: WireLane[];
   children: number[];
@@ -25,10 +25,10 @@ export interface Track {
 
 export interface LaneSlot {
   lane: WireLane;
-  /** From the row's top, in pixels. */
+  /** Distance from the row's upper edge, in pixels. */
   y: number;
   height: number;
-  /** Drawn small, on behalf of a folded process. */
+  /** Whether it is a thin line in the row of a collapsed process. */
   small: boolean;
 }
 
@@ -56,11 +56,14 @@ const HEIGHTS: Record<LaneKind, number> = {
 
 const HEADER = 24;
 const PADDING = 3;
-const SMALL_LANES = 6;
-/** So many rows are open at first. */
-const OPEN_AT_FIRST = 60;
+/** Threads that a collapsed process shows. */
+const MAX_SMALL_LANES = 6;
+/** Rows that are expanded at first. */
+const MAX_INITIAL_ROWS = 60;
+/** Deepest tree that is followed, since a trace may claim one without end. */
+const MAX_DEPTH = 16;
 
-/** Says of a recorded process how it was started and how it ended. */
+/** Describes how a recorded process was started and how it ended. */
 export function originOf(process: RecordedProcess): string {
   const { command = "", parent, end = "" } = process;
   const parts = [command, typeof parent === "number" ? `child of ${parent}` : "", end];
@@ -68,48 +71,48 @@ export function originOf(process: RecordedProcess): string {
 }
 
 function titleOf(track: WireTrack): string {
-  if (track.tid !== undefined) return `${apart(track.name)} ${track.tid}`;
-  if (track.pid !== undefined) return `${apart(track.name)} ${track.pid}`;
+  if (track.tid !== undefined) return `${isolate(track.name)} ${track.tid}`;
+  if (track.pid !== undefined) return `${isolate(track.name)} ${track.pid}`;
   return track.name;
 }
 
 export class Tracks {
   readonly all = new Map<number, Track>();
   readonly roots: number[] = [];
-  /** Which track a lane belongs to. */
+  /** Track of each lane. */
   readonly laneTrack = new Map<number, number>();
   readonly laneKind = new Map<number, WireLane>();
   readonly open = new Set<number>();
   pinned: number[] = [];
-  /** Rows of pinned tracks, then those of the tree; each from y = 0 on. */
+  /** Rows of pinned tracks, and rows of the tree. Both begin at y = 0. */
   pinnedRows: Row[] = [];
   rows: Row[] = [];
   pinnedHeight = 0;
   height = 0;
-  /** Counts up whenever tracks were taken in. */
+  /** Increases whenever tracks are added. */
   stamp = 0;
   /** Names of the programs that the recordings started. */
   commands: readonly string[] = [];
-  /** Processes that the recordings name, by their numbers. */
+  /** Recorded processes by process ID. */
   recorded: ReadonlyMap<number, RecordedProcess> = new Map();
-  /** The largest id so far: only newer tracks are asked for. */
+  /** Largest number of a track. */
   newest = -1;
 
-  /** Takes tracks in; returns whether anything is new. */
+  /** Adds or updates tracks. Returns whether any is new. */
   add(wire: WireTrack[]): boolean {
-    let fresh = false;
+    let isNew = false;
     this.stamp += 1;
     for (const track of wire) {
       const known = this.all.get(track.id);
-      fresh = known === undefined || fresh;
+      isNew = known === undefined || isNew;
       this.put(track, known);
     }
-    if (fresh) this.link();
-    return fresh;
+    if (isNew) this.link();
+    return isNew;
   }
 
-  /** Takes the tracks of a trace that was read anew; what was open and pinned stays so, as far as
-   * it is there. */
+  /** Replaces all tracks after the trace was indexed again. Those that still exist stay expanded
+   * and pinned. */
   replace(wire: WireTrack[]): void {
     const [open, known] = [new Set(this.open), new Set(this.all.keys())];
     for (const all of [this.all, this.laneTrack, this.laneKind, this.open]) all.clear();
@@ -145,8 +148,7 @@ export class Tracks {
       else parent.children.push(track.id);
     }
     const descend = (ids: number[], depth: number): void => {
-      // A tree that says of itself that it is endless ends here.
-      if (depth > 16) return;
+      if (depth > MAX_DEPTH) return;
       for (const id of ids) {
         const track = this.all.get(id);
         if (track === undefined) continue;
@@ -158,8 +160,8 @@ export class Tracks {
     this.sort();
   }
 
-  /** Processes in the order in which people look for them: the recorded program, those that tell
-   * of themselves, those that worked most, and the recorder. */
+  /** Orders processes: recorded programs, other processes with spans, the rest by CPU time, and
+   * the recorder. */
   private sort(): void {
     const ranks = new Map<number, number>();
     for (const track of this.all.values()) {
@@ -198,7 +200,7 @@ export class Tracks {
     return [...placed, ...[...children.values()].flat()];
   }
 
-  /** What its recording says of a process. */
+  /** Description of a process by its recording, if there is one. */
   recordedOf(id: number): RecordedProcess | undefined {
     const track = this.all.get(id);
     return track?.kind === "process" && track.pid !== undefined ? this.recorded.get(track.pid) : undefined;
@@ -206,19 +208,19 @@ export class Tracks {
 
   private isRecorded(process: Track): boolean {
     if (this.recorded.size > 0) return this.recordedOf(process.id) !== undefined;
-    // Older recordings tell no numbers. Linux cuts names after 15 bytes.
+    // Older recordings have names only, which Linux cuts after 15 bytes.
     return this.commands.some((name) => name.slice(0, 15) === process.name);
   }
 
-  /** Whether a process has spans: its own words, not the kernel's. */
-  private tells(process: Track): boolean {
+  /** Whether a process has spans, which come from its own events. */
+  private hasSpans(process: Track): boolean {
     return process.children.some((id) => this.all.get(id)?.lanes.some((lane) => lane.kind === "span") ?? false);
   }
 
   private rank(process: Track): number {
     if (this.isRecorder(process)) return -1;
-    if (this.isRecorded(process)) return this.tells(process) ? 3 : 2;
-    return this.tells(process) ? 1 : 0;
+    if (this.isRecorded(process)) return this.hasSpans(process) ? 3 : 2;
+    return this.hasSpans(process) ? 1 : 0;
   }
 
   /** Whether a process has the names of the recorder and of its thread. */
@@ -226,35 +228,34 @@ export class Tracks {
     return process.name === "tompion" && process.children.some((id) => this.all.get(id)?.name === "consumer");
   }
 
-  /** Time that a track and those below it ran. */
+  /** CPU time of a track and everything below it. */
   private work(track: Track, depth = 0): number {
-    if (depth > 16) return 0;
+    if (depth > MAX_DEPTH) return 0;
     return track.children.reduce((sum, id) => {
       const child = this.all.get(id);
       return child === undefined ? sum : sum + this.work(child, depth + 1);
     }, track.busy);
   }
 
-  /** Opens what is worth it: groups, and the processes that worked most, until the screen has
-   * enough. */
-  openAtFirst(): void {
+  /** Expands groups and the busiest processes, up to `MAX_INITIAL_ROWS`. */
+  expandInitially(): void {
     const processes: Track[] = [];
     for (const track of this.all.values()) {
       if (track.children.length === 0) continue;
       if (track.kind === "process") processes.push(track);
       else this.open.add(track.id);
     }
-    const worked = processes.map((track) => ({ track, busy: this.work(track) }));
-    worked.sort((a, b) => this.rank(b.track) - this.rank(a.track) || b.busy - a.busy);
-    let room = OPEN_AT_FIRST;
-    for (const { track, busy } of worked) {
-      if (track.children.length > room || this.isRecorder(track) || (busy === 0 && worked.length > 8 && this.rank(track) < 2)) continue;
+    const candidates = processes.map((track) => ({ track, busy: this.work(track) }));
+    candidates.sort((a, b) => this.rank(b.track) - this.rank(a.track) || b.busy - a.busy);
+    let room = MAX_INITIAL_ROWS;
+    for (const { track, busy } of candidates) {
+      if (track.children.length > room || this.isRecorder(track) || (busy === 0 && candidates.length > 8 && this.rank(track) < 2)) continue;
       room -= track.children.length;
       this.open.add(track.id);
     }
   }
 
-  /** Places all rows anew. */
+  /** Computes the positions of all rows. */
   layout(): void {
     this.rows = [];
     this.pinnedRows = [];
@@ -275,7 +276,7 @@ export class Tracks {
         const row = this.place(track, y, indent);
         this.rows.push(row);
         y += row.height;
-        if (row.open && indent <= 16) descend(track.children, indent + 1);
+        if (row.open && indent <= MAX_DEPTH) descend(track.children, indent + 1);
       }
     };
     descend(this.roots, 0);
@@ -286,7 +287,7 @@ export class Tracks {
     const folds = track.children.length > 0;
     const open = folds && this.open.has(track.id);
     const slots = this.slotsOf(track);
-    // What is pinned stands alone, whether its threads stand below it elsewhere or not.
+    // A pinned process is summarized even if it is expanded in the tree.
     if (folds && (!open || pinned) && slots.length === 0) this.summarize(track, slots);
     const last = slots.at(-1);
     const height = Math.max(HEADER, last === undefined ? 0 : last.y + last.height + PADDING);
@@ -298,7 +299,7 @@ export class Tracks {
     const slots: LaneSlot[] = [];
     let y = PADDING;
     for (const lane of track.lanes) {
-      // Below a CPU, events are a shade: their names stand with their threads.
+      // Events of a CPU have no names; these are in the tracks of threads.
       const height = track.kind === "cpu" && lane.kind === "marks" ? 6 : (HEIGHTS[lane.kind] ?? 16);
       slots.push({ lane, y, height, small: false });
       y += height + 1;
@@ -306,19 +307,19 @@ export class Tracks {
     return slots;
   }
 
-  /** A folded process shows its busiest threads as thin lines. */
+  /** Adds the busiest threads of a collapsed process as thin lines. */
   private summarize(track: Track, slots: LaneSlot[]): void {
     const threads = track.children
       .map((id) => this.all.get(id))
       .filter((child): child is Track => child !== undefined && child.kind === "thread")
       .sort((a, b) => b.busy - a.busy)
-      .slice(0, SMALL_LANES);
+      .slice(0, MAX_SMALL_LANES);
     const lanes = threads.flatMap((thread) => thread.lanes.filter((lane) => lane.kind === "thread").slice(0, 1));
     const height = Math.max(3, Math.floor((HEADER - 8) / Math.max(1, lanes.length)) - 1);
     lanes.forEach((lane, at) => slots.push({ lane, y: PADDING + at * (height + 1), height, small: true }));
   }
 
-  /** The row at a height of the tree; of rows, the first that ends below it. */
+  /** Index of the row at a height: the first that ends below it. */
   static rowAt(rows: readonly Row[], y: number): number {
     let [low, high] = [0, rows.length];
     while (low < high) {
@@ -330,25 +331,25 @@ export class Tracks {
     return low;
   }
 
-  /** Unfolds everything above a track. */
+  /** Expands all parents of a track. */
   reveal(id: number): void {
-    for (let at = this.all.get(id), depth = 0; at !== undefined && depth < 16; depth++) {
+    for (let at = this.all.get(id), depth = 0; at !== undefined && depth < MAX_DEPTH; depth++) {
       at = this.all.get(at.parent);
       if (at !== undefined) this.open.add(at.id);
     }
   }
 
-  /** Whether a track is one of some, or stands below one. */
+  /** Whether a track or one of its parents is in a set. */
   isIn(id: number, among: ReadonlySet<number>): boolean {
-    for (let [at, depth] = [this.all.get(id), 0]; at !== undefined && depth <= 16; at = this.all.get(at.parent), depth++) {
+    for (let [at, depth] = [this.all.get(id), 0]; at !== undefined && depth <= MAX_DEPTH; at = this.all.get(at.parent), depth++) {
       if (among.has(at.id)) return true;
     }
     return false;
   }
 
-  /** Which tracks are meant where these are marked: a heading stands for all below it, unless
-   * some of that is marked, too. */
-  meant(ids: readonly number[]): number[] {
+  /** Tracks that a marked set selects. A heading selects everything below it, unless some of that
+   * is marked too. */
+  selectedBy(ids: readonly number[]): number[] {
     const marked = [...new Set(ids)];
     const isMarkedBelow = (id: number): boolean => marked.some((other) => other !== id && this.isIn(other, new Set([id])));
     return marked.filter((id) => !this.open.has(id) || !isMarkedBelow(id));
@@ -363,6 +364,7 @@ export class Tracks {
   }
 }
 
+/** Centres a row's only lane. */
 function centre(slot: LaneSlot, height: number): void {
   slot.y = Math.max(PADDING, Math.round((height - slot.height) / 2));
 }

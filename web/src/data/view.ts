@@ -1,28 +1,28 @@
-// The stretch of time on the screen, how it moves, and how movements are taken back.
+// Visible time range: its movements, with undo and redo.
 
 export interface Span {
   begin: number;
   end: number;
 }
 
-/** Nothing is gained by less than so many nanoseconds on the screen. */
-const LEAST = 40;
-/** So long that the eye can follow, so short that the new place is there within a tenth of a
- * second. */
-const ANIMATION = 70;
-/** Movements with less than this between them are taken back together. */
-const PAUSE = 500;
-const MOST_UNDONE = 200;
+/** Shortest visible range, in nanoseconds. */
+const MIN_SPAN = 40;
+/** Duration of an animation in milliseconds: the eye can follow, and the target is reached within
+ * a tenth of a second. */
+const ANIMATION_MS = 70;
+/** Movements of a gesture that are closer than this, in milliseconds, are undone together. */
+const GESTURE_PAUSE_MS = 500;
+const MAX_UNDO = 200;
 
 export class View {
   begin = 0;
   end = 1;
-  /** How far the trace reaches. */
+  /** Begin and end of the trace. */
   limits: Span = { begin: 0, end: 1 };
   private readonly past: Span[] = [];
   private readonly future: Span[] = [];
   private lastMove = Number.NEGATIVE_INFINITY;
-  /** When it was moved last. */
+  /** Time of the last movement. */
   moved = Number.NEGATIVE_INFINITY;
   private animation: { from: Span; to: Span; start: number } | null = null;
 
@@ -39,47 +39,47 @@ export class View {
     return this.animation !== null;
   }
 
-  /** Where the view is, or will be when its movement ends. */
+  /** Range that is shown, or that will be shown after the animation. */
   get target(): Span {
     return this.animation?.to ?? { begin: this.begin, end: this.end };
   }
 
-  /** The trace's reach; a view of the whole stays one. */
+  /** Sets the trace's limits. A view of the whole trace follows them. */
   limit(begin: number, end: number): void {
     const whole = this.begin <= this.limits.begin && this.end >= this.limits.end;
-    this.limits = { begin, end: Math.max(end, begin + LEAST) };
+    this.limits = { begin, end: Math.max(end, begin + MIN_SPAN) };
     if (whole) this.jump(this.whole());
   }
 
-  /** The whole trace, with a little air. */
+  /** The whole trace with a margin. */
   whole(): Span {
-    const air = (this.limits.end - this.limits.begin) * 0.01;
-    return { begin: this.limits.begin - air, end: this.limits.end + air };
+    const margin = (this.limits.end - this.limits.begin) * 0.01;
+    return { begin: this.limits.begin - margin, end: this.limits.end + margin };
   }
 
   private bounded({ begin, end }: Span): Span {
     const whole = this.limits.end - this.limits.begin;
-    const span = Math.min(Math.max(end - begin, LEAST), whole * 1.2 + LEAST);
+    const span = Math.min(Math.max(end - begin, MIN_SPAN), whole * 1.2 + MIN_SPAN);
     const middle = (begin + end) / 2;
-    const air = Math.max(Math.min(0.1 * whole, 0.5 * span), (span - whole) / 2);
-    const [low, high] = [this.limits.begin - air, this.limits.end + air];
+    const margin = Math.max(Math.min(0.1 * whole, 0.5 * span), (span - whole) / 2);
+    const [low, high] = [this.limits.begin - margin, this.limits.end + margin];
     const start = Math.min(Math.max(middle - span / 2, low), high - span);
     return { begin: start, end: start + span };
   }
 
-  /** What a movement begins with can be gone back to; the steps of one gesture are one movement. */
+  /** Saves the range for undo. The steps of one gesture are saved once. */
   private remember(gesture: boolean): void {
     const now = this.now();
     this.moved = now;
-    if (!gesture || now - this.lastMove > PAUSE) {
+    if (!gesture || now - this.lastMove > GESTURE_PAUSE_MS) {
       this.past.push({ ...this.target });
-      if (this.past.length > MOST_UNDONE) this.past.shift();
+      if (this.past.length > MAX_UNDO) this.past.shift();
       this.future.length = 0;
     }
     this.lastMove = gesture ? now : Number.NEGATIVE_INFINITY;
   }
 
-  /** Goes somewhere at once, as a dragging hand wants it. */
+  /** Moves at once, as dragging does. */
   set(span: Span): void {
     this.remember(true);
     this.jump(span);
@@ -91,13 +91,13 @@ export class View {
     this.changed();
   }
 
-  /** Goes somewhere so that the eye can follow. */
+  /** Moves with an animation. */
   go(span: Span): void {
     this.remember(false);
     this.glide(span);
   }
 
-  /** One step of a gesture. */
+  /** Performs one step of a gesture. */
   private follow(span: Span, smooth: boolean): void {
     this.remember(true);
     if (smooth) this.glide(span);
@@ -109,22 +109,22 @@ export class View {
     this.changed();
   }
 
-  /** Makes the span `factor` times as long; the moment `anchor` stays where it is on the screen. */
+  /** Scales the range by `factor`. The time `anchor` keeps its place on the screen. */
   zoom(factor: number, anchor: number, smooth = true): void {
     const { begin, end } = smooth ? this.target : this;
-    const span = Math.max(LEAST, (end - begin) * factor);
+    const span = Math.max(MIN_SPAN, (end - begin) * factor);
     const share = (anchor - begin) / (end - begin);
     this.follow({ begin: anchor - share * span, end: anchor + (1 - share) * span }, smooth);
   }
 
-  /** Moves by a share of the span. */
+  /** Moves by a share of the visible range. */
   pan(share: number, smooth = true): void {
     const { begin, end } = smooth ? this.target : this;
     const by = (end - begin) * share;
     this.follow({ begin: begin + by, end: end + by }, smooth);
   }
 
-  /** Brings a stretch into sight, with air around it; the span stays if it is there already. */
+  /** Makes a range visible with a margin. Does nothing if it is visible already. */
   show(begin: number, end: number): void {
     const target = this.target;
     const length = end - begin;
@@ -139,20 +139,20 @@ export class View {
     }
   }
 
-  /** Fills the screen with a stretch. */
+  /** Fits a range to the screen. */
   fit(begin: number, end: number): void {
-    const air = Math.max((end - begin) * 0.15, LEAST / 4);
-    this.go({ begin: begin - air, end: end + air });
+    const margin = Math.max((end - begin) * 0.15, MIN_SPAN / 4);
+    this.go({ begin: begin - margin, end: end + margin });
   }
 
-  /** One step of a movement; true while it goes on. */
+  /** Advances the animation. Returns whether it continues. */
   step(): boolean {
     const animation = this.animation;
     if (animation === null) return false;
-    const share = Math.min(1, (this.now() - animation.start) / ANIMATION);
+    const share = Math.min(1, (this.now() - animation.start) / ANIMATION_MS);
     const eased = 1 - (1 - share) ** 3;
     const { from, to } = animation;
-    // Lengths are passed through in equal ratios: so zooming looks even.
+    // Spans change by equal ratios, which makes zooming look even.
     const [length, goal] = [from.end - from.begin, to.end - to.begin];
     const span = length * (goal / length) ** eased;
     const part = Math.abs(goal - length) < 1e-9 * length ? eased : (span - length) / (goal - length);
@@ -165,7 +165,7 @@ export class View {
     return this.animation !== null;
   }
 
-  /** Takes the last movement back. */
+  /** Undoes the last movement. */
   undo(): boolean {
     const before = this.past.pop();
     if (before === undefined) return false;
@@ -175,7 +175,7 @@ export class View {
     return true;
   }
 
-  /** Makes the movement anew that was taken back. */
+  /** Redoes the movement that was undone last. */
   redo(): boolean {
     const after = this.future.pop();
     if (after === undefined) return false;

@@ -1,7 +1,6 @@
-// What the server and the page say to each other. All times are nanoseconds after the trace's
-// `base`.
+// Types of the server's API. All times are nanoseconds after the trace's `base`.
 
-/** What a box shows; the numbers are the server's. */
+/** Kinds of slices. The numbers are the server's (`slice_kind.rs`). */
 export const Style = {
   unknown: 0,
   idle: 1,
@@ -44,19 +43,19 @@ export interface Losses {
   overwritten?: number;
 }
 
-/** What was late, from when to when. */
+/** Late interval of an incident. */
 export interface Incident {
   begin: number;
   end: number;
-  /** How long it may have taken, in nanoseconds. */
+  /** Permitted duration in nanoseconds. */
   limit: number;
   tid: number;
   name: string;
-  /** The job that missed its deadline; nothing for a late wake-up. */
+  /** Job that missed its deadline; null for a late wakeup. */
   job: string | null;
-  /** What most of it was, as `tompion explain` says it. */
+  /** Largest cause, in the words of `tompion explain`. */
   verdict?: { percent: number; words: string } | null;
-  /** Who had how much of it; the largest part comes first. */
+  /** Causes with their shares, largest first. */
   culprits?: { words: string; tid: number; percent: number; time: number }[];
 }
 
@@ -64,9 +63,9 @@ export interface Incident {
 export interface RecordedProcess {
   pid: number;
   parent?: number | null;
-  /** Its command line, as a shell would take it. */
+  /** Command line, quoted for a shell. */
   command?: string;
-  /** How it ended, in words. */
+  /** Exit status, in words. */
   end?: string;
 }
 
@@ -77,9 +76,9 @@ export interface TraceInfo {
   end: number;
   progress: number;
   growing: boolean;
-  /** Names of the programs that the recordings started. */
+  /** Names of programs that the recordings started. */
   commands?: string[];
-  /** Processes that the recordings name. */
+  /** Processes that the recordings describe. */
   processes?: RecordedProcess[];
   name: string;
   traces: TracePart[];
@@ -88,21 +87,20 @@ export interface TraceInfo {
   damages?: string[];
   disorders?: string[];
   timezone_offset_s?: number;
-  /** What went wrong while the trace was read, in one line. */
+  /** Error while the trace was read, in one line. */
   error?: string | null;
-  /** Says so, when the trace is no longer where it was. */
+  /** Message that the trace's files are gone. */
   gone?: string | null;
-  /** While the trace is read: how often something was read before its turn, and from when to when
-   * all was. */
+  /** While the trace is read: number of prefetches, and the ranges that they read completely. */
   glimpses?: number;
   seen?: [number, number][];
-  /** The folder in which notes are kept, and what was found out. */
+  /** Folder of the notes and the index; null if none is writable. */
   kept?: string | null;
-  /** How many lanes there are. */
+  /** Number of lanes. */
   lanes?: number;
-  /** Counts up when the trace has been read anew: then tracks and lanes are others. */
+  /** Increases when the trace is indexed again; tracks and lanes may change then. */
   generation?: number;
-  /** The folder is an incident's, which a monitor has kept. */
+  /** Incident of this folder, saved by a monitor. */
   incident?: Incident | null;
 }
 
@@ -138,24 +136,24 @@ export interface WireTrack {
   unit?: string;
   busy?: number;
   trace?: number;
-  /** The machine, if there are several. */
+  /** Host, if there are several. */
   host?: string;
 }
 
 export interface WireTracks {
   tracks: WireTrack[];
-  /** How often the trace had been read anew, and how much of it was read. */
+  /** Generation and progress of the index that the tracks are from. */
   generation?: number;
   progress?: number;
 }
 
-/** The head of an answer of /api/lanes; behind it stand the lanes' numbers. */
+/** Head of an answer of /api/lanes. The arrays of the lanes follow. */
 export interface WireLanes {
   from: number;
   to: number;
-  /** Up to when the trace is read. */
+  /** Time up to which the trace is read. */
   known: number;
-  /** Number, what it has, how many of that. */
+  /** Lane number, shape and element count. */
   lanes: [number, "boxes" | "points" | "bins", number][];
   labels: string[];
 }
@@ -165,7 +163,7 @@ export interface WireArrows {
   more?: boolean;
 }
 
-/** A thread, as links to it need it. */
+/** Reference to a thread. */
 export interface ThreadLink {
   tid: number;
   name?: string;
@@ -173,7 +171,7 @@ export interface ThreadLink {
   track?: number;
   lane?: number;
   time?: number;
-  /** For how long it ran, in nanoseconds. */
+  /** CPU time in nanoseconds. */
   ns?: number;
 }
 
@@ -199,16 +197,16 @@ export interface Interval {
   after?: Neighbour | null;
   why?: string;
   waker?: ThreadLink;
-  /** The thread that ran when it was woken, where the trace doesn't tell whether it or an interrupt woke. */
+  /** Thread that ran at the wakeup, if the trace does not say whether it or an interrupt woke. */
   during?: ThreadLink;
   culprit?: ThreadLink;
-  /** The threads that its CPU ran while a thread waited, the longest first, and how many more there were. */
+  /** Threads that ran on the CPU during the wait, longest first, and the number of others. */
   ran?: ThreadLink[];
   ran_others?: number;
-  /** Of a counter: what it is, and the least and the greatest that it ever is. */
+  /** Value of a counter, and its range in the whole trace. */
   value?: number | null;
   range?: [number | null, number | null];
-  /** Of a channel: how many events there are from begin to end, and how many are missing. */
+  /** Event counts of a channel between begin and end. */
   counts?: Amounts;
 }
 
@@ -225,7 +223,7 @@ export interface Hit {
   lane?: number;
   none?: boolean;
   continue?: number;
-  /** What is wrong with what was asked for. */
+  /** Error in the search text. */
   bad?: string;
 }
 
@@ -241,9 +239,9 @@ export interface EventRow {
 
 export interface EventRows {
   rows: EventRow[];
-  /** Ask again for the rows behind these: so far only a part of the trace was looked through. */
+  /** Whether more rows follow: only a part of the trace was searched so far. */
   continue?: boolean;
-  /** How much of it, from 0 to 1. */
+  /** Searched share of the trace, from 0 to 1. */
   scanned?: number;
   total: number | null;
   bad?: string;
@@ -257,11 +255,11 @@ export interface Place {
 
 export interface Durations {
   name: string;
-  /** Those whose both ends were observed. */
+  /** Number of slices with observed begin and end. */
   count: number;
-  /** The others: they are in no percentile and no total. */
+  /** Number of others, which are in no percentile and no total. */
   unfinished?: number;
-  /** How long these take at least. */
+  /** Minimum total duration of the unfinished ones. */
   unfinished_total?: number;
   min: number;
   p50: number;
@@ -280,11 +278,11 @@ export interface ThreadTimes {
   running: number;
   ready: number;
   preempted: number;
-  /** Asleep, or waiting for a lock. */
+  /** Asleep, interruptible. */
   blocked: number;
-  /** Waiting for what no signal ends, mostly a disk. */
+  /** Uninterruptible sleep. */
   io: number;
-  /** Stopped, or made and not begun. */
+  /** Stopped, or created and not yet started. */
   stopped: number;
   unknown: number;
 }
@@ -297,18 +295,18 @@ export interface Wait extends Place {
   why?: string;
 }
 
-/** How many events of each class some tracks have, as far as they were counted. */
+/** Event counts of some tracks by class, as far as they were counted. */
 export interface EventCounts {
   events: [string, number][];
-  /** There are more: they are counted on when this is asked again. */
+  /** Whether another request continues the count. */
   continue?: boolean;
-  /** How much of the area was looked at. */
+  /** Counted share of the area. */
   scanned?: number;
 }
 
 export interface Statistics {
   duration: number;
-  /** Of some tracks they are counted by themselves. */
+  /** Event counts by class; null for an area of some tracks, which `counts` returns. */
   events: [string, number][] | null;
   threads: ThreadTimes[];
   cpus: { cpu: number; busy: number; idle: number; unknown: number; interrupts: number }[];
@@ -317,11 +315,11 @@ export interface Statistics {
   interrupts: Durations[];
   waits?: Wait[];
   losses?: Losses;
-  /** The area is large: boxes that are narrow in it were added up before. */
+  /** Whether narrow slices were merged, since the area is large. */
   partial?: boolean;
-  /** How many there are of what the lists have the first ones of. */
+  /** Total lengths of lists that are cut. */
   counts?: { threads: number; spans: number; syscalls: number; interrupts: number };
-  /** Up to when all is known: the numbers are of what lies before. */
+  /** Time up to which everything is known and counted. */
   known?: number;
 }
 
@@ -336,11 +334,11 @@ export interface FlameNode {
 
 export interface FlameGraph {
   nodes: FlameNode[];
-  /** The area is large: boxes that are narrow in it were added up before. */
+  /** Whether narrow slices were merged, since the area is large. */
   partial?: boolean;
-  /** There are more stacks than nodes. */
+  /** Whether there are more stacks than nodes. */
   cut?: boolean;
-  /** Up to when all is known. */
+  /** Time up to which everything is known. */
   known?: number;
 }
 
@@ -349,14 +347,14 @@ export interface Note {
   end?: number;
   text: string;
   track?: number;
-  /** What the track is, by which the server finds it again: its number may not be known yet. */
+  /** Name of the track, by which the server finds it in another index. */
   of?: unknown;
 }
 
 export interface WireNotes {
-  /** Whoever writes notes says which ones these were made of. */
+  /** Version of the notes, which a later write must name. */
   version: string;
   notes: Note[];
-  /** What became of the notes that were kept, in one line. */
+  /** Remark on the saved notes, in one line. */
   remark?: string | null;
 }

@@ -1,20 +1,20 @@
-// The page's colours: those of states after Okabe and Ito, those of threads by their names.
+// Colours of the page: those of states after Okabe and Ito, those of threads by their names.
 //
-// Meaning never hangs on colour alone: running is high, blocked is low and thin, losses are
-// hatched, who was preempted has stripes, and a late job has teeth. What stands beside each other
-// can be told apart by those who don't see red, green or blue (tests simulate that), and what is
-// too pale for its ground has an edge below it.
+// Meaning never depends on colour alone: running is high, sleeping is low, losses are hatched,
+// preempted threads have stripes, and late jobs have teeth. Neighbouring kinds can be distinguished
+// with each kind of colour blindness (tests simulate that). Slices that are too pale for their
+// background have an edge below.
 
 import { Style } from "../data/wire";
 
 export type Theme = "light" | "dark";
 
-/** A colour as canvases keep it in memory: bytes R, G, B, A, read as one little-endian number. */
+/** Colour in the memory layout of canvases: bytes R, G, B, A, as one little-endian number. */
 export type Packed = number;
 
 export interface Palette {
   theme: Theme;
-  /** CSS colours of the drawing's own parts. */
+  /** CSS colours of everything but slices. */
   ground: string;
   stripe: string;
   current: string;
@@ -25,11 +25,11 @@ export interface Palette {
   lost: string;
   overwritten: string;
   counter: string;
-  /** How much of its line's colour has what is below a counter's line. */
+  /** Strength of the tint below a counter's line. */
   counterTint: number;
   density: string;
   arrow: string;
-  /** What is drawn over boxes to tell them apart without colour. */
+  /** Colour of the stripes over slices. */
   stripes: string;
   /** By style. */
   states: string[];
@@ -39,25 +39,23 @@ export interface Palette {
   edges: Uint32Array;
   nameEdges: Uint32Array;
   nameTexts: string[];
-  /** The same for boxes that stand for none, as samples do, for one, and for several. */
+  /** Colours of samples, of single slices, and of merged slices. */
   shades: [Shade, Shade, Shade];
 }
 
-/** Colours of boxes: by style, and by the number of a name's colour. */
+/** Colours of slices: by style, and by colour number of the name. */
 export interface Shade {
   packed: Uint32Array;
   names: Uint32Array;
-  /** The line below a box, which can be told from every ground: the box's colour, or one like it
-   * that is far enough from the ground's. */
+  /** Line below a slice: its colour, or a similar one with enough contrast to every background. */
   edges: Uint32Array;
   nameEdges: Uint32Array;
 }
 
 const NAMES = 24;
-/** How much of the ground's colour boxes have in which several are one: paler, since it is not
- * known what share of it they fill. */
-const SEVERAL = 0.18;
-/** The same of samples: what was seen at their beginning may have been so for a moment only. */
+/** Share of the background in merged slices, which are faded because their coverage is unknown. */
+const MERGED = 0.18;
+/** Share of the background in samples, of which only the beginning was read. */
 const SAMPLED = 0.5;
 
 const LIGHT_STATES: Record<number, string> = {
@@ -108,34 +106,34 @@ const DARK_STATES: Record<number, string> = {
   [Style.density]: "#6a8196",
 };
 
-/** What each state is called, and the word that explains it. */
+/** Name and explanation of each style. */
 export const STATE_WORDS: Record<number, [string, string]> = {
-  [Style.unknown]: ["unknown", "not observed: lost, overwritten, or before the first event"],
-  [Style.idle]: ["idle", "no thread to run"],
-  [Style.running]: ["running", "on a CPU"],
-  [Style.runnable]: ["runnable", "woken, waiting for a CPU"],
-  [Style.runnablePreempted]: ["runnable (preempted)", "ready to run, but another thread took the CPU"],
-  [Style.sleeping]: ["sleeping", "asleep until an event wakes it: a timer, a lock, input"],
-  [Style.uninterruptible]: ["uninterruptible sleep", "asleep, and signals don't wake it: a disk, a lock, memory"],
-  [Style.stopped]: ["stopped", "by a signal or a debugger"],
-  [Style.created]: ["new", "created, has not run yet"],
-  [Style.syscall]: ["system call", "the thread is in the kernel"],
-  [Style.interrupt]: ["interrupt", "hardware interrupt handler"],
-  [Style.softirq]: ["softirq", "deferred work of interrupts"],
-  [Style.span]: ["span", "from a begin event to its end event"],
-  [Style.function]: ["function", "from entry to exit"],
-  [Style.mark]: ["event", "an instant, without duration"],
-  [Style.lost]: ["lost", "events were discarded here"],
-  [Style.overwritten]: ["overwritten", "history that the flight recorder replaced"],
-  [Style.job]: ["job", "one activation that met its deadline"],
-  [Style.lateJob]: ["late job", "missed its deadline"],
-  [Style.counter]: ["counter", "value over time, scaled between its minimum and maximum"],
-  [Style.density]: ["events", "event count; heights are square roots"],
+  [Style.unknown]: ["Unknown", "not observed: lost, overwritten, or before the first event"],
+  [Style.idle]: ["Idle", "no thread to run"],
+  [Style.running]: ["Running", "on a CPU"],
+  [Style.runnable]: ["Runnable", "woken, waiting for a CPU"],
+  [Style.runnablePreempted]: ["Runnable (preempted)", "ready to run, but another thread took the CPU"],
+  [Style.sleeping]: ["Sleeping", "asleep until an event wakes it: a timer, a lock, input"],
+  [Style.uninterruptible]: ["Uninterruptible sleep", "asleep, and signals don't wake it: a disk, a lock, memory"],
+  [Style.stopped]: ["Stopped", "by a signal or a debugger"],
+  [Style.created]: ["New", "created, has not run yet"],
+  [Style.syscall]: ["System call", "the thread is in the kernel"],
+  [Style.interrupt]: ["Interrupt", "hardware interrupt handler"],
+  [Style.softirq]: ["Softirq", "deferred work of interrupts"],
+  [Style.span]: ["Span", "from a begin event to its end event"],
+  [Style.function]: ["Function", "from entry to exit"],
+  [Style.mark]: ["Event", "an instant, without duration"],
+  [Style.lost]: ["Lost", "events were discarded here"],
+  [Style.overwritten]: ["Overwritten", "history that the flight recorder replaced"],
+  [Style.job]: ["Job", "one activation that met its deadline"],
+  [Style.lateJob]: ["Late job", "missed its deadline"],
+  [Style.counter]: ["Counter", "value over time, scaled between its minimum and maximum"],
+  [Style.density]: ["Events", "event count; heights are square roots"],
 };
 
-/** What a style is called. */
+/** Name of a style. */
 export function styleWord(style: number): string {
-  return STATE_WORDS[style]?.[0] ?? "unknown";
+  return STATE_WORDS[style]?.[0] ?? "Unknown";
 }
 
 /** Packs `#rrggbb`. */
@@ -144,13 +142,12 @@ export function pack(colour: string): Packed {
   return ((255 << 24) | ((value & 255) << 16) | (value & 0xff00) | (value >>> 16)) >>> 0;
 }
 
-/** A mixture of two packed colours: `share` of the second. */
+/** Mixes two packed colours: `share` of the second. */
 export function mix(first: Packed, second: Packed, share: number): Packed {
   return mixParts(first, second, share <= 0 ? 0 : share >= 1 ? 256 : (share * 256) | 0) >>> 0;
 }
 
-/** The same of so many parts in 256, as what an array of packed colours takes: numbers with a
- * sign need no memory of their own. */
+/** Mixes `part` in 256 of the second colour. The result is signed, which avoids allocations. */
 export function mixParts(first: Packed, second: Packed, part: number): number {
   const rest = 256 - part;
   const even = ((Math.imul(first & 0xff00ff, rest) + Math.imul(second & 0xff00ff, part)) >>> 8) & 0xff00ff;
@@ -158,25 +155,25 @@ export function mixParts(first: Packed, second: Packed, part: number): number {
   return 0xff000000 | even | odd;
 }
 
-/** A number for a name that is the same on every machine and every day (FNV-1a). */
+/** Hash of a name that never changes (FNV-1a). */
 export function hash(name: string): number {
   let value = 0x811c9dc5;
   for (let at = 0; at < name.length; at++) {
     value ^= name.charCodeAt(at);
     value = Math.imul(value, 0x01000193);
   }
-  // The low bits alone tell short names badly apart.
+  // The low bits alone distinguish short names badly.
   value ^= value >>> 15;
   value = Math.imul(value, 0x2c1b3c6d);
   return (value ^ (value >>> 13)) >>> 0;
 }
 
-/** Threads of one program are of one colour: what numbers them does not count. */
+/** Colour number of a name without its trailing number, so that threads of a pool share it. */
 export function nameColour(name: string): number {
   return hash(name.replace(/[/:-]?\d+(:\d+)?$/, "")) % NAMES;
 }
 
-/** OKLCH to `#rrggbb`: equally light to the eye, whatever the hue. */
+/** Converts OKLCH to `#rrggbb`: equally light to the eye, whatever the hue. */
 export function oklch(lightness: number, chroma: number, hue: number): string {
   const angle = (hue * Math.PI) / 180;
   const [a, b] = [chroma * Math.cos(angle), chroma * Math.sin(angle)];
@@ -199,33 +196,33 @@ export function oklch(lightness: number, chroma: number, hue: number): string {
 function nameColours(theme: Theme): string[] {
   const light = theme === "light";
   return Array.from({ length: NAMES }, (_, at) => {
-    // Neighbours in number lie far apart in hue, and every other one is a little darker.
+    // Adjacent numbers have distant hues, and every other one is darker.
     const hue = (at * 137.508 + 20) % 360;
     const lightness = (light ? 0.74 : 0.58) + (at % 2 === 0 ? 0.04 : -0.04);
     return oklch(lightness, light ? 0.095 : 0.085, hue);
   });
 }
 
-/** What rows lie on: the tree's, those with others below them, the one that keys act on. */
+/** Backgrounds of rows: normal ones, headings, and the one that keys act on. */
 const GROUNDS: Record<Theme, Pick<Palette, "ground" | "stripe" | "current">> = {
   light: { ground: "#fdfcfa", stripe: "#f5f3ee", current: "#f8f3e6" },
   dark: { ground: "#14181e", stripe: "#191e25", current: "#201f1e" },
 };
-/** The least contrast that things need which aren't text (WCAG 2.2, 1.4.11). */
-const LEAST_CONTRAST = 3;
+/** Minimum contrast of graphics (WCAG 2.2, 1.4.11). */
+const MIN_CONTRAST = 3;
 
-/** How well two packed colours can be told apart by their lightness alone: from 1 to 21. */
+/** Contrast of two packed colours, from 1 to 21. */
 export function contrast(one: Packed, other: Packed): number {
   const [less = 0, more = 0] = [luminance(one), luminance(other)].sort((a, b) => a - b);
   return (more + 0.05) / (less + 0.05);
 }
 
-/** A colour itself, or one like it that can be told from all these grounds. */
+/** The colour, or the most similar one with enough contrast to all backgrounds. */
 function edgeOf(colour: Packed, grounds: Packed[], light: boolean): Packed {
   const ink = pack(light ? "#000000" : "#ffffff");
   for (let part = 0; part < 256; part += 8) {
     const edge = mixParts(colour, ink, part) >>> 0;
-    if (grounds.every((ground) => contrast(edge, ground) >= LEAST_CONTRAST)) return edge;
+    if (grounds.every((ground) => contrast(edge, ground) >= MIN_CONTRAST)) return edge;
   }
   return ink;
 }
@@ -239,7 +236,7 @@ function make(theme: Theme): Palette {
   const grounds = Object.values(GROUNDS[theme]).map(pack);
   const shade = (share: number): Shade => {
     const paler = (colour: string): Packed => mix(pack(colour), idle, share);
-    // What was only sampled stays pale.
+    // Samples stay pale.
     const edge = (colour: string): Packed => (share === SAMPLED ? paler(colour) : edgeOf(pack(colour), grounds, light));
     return {
       packed: Uint32Array.from(states, paler),
@@ -248,7 +245,7 @@ function make(theme: Theme): Palette {
       nameEdges: Uint32Array.from(nameTexts, edge),
     };
   };
-  const shades: Palette["shades"] = [shade(SAMPLED), shade(0), shade(SEVERAL)];
+  const shades: Palette["shades"] = [shade(SAMPLED), shade(0), shade(MERGED)];
   return {
     theme,
     ...GROUNDS[theme],
@@ -272,13 +269,12 @@ function make(theme: Theme): Palette {
 
 const made: Partial<Record<Theme, Palette>> = {};
 
-/** A theme's colours. They are made when they are asked for: a page has one theme, and shows
- * itself as soon as it can. */
+/** Palette of a theme, made on first use. */
 export function paletteOf(theme: Theme): Palette {
   return (made[theme] ??= make(theme));
 }
 
-/** How light a packed colour is, from 0 to 1. */
+/** Relative luminance of a packed colour, from 0 to 1. */
 export function luminance(colour: Packed): number {
   const part = (shift: number) => {
     const value = ((colour >>> shift) & 255) / 255;
@@ -290,7 +286,7 @@ export function luminance(colour: Packed): number {
 const DARK_INK = pack("#000000");
 const LIGHT_INK = pack("#ffffff");
 
-/** Black or white, whichever reads better on a colour. */
+/** Text colour with the better contrast: black or white. */
 export function inkOn(colour: Packed): string {
   return contrast(colour, DARK_INK) >= contrast(colour, LIGHT_INK) ? "#000000" : "#ffffff";
 }

@@ -5,7 +5,7 @@ import type { Palette } from "./colours";
 import type { Tile, Tiles } from "../data/tiles";
 import type { LaneSlot } from "../data/tracks";
 
-/** Visitor of the known parts of a lane, in time order: a tile, and the interval to take from it. */
+/** Visitor of the known parts of a lane, in time order: a tile, and the interval to draw. */
 export type TileVisitor = (tile: Tile, from: number, to: number) => void;
 
 /** Lane to be drawn: its contents, its position on the page and in the picture, and its scale. */

@@ -1,30 +1,31 @@
-// The whole trace in a strip: how dense it is, where something was lost, and which part the screen
-// shows.
+// Overview of the whole trace: event density, losses, and the visible range.
 
 import type { App } from "../app";
 import type { Channel } from "../data/channel";
 import { byId, context, fitCanvas, Size } from "../dom";
 import { collectBins } from "../data/reading";
-import { RETRY, TILE_PIXELS, tileSpan } from "../data/tiles";
+import { RETRY_INTERVAL, TILE_PIXELS, tileSpan } from "../data/tiles";
 import type { LaneData, LanesAnswer } from "../data/worker";
-import { address, asked } from "../data/api";
+import { address, refreshParameter } from "../data/api";
 
 const HEIGHT = 44;
-/** So many lanes are asked for at once; of more, one after the other. */
-const LANES_A_REQUEST = 400;
+/** Lanes in one request. */
+const MAX_LANES_PER_REQUEST = 400;
+/** Width of the handles at the edges of the visible range, in pixels. */
 const GRIP = 6;
 
 export class Minimap {
   private readonly canvas = byId<HTMLCanvasElement>("minimap");
   private bins: { events: Float64Array; lost: Float64Array; overwritten: Float64Array } | null = null;
   private range = { begin: 0, end: 1 };
-  private asked = "";
+  /** Key of the newest request. */
+  private requested = "";
   private readonly size: Size;
-  /** The density as it was drawn last, and what it was drawn of. */
-  private picture: { canvas: OffscreenCanvas; of: string } | null = null;
-  /** Counts up with each answer. */
+  /** The density as drawn last, with the key of its data. */
+  private picture: { canvas: OffscreenCanvas; key: string } | null = null;
+  /** Number of answers. */
   private answers = 0;
-  /** The number of the last request: below zero, where no tile's are. */
+  /** Number of the last request. It is negative, which those of tiles are not. */
   private last = 0;
 
   constructor(private readonly app: App) {
@@ -52,27 +53,27 @@ export class Minimap {
     return ((time - begin) / (end - begin)) * this.width;
   }
 
-  /** Asks for the density of the whole trace, when it has changed. */
+  /** Requests the density of the whole trace if it has changed. */
   async refresh(worker: Channel): Promise<void> {
     const { info, tracks, tiles } = this.app;
     const lanes = [...tracks.laneKind.values()].filter((lane) => lane.kind === "density").map((lane) => lane.id);
     const wanted = `${info.begin}:${info.end}:${tiles.generation}:${lanes.length}`;
-    if (wanted === this.asked || lanes.length === 0) return;
-    this.asked = wanted;
+    if (wanted === this.requested || lanes.length === 0) return;
+    this.requested = wanted;
     const level = Math.ceil(Math.log2(Math.max(1, (info.end - info.begin) / TILE_PIXELS)));
     const pixel = Math.max(1, (info.end - info.begin) / TILE_PIXELS);
     const [from, to] = [info.begin, Math.min(info.begin + tileSpan(level), Math.ceil(info.begin + pixel * TILE_PIXELS))];
-    const again = asked(this.bins !== null);
+    const again = refreshParameter(this.bins !== null);
     const found: LaneData[] = [];
-    for (let at = 0; at < lanes.length; at += LANES_A_REQUEST) {
-      const ids = lanes.slice(at, at + LANES_A_REQUEST).join(",");
-      const { lanes: some, error } = await this.ask(worker, address("lanes", { ids, from, to, width: TILE_PIXELS, ...again }));
-      // The traces were shifted or read anew meanwhile, and somebody else asks by what is now.
-      if (this.asked !== wanted) return;
+    for (let at = 0; at < lanes.length; at += MAX_LANES_PER_REQUEST) {
+      const ids = lanes.slice(at, at + MAX_LANES_PER_REQUEST).join(",");
+      const { lanes: some, error } = await this.request(worker, address("lanes", { ids, from, to, width: TILE_PIXELS, ...again }));
+      // The traces have changed meanwhile, and a newer request is in progress.
+      if (this.requested !== wanted) return;
       if (error !== undefined) {
-        // What was there stays till it can be had.
-        this.asked = "";
-        window.setTimeout(() => void this.refresh(worker), RETRY);
+        // The older picture stays until a request succeeds.
+        this.requested = "";
+        window.setTimeout(() => void this.refresh(worker), RETRY_INTERVAL);
         return;
       }
       found.push(...some);
@@ -82,18 +83,18 @@ export class Minimap {
     this.app.draw();
   }
 
-  private ask(worker: Channel, path: string): Promise<LanesAnswer> {
-    const request = (this.last -= 1);
+  private request(worker: Channel, path: string): Promise<LanesAnswer> {
+    const number = (this.last -= 1);
     const answer = new Promise<LanesAnswer>((resolve) => {
       const take = (event: Event): void => {
         const { data } = event as MessageEvent<LanesAnswer>;
-        if (data.request !== request) return;
+        if (data.request !== number) return;
         worker.removeEventListener("message", take);
         resolve(data);
       };
       worker.addEventListener("message", take);
     });
-    worker.postMessage({ kind: "lanes", request, url: new URL(path, location.href).href });
+    worker.postMessage({ kind: "lanes", request: number, url: new URL(path, location.href).href });
     return answer;
   }
 
@@ -121,7 +122,7 @@ export class Minimap {
     fitCanvas(this.canvas, width, HEIGHT);
     const drawing = context(this.canvas);
     drawing.clearRect(0, 0, width, HEIGHT);
-    if (this.bins !== null) drawing.drawImage(this.drawn(), 0, 0, width, HEIGHT);
+    if (this.bins !== null) drawing.drawImage(this.densityPicture(), 0, 0, width, HEIGHT);
     const [left, right] = [this.xOf(view.begin), this.xOf(view.end)];
     drawing.fillStyle = palette.theme === "light" ? "#f5f3ee" : "#191e25";
     drawing.globalAlpha = 0.72;
@@ -140,17 +141,17 @@ export class Minimap {
     for (const x of [left, left + shown]) drawing.fillRect(x - 2, HEIGHT / 2 - 8, 4, 16);
   }
 
-  /** The density, which is drawn anew only when it is another one: it has a thousand bars. */
-  private drawn(): OffscreenCanvas {
+  /** Picture of the density. Its thousand bars are drawn only when they have changed. */
+  private densityPicture(): OffscreenCanvas {
     const { app, width } = this;
     const { begin, end } = app.view.whole();
-    const of = [this.answers, begin, end, width, devicePixelRatio, app.theme].join();
-    if (this.picture?.of !== of) {
+    const key = [this.answers, begin, end, width, devicePixelRatio, app.theme].join();
+    if (this.picture?.key !== key) {
       const canvas = new OffscreenCanvas(Math.round(width * devicePixelRatio), Math.round(HEIGHT * devicePixelRatio));
       const drawing = canvas.getContext("2d");
       drawing?.scale(devicePixelRatio, devicePixelRatio);
       if (drawing !== null) this.density(drawing);
-      this.picture = { canvas, of };
+      this.picture = { canvas, key };
     }
     return this.picture.canvas;
   }

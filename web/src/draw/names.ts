@@ -1,4 +1,4 @@
-// The column of track names: folds, pins, and scrolls. Only the rows in sight are elements.
+// Column of track names: expands, pins and scrolls. Only visible rows have elements.
 
 import type { App } from "../app";
 import { byId, el } from "../dom";
@@ -9,7 +9,7 @@ import { originOf, type Row } from "../data/tracks";
 
 interface NameRow {
   root: HTMLElement;
-  fold: HTMLButtonElement;
+  expander: HTMLButtonElement;
   name: HTMLElement;
   detail: HTMLElement;
   pin: HTMLButtonElement;
@@ -23,7 +23,7 @@ export class Names {
   private readonly bar = byId("scrollbar");
   private readonly thumb = byId("thumb");
   private readonly rows: NameRow[] = [];
-  /** The row that the keyboard is on. */
+  /** Index of the current row. */
   private active = -1;
   private thumbAt = "";
 
@@ -85,12 +85,12 @@ export class Names {
   private rowNumber(at: number): NameRow {
     const known = this.rows[at];
     if (known !== undefined) return known;
-    const fold = el("button", { class: "fold", attributes: { type: "button", tabindex: "-1" } });
+    const expander = el("button", { class: "fold", attributes: { type: "button", tabindex: "-1" } });
     const name = el("span", { class: "name" });
     const detail = el("span", { class: "number" });
     const pin = el("button", { class: "pin", title: "Pin to the top (P)", attributes: { type: "button", tabindex: "-1" } });
-    const root = el("div", { class: "track", attributes: { role: "treeitem", id: `track-row-${at}` } }, fold, name, detail, pin);
-    const made: NameRow = { root, fold, name, detail, pin, shown: "", track: -1, y: Number.NaN };
+    const root = el("div", { class: "track", attributes: { role: "treeitem", id: `track-row-${at}` } }, expander, name, detail, pin);
+    const made: NameRow = { root, expander, name, detail, pin, shown: "", track: -1, y: Number.NaN };
     root.addEventListener("click", (event) => this.click(made, event));
     root.addEventListener("dblclick", () => this.toggle(made.track));
     this.root.append(root);
@@ -106,11 +106,11 @@ export class Names {
     if (event.target === row.pin) {
       app.tracks.pin(row.track);
       app.tracks.layout();
-    } else if (event.target === row.fold) {
+    } else if (event.target === row.expander) {
       this.toggle(row.track);
       return;
     }
-    app.tell("tracks");
+    app.notify("tracks");
   }
 
   private toggle(track: number): void {
@@ -118,7 +118,7 @@ export class Names {
     if ((tracks.all.get(track)?.children.length ?? 0) === 0) return;
     tracks.toggle(track);
     tracks.layout();
-    this.app.tell("tracks");
+    this.app.notify("tracks");
   }
 
   private show(element: NameRow, { row, y, pinned }: PlacedRow): void {
@@ -129,12 +129,12 @@ export class Names {
       element.y = y;
       element.root.style.transform = `translateY(${y}px)`;
     }
-    // Of pinned rows, what there is no room for would hide others' names.
+    // Pinned rows are cut at the divider.
     const height = pinned ? Math.min(row.height, this.timeline.divider - y) : row.height;
     const current = app.current === track.id;
     const isPinned = app.tracks.pinned.includes(track.id);
     const [name, number] = [nameOf(row), numberOf(row)];
-    // Names and numbers of threads may be learned later.
+    // Names and numbers of threads may change while the trace is read.
     const shown = [track.id, height, row.open, row.folds, pinned, current, isPinned, row.indent, track.kind, number, name, track.title].join("\u0000");
     if (element.shown === shown) return;
     element.shown = shown;
@@ -148,12 +148,12 @@ export class Names {
     element.root.setAttribute("aria-level", String(row.indent + 1));
     element.root.setAttribute("aria-selected", String(current));
     element.root.setAttribute("aria-label", `${pinned ? "pinned: " : ""}${name} ${number}`.trim().slice(0, 300));
-    element.fold.textContent = row.folds ? (row.open ? "▾" : "▸") : "";
-    element.fold.title = row.folds ? (row.open ? "Fold (Enter)" : "Unfold (Enter)") : "";
-    if (row.folds) element.fold.setAttribute("aria-expanded", String(row.open));
-    else element.fold.removeAttribute("aria-expanded");
-    element.fold.setAttribute("aria-label", `${row.open ? "Fold" : "Unfold"} ${name.slice(0, 100)}`);
-    element.fold.setAttribute("aria-hidden", String(!row.folds));
+    element.expander.textContent = row.folds ? (row.open ? "▾" : "▸") : "";
+    element.expander.title = row.folds ? (row.open ? "Collapse (Enter)" : "Expand (Enter)") : "";
+    if (row.folds) element.expander.setAttribute("aria-expanded", String(row.open));
+    else element.expander.removeAttribute("aria-expanded");
+    element.expander.setAttribute("aria-label", `${row.open ? "Collapse" : "Expand"} ${name.slice(0, 100)}`);
+    element.expander.setAttribute("aria-hidden", String(!row.folds));
     element.name.textContent = name;
     element.detail.textContent = number;
     const recorded = this.app.tracks.recordedOf(row.track.id);

@@ -1,4 +1,4 @@
-// What lies over the timeline: pointer, choice, area, arrows, notes.
+// Overlay of the timeline: pointer, selection, area, arrows, notes.
 
 import type { App } from "../app";
 import { context } from "../dom";
@@ -22,18 +22,18 @@ export interface LanePlace {
   pinned: boolean;
 }
 
-/** Distance of the lines over what was not read, in pixels. */
+/** Distance of the lines over unread parts, in pixels. */
 const HATCH = 14;
-/** More arrows than this at once are drawn faintly. */
-const FEW = 60;
-/** More than this are not drawn, which is said. */
-const MANY = 300;
+/** Number of arrows above which they are drawn faintly. */
+const MAX_STRONG_ARROWS = 60;
+/** Number of arrows above which only those of the selection are drawn. */
+const MAX_ARROWS = 300;
 
 export class Overlay {
   arrows: Arrow[] = [];
-  /** Whether there are more, which the server left out. */
+  /** Whether the server left more arrows out. */
   hasMore = false;
-  /** A rectangle that is being drawn with the pointer. */
+  /** Rectangle that the pointer draws. */
   rubber: { x0: number; y0: number; x1: number; y1: number } | null = null;
 
   constructor(
@@ -41,12 +41,12 @@ export class Overlay {
     private readonly app: App,
   ) {}
 
-  /** Draws over the lanes, on their canvas: one of its own would be copied with each frame, too. */
+  /** Draws over the lanes. A canvas of its own would be composited with each frame too. */
   paint(rows: PlacedRow[], width: number, height: number, divider: number): void {
     const drawing = context(this.canvas);
     drawing.textBaseline = "alphabetic";
     const places = lanePlaces(rows);
-    const inSight = new Map([...places].filter(([, place]) => isInSight(place, divider)));
+    const visibleLanes = new Map([...places].filter(([, place]) => isVisible(place, divider)));
     const x = this.scale(width);
     this.unread(drawing, x, [width, height]);
     this.failed(drawing, places, x, [width, height]);
@@ -56,14 +56,14 @@ export class Overlay {
     drawing.beginPath();
     drawing.rect(0, 0, width, height);
     drawing.clip();
-    const arrows = this.app.arrows ? this.drawArrows(drawing, inSight, x, width) : 0;
-    this.boxes(drawing, inSight, x, width);
+    const arrows = this.app.arrows ? this.drawArrows(drawing, visibleLanes, x, width) : 0;
+    this.outlines(drawing, visibleLanes, x, width);
     drawing.restore();
     if (divider > 0) {
       drawing.fillStyle = this.app.palette.accent;
       drawing.fillRect(0, divider - 1, width, 1.5);
     }
-    if (arrows > MANY) this.words(drawing, tooMany(arrows, this.hasMore), [width, height - 30]);
+    if (arrows > MAX_ARROWS) this.words(drawing, tooMany(arrows, this.hasMore), [width, height - 30]);
     this.lines(drawing, x, height);
     if (this.rubber !== null) this.drawRubber(drawing);
   }
@@ -73,22 +73,21 @@ export class Overlay {
     return (time) => ((time - begin) / span) * width;
   }
 
-  /** Where the trace wasn't read so far, there are samples at most: that must look neither like
-   * rest nor like all there is. */
+  /** Hatches unread parts, which must not look idle or complete. */
   private unread(drawing: CanvasRenderingContext2D, x: (time: number) => number, [width, height]: [number, number]): void {
     const { info, palette } = this.app;
     const gaps = unreadIn(info).map(([begin, end]): [number, number] => [Math.max(0, x(begin)), Math.min(width, x(end))]);
-    const seen = gaps.filter(([left, right]) => left < right);
-    if (seen.length === 0) return;
+    const visible = gaps.filter(([left, right]) => left < right);
+    if (visible.length === 0) return;
     drawing.save();
     drawing.beginPath();
-    for (const [left, right] of seen) drawing.rect(left, 0, right - left, height);
+    for (const [left, right] of visible) drawing.rect(left, 0, right - left, height);
     drawing.clip();
     drawing.globalAlpha = 0.3;
     hatch(drawing, palette.overwritten, [width, height]);
     drawing.restore();
     const words = `${(info.glimpses ?? 0) > 0 ? "sampled, not read yet" : "not read yet"} · ${Math.floor(info.progress * 100)} % read`;
-    const [left, right] = seen.reduce((most, gap) => (gap[1] - gap[0] > most[1] - most[0] ? gap : most));
+    const [left, right] = visible.reduce((most, gap) => (gap[1] - gap[0] > most[1] - most[0] ? gap : most));
     if (right - left > this.wide(drawing, words) + 16) this.words(drawing, words, [left + this.wide(drawing, words) + 16, 8]);
   }
 
@@ -97,7 +96,7 @@ export class Overlay {
     return drawing.measureText(text).width + 16;
   }
 
-  /** A line over the picture, up to eight pixels left of a place. */
+  /** Writes a line of text that ends eight pixels left of a position. */
   private words(drawing: CanvasRenderingContext2D, text: string, [right, top]: [number, number]): void {
     const wide = this.wide(drawing, text);
     const left = right - 8 - wide;
@@ -107,7 +106,7 @@ export class Overlay {
     drawing.fillText(text, left + 8, top + 15);
   }
 
-  /** What couldn't be had must not look like rest, either. */
+  /** Hatches tiles whose requests failed, which must not look idle either. */
   private failed(drawing: CanvasRenderingContext2D, places: Map<number, LanePlace>, x: (time: number) => number, [width, height]: [number, number]): void {
     drawing.save();
     drawing.beginPath();
@@ -160,29 +159,29 @@ export class Overlay {
     drawing.globalAlpha = 1;
   }
 
-  /** Returns how many arrows there are. */
+  /** Draws arrows. Returns their number. */
   private drawArrows(drawing: CanvasRenderingContext2D, places: Map<number, LanePlace>, x: (time: number) => number, width: number): number {
     const seen = this.arrows.filter((arrow) => {
       const [from, to] = [x(arrow.fromTime), x(arrow.toTime)];
       return Math.max(from, to) >= 0 && Math.min(from, to) <= width && places.has(arrow.fromLane) && places.has(arrow.toLane);
     });
-    const chosen = this.app.selected;
+    const { selected } = this.app;
     const [others, mine] = [new Curves(), new Curves()];
     for (const arrow of seen) {
       const [from, to] = [places.get(arrow.fromLane), places.get(arrow.toLane)];
       if (from === undefined || to === undefined) continue;
-      const its = chosen !== null && touches(arrow, chosen.lane, chosen.begin, chosen.end);
-      // So many would be a thicket: only those of what is chosen are told then.
-      if (!its && seen.length > MANY) continue;
+      const its = selected !== null && touches(arrow, selected.lane, selected.begin, selected.end);
+      // Of too many arrows, only those of the selection are readable.
+      if (!its && seen.length > MAX_ARROWS) continue;
       (its ? mine : others).add([x(arrow.fromTime), middle(from)], [x(arrow.toTime), middle(to)]);
     }
     drawing.lineWidth = 1.2;
-    others.draw(drawing, this.app.palette.arrow, seen.length <= FEW ? 0.38 : Math.max(0.12, 16 / seen.length));
+    others.draw(drawing, this.app.palette.arrow, seen.length <= MAX_STRONG_ARROWS ? 0.38 : Math.max(0.12, 16 / seen.length));
     mine.draw(drawing, this.app.palette.accent, 1);
     return seen.length;
   }
 
-  private boxes(drawing: CanvasRenderingContext2D, places: Map<number, LanePlace>, x: (time: number) => number, width: number): void {
+  private outlines(drawing: CanvasRenderingContext2D, places: Map<number, LanePlace>, x: (time: number) => number, width: number): void {
     const { hover, selected, palette } = this.app;
     const outline = (lane: number, begin: number, end: number, colour: string, thick: number): void => {
       const place = places.get(lane);
@@ -194,7 +193,7 @@ export class Overlay {
       drawing.lineWidth = thick;
       drawing.strokeRect(left - 0.5, place.y - 0.5, right - left + 1, place.slot.height + 1);
     };
-    if (hover !== null && hover.box !== null) outline(hover.lane, hover.box.begin, hover.box.end, palette.text, 1);
+    if (hover !== null && hover.slice !== null) outline(hover.lane, hover.slice.begin, hover.slice.end, palette.text, 1);
     if (selected !== null) outline(selected.lane, selected.begin, selected.end, palette.accent, 2.5);
   }
 
@@ -227,12 +226,12 @@ export class Overlay {
   }
 }
 
-/** What is said instead of arrows. */
+/** Message in place of arrows. */
 export function tooMany(count: number, hasMore: boolean): string {
   return `${grouped(count)}${hasMore ? " and more" : ""} arrows, too many to draw: zoom in, or select a slice`;
 }
 
-/** Lines over all of a picture, as far as it isn't clipped. */
+/** Draws diagonal lines over the clipped area. */
 function hatch(drawing: CanvasRenderingContext2D, colour: string, [width, height]: [number, number]): void {
   drawing.strokeStyle = colour;
   drawing.beginPath();
@@ -243,7 +242,7 @@ function hatch(drawing: CanvasRenderingContext2D, colour: string, [width, height
   drawing.stroke();
 }
 
-/** From when to when the trace wasn't read so far. */
+/** Unread time ranges of the trace. */
 export function unreadIn(info: TraceInfo): [number, number][] {
   if (info.progress >= 1) return [];
   const gaps: [number, number][] = [];
@@ -256,8 +255,8 @@ export function unreadIn(info: TraceInfo): [number, number][] {
   return gaps;
 }
 
-/** Where each visible lane stands. Where one is there twice, the one counts that isn't a thin
- * line, or else the pinned one. */
+/** Position of each visible lane. If a lane is shown twice, the full row is preferred to a thin
+ * line, and then the pinned one. */
 export function lanePlaces(rows: PlacedRow[]): Map<number, LanePlace> {
   const places = new Map<number, LanePlace>();
   for (const { row, y, pinned } of rows) {
@@ -270,9 +269,8 @@ export function lanePlaces(rows: PlacedRow[]): Map<number, LanePlace> {
   return places;
 }
 
-/** Whether a lane can be seen: what is scrolled below the pinned rows can't, be its row still
- * there. */
-export function isInSight(place: LanePlace, divider: number): boolean {
+/** Whether a lane is visible, and not scrolled below the pinned rows. */
+export function isVisible(place: LanePlace, divider: number): boolean {
   return place.pinned ? middle(place) < divider : middle(place) >= divider;
 }
 
@@ -285,7 +283,7 @@ function touches(arrow: Arrow, lane: number, begin: number, end: number): boolea
   return (arrow.toLane === lane && inside(arrow.toTime)) || (arrow.fromLane === lane && inside(arrow.fromTime));
 }
 
-/** Arrows of one colour, drawn at once. */
+/** Arrows of one colour, drawn together. */
 class Curves {
   private readonly lines = new Path2D();
   private readonly heads = new Path2D();

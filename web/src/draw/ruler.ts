@@ -1,4 +1,4 @@
-// The ruler above the timeline: times, notes, and a stretch chosen by dragging.
+// Ruler above the timeline: times, notes, and selection of a range by dragging.
 
 import type { App } from "../app";
 import { byId, context, fitCanvas, setText } from "../dom";
@@ -18,7 +18,7 @@ export class RulerBar {
     private readonly app: App,
     private readonly timeline: Timeline,
   ) {
-    this.button.addEventListener("click", () => this.next());
+    this.button.addEventListener("click", () => this.nextClock());
     this.canvas.addEventListener("pointerdown", (event) => this.press(event));
     this.canvas.addEventListener("wheel", (event) => {
       event.preventDefault();
@@ -26,8 +26,8 @@ export class RulerBar {
     });
   }
 
-  /** The next way to tell the time. */
-  next(): void {
+  /** Switches to the next clock. */
+  nextClock(): void {
     const at = CLOCKS.indexOf(this.app.clock);
     this.app.setClock(CLOCKS[(at + 1) % CLOCKS.length] ?? "relative");
   }
@@ -69,7 +69,7 @@ export class RulerBar {
     return moment(this.app.clockBase, this.app.clock, time, digitsFor(step));
   }
 
-  /** Where short marks count from, and the day of a time of day. */
+  /** Writes the anchor of short marks, and the date. */
   private labels(anchor: number, { step, short }: Ruler): void {
     const { app } = this;
     const clock = app.clockBase;

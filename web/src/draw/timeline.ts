@@ -1,4 +1,4 @@
-// The timeline: decides what stands where, has it drawn, and answers to the pointer.
+// Timeline: positions rows, requests their tiles, has them painted, and handles the pointer.
 
 import { api, wasAborted } from "../data/api";
 import type { App, Hover } from "../app";
@@ -11,13 +11,14 @@ import { rulerFor } from "../data/time";
 import { Tracks, type Row } from "../data/tracks";
 import { Style, type WireArrows } from "../data/wire";
 
-/** Pinned tracks never take more than this share of the height. */
-const PINNED_SHARE = 0.45;
-/** The pointer counts as on a box this near, in pixels. */
-const NEAR = 2;
+/** Largest share of the height for pinned tracks. */
+const MAX_PINNED_SHARE = 0.45;
+/** Distance at which the pointer still hits a slice, in pixels. */
+const POINTER_SLACK = 2;
+/** Pause after the last movement before arrows are requested, in milliseconds. */
 const ARROW_DELAY = 120;
-/** Rows beyond the screen's edge whose lanes are fetched ahead. */
-const AHEAD = 160;
+/** Distance beyond the screen in which lanes are prefetched, in pixels. */
+const PREFETCH_MARGIN = 160;
 
 export class Timeline {
   readonly stage = byId("stage");
@@ -29,7 +30,7 @@ export class Timeline {
   private readonly painter: Painter;
   private readonly size: Size;
   private arrowTimer = 0;
-  private arrowsFor = { sight: "", generation: 0 };
+  private arrowsFor = { view: "", generation: 0 };
   private arrowRequest: AbortController | null = null;
 
   constructor(private readonly app: App) {
@@ -49,24 +50,24 @@ export class Timeline {
     return ((time - this.app.view.begin) / this.app.view.span) * this.width;
   }
 
-  /** Finds out what is in sight, and asks for what of it isn't there. */
-  look(): void {
+  /** Positions the visible rows, and requests their tiles. */
+  layout(): void {
     const { app } = this;
     const { view, tracks } = app;
     this.width = this.size.width;
     this.height = this.size.height;
-    this.divider = Math.min(tracks.pinnedHeight, Math.floor(this.height * PINNED_SHARE));
+    this.divider = Math.min(tracks.pinnedHeight, Math.floor(this.height * MAX_PINNED_SHARE));
     app.scroll = Math.max(0, Math.min(app.scroll, tracks.height - (this.height - this.divider)));
     this.placed = this.place();
-    const lanes = new Set(this.visibleLanes(AHEAD));
-    // What is asked for while the view is on its way is there when it arrives.
+    const lanes = new Set(this.visibleLanes(PREFETCH_MARGIN));
+    // Tiles of the animation's target are requested when it starts.
     const { begin, end } = view.target;
     app.tiles.want([...lanes], begin, end, (end - begin) / (this.width * devicePixelRatio));
   }
 
   /** Draws a frame. */
   paint(): void {
-    this.look();
+    this.layout();
     const { app } = this;
     const { view } = app;
     const ruler = rulerFor(view.begin, view.end, this.width, 130, app.info.begin);
@@ -86,18 +87,18 @@ export class Timeline {
       current: app.current,
       grid,
     });
-    // The pointer stands still, and what is under it moves.
+    // The view moves below a pointer that stands still.
     if (app.hover !== null) app.hover = this.under(app.hover.x, app.hover.y);
     this.overlay.paint(this.placed, this.width, this.height, this.divider);
     this.fetchArrows();
   }
 
   private highlightedLabel(): number {
-    const chosen = this.app.selected;
-    if (chosen === null || chosen.label === "") return -1;
-    const kind = this.app.tracks.laneKind.get(chosen.lane)?.kind;
+    const { selected } = this.app;
+    if (selected === null || selected.label === "") return -1;
+    const kind = this.app.tracks.laneKind.get(selected.lane)?.kind;
     if (kind !== "cpu" && kind !== "span") return -1;
-    return chosen.style === Style.idle ? -1 : this.app.tiles.names.find(chosen.label);
+    return selected.style === Style.idle ? -1 : this.app.tiles.names.find(selected.label);
   }
 
   private place(): PlacedRow[] {
@@ -116,12 +117,12 @@ export class Timeline {
     return placed;
   }
 
-  /** The lanes in sight, and those so many pixels beyond. */
-  visibleLanes(beyond: number): number[] {
+  /** Lanes on the screen, and within a margin in pixels. */
+  visibleLanes(margin: number): number[] {
     const { tracks, scroll } = this.app;
     const lanes = this.placed.flatMap(({ row }) => laneIds(row));
-    if (beyond === 0) return lanes;
-    const [low, high] = [scroll - beyond, scroll + this.height - this.divider + beyond];
+    if (margin === 0) return lanes;
+    const [low, high] = [scroll - margin, scroll + this.height - this.divider + margin];
     for (let at = Tracks.rowAt(tracks.rows, low); at < tracks.rows.length; at++) {
       const row = tracks.rows[at];
       if (row === undefined || row.y > high) break;
@@ -139,7 +140,7 @@ export class Timeline {
       tracks.reveal(id);
       if (tracks.open.size !== before) {
         tracks.layout();
-        app.tell("tracks");
+        app.notify("tracks");
       }
       const row = tracks.rows.find((candidate) => candidate.track.id === id);
       if (row !== undefined) this.scrollTo(row);
@@ -154,26 +155,26 @@ export class Timeline {
     this.app.scroll = Math.max(0, row.y - Math.max(0, (room - row.height) / 2));
   }
 
-  /** Arrows are asked for when the picture stands still. */
+  /** Requests arrows once the view stands still. */
   private fetchArrows(): void {
     const { app } = this;
     if (app.view.moving) return;
     const lanes = [...new Set(this.visibleLanes(0))];
-    const sight = `${app.arrows}:${app.view.begin}:${app.view.end}:${lanes.join(",")}`;
+    const view = `${app.arrows}:${app.view.begin}:${app.view.end}:${lanes.join(",")}`;
     const { generation } = app.tiles;
-    const again = sight === this.arrowsFor.sight;
+    const again = view === this.arrowsFor.view;
     if (again && generation === this.arrowsFor.generation) return;
-    this.arrowsFor = { sight, generation };
+    this.arrowsFor = { view, generation };
     window.clearTimeout(this.arrowTimer);
     this.arrowRequest?.abort();
     if (!app.arrows || lanes.length === 0) {
       this.overlay.arrows = [];
       return;
     }
-    this.arrowTimer = window.setTimeout(() => void this.askArrows(lanes.slice(0, 400), again), ARROW_DELAY);
+    this.arrowTimer = window.setTimeout(() => void this.requestArrows(lanes.slice(0, 400), again), ARROW_DELAY);
   }
 
-  private async askArrows(lanes: number[], again: boolean): Promise<void> {
+  private async requestArrows(lanes: number[], again: boolean): Promise<void> {
     const { view } = this.app;
     const request = new AbortController();
     this.arrowRequest = request;
@@ -187,30 +188,30 @@ export class Timeline {
     }
   }
 
-  /** What is under a point of the stage. */
+  /** Lane and slice at a point of the stage. */
   under(x: number, y: number): Hover {
-    const hover: Hover = { time: this.timeAt(x), x, y, lane: -1, box: null, reading: null };
+    const hover: Hover = { time: this.timeAt(x), x, y, lane: -1, slice: null, reading: null };
     for (const [lane, { slot, y: top, pinned }] of lanePlaces(this.placed)) {
       if (pinned !== y < this.divider || y < top - 1 || y > top + slot.height + 1) continue;
       hover.lane = lane;
-      const hasBoxes = slot.lane.kind !== "counter" && slot.lane.kind !== "density";
-      if (hasBoxes) hover.box = this.boxAt(lane, hover.time);
+      const hasSlices = slot.lane.kind !== "counter" && slot.lane.kind !== "density";
+      if (hasSlices) hover.slice = this.sliceAt(lane, hover.time);
       else hover.reading = readingAt(this.app.tiles, slot.lane, hover.time, this.app.view.span / (this.width * devicePixelRatio));
       break;
     }
     return hover;
   }
 
-  /** The box on a lane at a moment, or the nearest one a few pixels away. */
-  boxAt(lane: number, time: number): Hover["box"] {
+  /** Slice of a lane at a time, or the nearest one within a few pixels. */
+  sliceAt(lane: number, time: number): Hover["slice"] {
     const { view, tiles } = this.app;
     const pixel = view.span / this.width;
-    let [best, distance]: [Hover["box"], number] = [null, NEAR * pixel];
+    let [best, distance]: [Hover["slice"], number] = [null, POINTER_SLACK * pixel];
     const look = (tile: Tile): void => {
       if (tile.shape !== "boxes") return;
-      for (let at = Tiles.firstAfter(tile, time - NEAR * pixel - 1); at < tile.styles.length; at++) {
+      for (let at = Tiles.firstAfter(tile, time - POINTER_SLACK * pixel - 1); at < tile.styles.length; at++) {
         const [begin, end] = [tile.times[2 * at] ?? 0, tile.times[2 * at + 1] ?? 0];
-        if (begin > time + NEAR * pixel) break;
+        if (begin > time + POINTER_SLACK * pixel) break;
         const away = Math.max(0, begin - time, time - end);
         if (best !== null && away >= distance) continue;
         const label = tiles.labels[tile.labels[at] ?? -1] ?? "";
@@ -219,7 +220,7 @@ export class Timeline {
       }
     };
     const scale = view.span / (this.width * devicePixelRatio);
-    tiles.cover(lane, time - NEAR * pixel, time + NEAR * pixel, scale, look);
+    tiles.cover(lane, time - POINTER_SLACK * pixel, time + POINTER_SLACK * pixel, scale, look);
     return best;
   }
 
@@ -231,14 +232,14 @@ export class Timeline {
     stage.addEventListener("pointerleave", () => this.setHover(null));
     stage.addEventListener("dblclick", (event) => {
       const hover = this.under(event.offsetX, event.offsetY);
-      if (hover.box !== null) app.view.fit(hover.box.begin, Math.max(hover.box.end, hover.box.begin + 1));
+      if (hover.slice !== null) app.view.fit(hover.slice.begin, Math.max(hover.slice.end, hover.slice.begin + 1));
       else app.view.zoom(0.4, hover.time);
     });
   }
 
   private setHover(hover: Hover | null): void {
     this.app.hover = hover;
-    this.app.tell("hover");
+    this.app.notify("hover");
   }
 
   private wheel(event: WheelEvent): void {
@@ -306,29 +307,28 @@ export class Timeline {
       this.app.unselect();
       return;
     }
-    const box = hover.box;
-    const time = box === null ? hover.time : Math.min(Math.max(hover.time, box.begin), Math.max(box.begin, box.end - 1));
-    void this.app.select(hover.lane, Math.floor(time), box ?? {});
+    const { slice } = hover;
+    const time = slice === null ? hover.time : Math.min(Math.max(hover.time, slice.begin), Math.max(slice.begin, slice.end - 1));
+    void this.app.select(hover.lane, Math.floor(time), slice ?? {});
   }
 
   private selectArea(from: { x: number; y: number }, to: { x: number; y: number }): void {
     const [begin, end] = [this.timeAt(Math.min(from.x, to.x)), this.timeAt(Math.max(from.x, to.x))];
     const [top, bottom] = [Math.min(from.y, to.y), Math.max(from.y, to.y)];
     const rows = this.placed.filter(({ row, y }) => y < bottom && y + row.height > top).map(({ row }) => row);
-    const tracks = this.app.tracks.meant(rows.map((row) => row.track.id));
-    // Where no track is, all are meant.
+    const tracks = this.app.tracks.selectedBy(rows.map((row) => row.track.id));
+    // An area over no track is of all tracks.
     this.app.setArea({ begin: Math.floor(begin), end: Math.ceil(end), all: tracks.length === 0, tracks });
   }
 
-  /** Whether everything in sight has been drawn from the right level. */
+  /** Whether everything visible is drawn from the right level, and up to date. */
   get settled(): boolean {
     return this.app.tiles.settled && !this.app.view.moving;
   }
 
-  /** Whether everything in sight has been drawn from the right level, be it from before the
-   * server knew more. */
-  get there(): boolean {
-    return this.app.tiles.there && !this.app.view.moving;
+  /** Whether everything visible is drawn from the right level, possibly outdated. */
+  get isComplete(): boolean {
+    return this.app.tiles.isComplete && !this.app.view.moving;
   }
 
   get level(): number {

@@ -1,11 +1,11 @@
-// Finds a track by a few letters of its name.
+// Dialog that finds a track by letters of its name.
 
 import type { App } from "../app";
 import { byId, el, fill } from "../dom";
 import { rank, type Ranked } from "../data/fuzzy";
 import type { Track } from "../data/tracks";
 
-const MOST = 60;
+const MAX_RESULTS = 60;
 
 export class Finder {
   private readonly dialog = byId<HTMLDialogElement>("finder");
@@ -13,7 +13,7 @@ export class Finder {
   private readonly list = byId("finder-list");
   private found: Ranked<Track>[] = [];
   private at = 0;
-  /** What was looked for last, among which tracks, and all that was found. */
+  /** Text, tracks and all matches of the last search. */
   private last: { typed: string; stamp: number; all: readonly Track[] } = { typed: "", stamp: -1, all: [] };
 
   constructor(private readonly app: App) {
@@ -34,9 +34,9 @@ export class Finder {
 
   private search(): void {
     const [typed, { stamp, all }] = [this.input.value, this.app.tracks];
-    // What doesn't have the letters so far doesn't have more of them.
-    const goesOn = this.last.stamp === stamp && typed.startsWith(this.last.typed);
-    const found = rank(typed, goesOn ? this.last.all : [...all.values()], (track) => track.title, MOST);
+    // A longer text matches only tracks that matched the shorter one.
+    const isNarrower = this.last.stamp === stamp && typed.startsWith(this.last.typed);
+    const found = rank(typed, isNarrower ? this.last.all : [...all.values()], (track) => track.title, MAX_RESULTS);
     this.last = { typed, stamp, all: found.all };
     this.found = found.best;
     this.at = 0;
@@ -47,7 +47,7 @@ export class Finder {
     const rows = this.found.map(({ item, match }, at) => {
       const name = el("span", { class: "found" });
       const places = new Set(match.places);
-      // Letters that were meant stand out.
+      // Matched letters are bold.
       const letters = item.title.slice(0, 200);
       for (let letter = 0; letter < letters.length; letter++) {
         name.append(places.has(letter) ? el("b", { text: letters[letter] ?? "" }) : (letters[letter] ?? ""));
@@ -84,6 +84,6 @@ export class Finder {
     if (pin && !this.app.tracks.pinned.includes(track.id)) this.app.tracks.pin(track.id);
     this.app.tracks.layout();
     this.app.reveal(track.id);
-    this.app.tell("tracks");
+    this.app.notify("tracks");
   }
 }

@@ -1,4 +1,4 @@
-// What keys do, in one table: the page answers by it, and `?` shows it.
+// Table of keys: the page acts on it, and `?` shows it.
 
 import { api } from "../data/api";
 import { TABS, type App } from "../app";
@@ -30,72 +30,72 @@ export interface Parts {
 interface Key {
   keys: string[];
   shown: string;
-  says: string;
+  help: string;
   group: string;
-  does: (parts: Parts) => void;
+  action: (parts: Parts) => void;
 }
 
-/** A held key makes the span so many times as long in a second, or moves by so many spans. */
-const ZOOM_A_SECOND = 6;
-const PAN_A_SECOND = 1.1;
+/** Zoom factor per second of a held key, and panned screens per second. */
+const ZOOM_PER_SECOND = 6;
+const PAN_PER_SECOND = 1.1;
 
-const MOVES: readonly Key[] = [
-  { keys: [], shown: "W  S", says: "zoom in, out at the pointer", group: "Navigate", does: () => {} },
-  { keys: [], shown: "A  D", says: "pan to earlier, later", group: "Navigate", does: () => {} },
-  { keys: ["f"], shown: "F", says: "fit the area, the selected slice, or the trace", group: "Navigate", does: fit },
-  { keys: ["Home"], shown: "Home", says: "show the whole trace", group: "Navigate", does: ({ app }) => app.view.go(app.view.whole()) },
-  { keys: ["Backspace", "ctrl+z"], shown: "Backspace  Ctrl-Z", says: "undo the last move", group: "Navigate", does: ({ app }) => void app.view.undo() },
-  { keys: ["shift+Backspace", "ctrl+y", "ctrl+shift+z"], shown: "Shift-Backspace  Ctrl-Y", says: "redo it", group: "Navigate", does: ({ app }) => void app.view.redo() },
-  { keys: [], shown: "wheel", says: "zoom at the pointer; Shift: pan, Alt: scroll", group: "Navigate", does: () => {} },
-  { keys: [], shown: "drag", says: "pan; double-click a slice to zoom to it", group: "Navigate", does: () => {} },
-  { keys: ["PageUp"], shown: "PageUp  PageDown", says: "scroll up, down", group: "Navigate", does: ({ app, timeline }) => scroll(app, -0.8 * timeline.height) },
-  { keys: ["PageDown"], shown: "", says: "", group: "Navigate", does: ({ app, timeline }) => scroll(app, 0.8 * timeline.height) },
+const NAVIGATION: readonly Key[] = [
+  { keys: [], shown: "W  S", help: "zoom in, out at the pointer", group: "Navigate", action: () => {} },
+  { keys: [], shown: "A  D", help: "pan to earlier, later", group: "Navigate", action: () => {} },
+  { keys: ["f"], shown: "F", help: "fit the area, the selected slice, or the trace", group: "Navigate", action: fit },
+  { keys: ["Home"], shown: "Home", help: "show the whole trace", group: "Navigate", action: ({ app }) => app.view.go(app.view.whole()) },
+  { keys: ["Backspace", "ctrl+z"], shown: "Backspace  Ctrl-Z", help: "undo the last move", group: "Navigate", action: ({ app }) => void app.view.undo() },
+  { keys: ["shift+Backspace", "ctrl+y", "ctrl+shift+z"], shown: "Shift-Backspace  Ctrl-Y", help: "redo the undone move", group: "Navigate", action: ({ app }) => void app.view.redo() },
+  { keys: [], shown: "wheel", help: "zoom at the pointer; Shift: pan, Alt: scroll", group: "Navigate", action: () => {} },
+  { keys: [], shown: "drag", help: "pan; double-click a slice to zoom to it", group: "Navigate", action: () => {} },
+  { keys: ["PageUp"], shown: "PageUp  PageDown", help: "scroll up, down", group: "Navigate", action: ({ app, timeline }) => scroll(app, -0.8 * timeline.height) },
+  { keys: ["PageDown"], shown: "", help: "", group: "Navigate", action: ({ app, timeline }) => scroll(app, 0.8 * timeline.height) },
 ];
 
-const CHOICES: readonly Key[] = [
-  { keys: ["."], shown: ".  ,", says: "next, previous slice on the track", group: "Select", does: (parts) => void step(parts, 1) },
-  { keys: [","], shown: "", says: "", group: "Select", does: (parts) => void step(parts, -1) },
-  { keys: ["ArrowDown"], shown: "↓  ↑", says: "lane or heading below, above", group: "Select", does: (parts) => neighbour(parts, 1) },
-  { keys: ["ArrowUp"], shown: "", says: "", group: "Select", does: (parts) => neighbour(parts, -1) },
-  { keys: ["ArrowRight"], shown: "→  ←", says: "the same; on a heading: expand, collapse", group: "Select", does: (parts) => sideways(parts, 1) },
-  { keys: ["ArrowLeft"], shown: "", says: "", group: "Select", does: (parts) => sideways(parts, -1) },
-  { keys: ["Enter"], shown: "Enter", says: "zoom to the selection; expand or collapse a heading", group: "Select", does: enter },
-  { keys: [], shown: "Shift-drag", says: "measure an area; along the ruler: all tracks", group: "Select", does: () => {} },
-  { keys: ["shift+ArrowRight"], shown: "Shift-→  Shift-←", says: "extend the area to the next, previous slice", group: "Select", does: (parts) => void extend(parts, 1) },
-  { keys: ["shift+ArrowLeft"], shown: "", says: "", group: "Select", does: (parts) => void extend(parts, -1) },
-  { keys: ["shift+ArrowDown"], shown: "Shift-↓  Shift-↑", says: "extend it to the track below, above", group: "Select", does: (parts) => widen(parts, 1) },
-  { keys: ["shift+ArrowUp"], shown: "", says: "", group: "Select", does: (parts) => widen(parts, -1) },
-  { keys: ["e"], shown: "E", says: "measure the visible area", group: "Select", does: ({ selection }) => selection.selectScreen() },
-  { keys: ["g"], shown: "G", says: "go to the thread that preempted it or woke it", group: "Select", does: follow },
-  { keys: ["Escape"], shown: "Esc", says: "clear the selection", group: "Select", does: clear },
+const SELECTION: readonly Key[] = [
+  { keys: ["."], shown: ".  ,", help: "next, previous slice on the track", group: "Select", action: (parts) => void step(parts, 1) },
+  { keys: [","], shown: "", help: "", group: "Select", action: (parts) => void step(parts, -1) },
+  { keys: ["ArrowDown"], shown: "↓  ↑", help: "lane or heading below, above", group: "Select", action: (parts) => neighbour(parts, 1) },
+  { keys: ["ArrowUp"], shown: "", help: "", group: "Select", action: (parts) => neighbour(parts, -1) },
+  { keys: ["ArrowRight"], shown: "→  ←", help: "the same; on a heading: expand, collapse", group: "Select", action: (parts) => sideways(parts, 1) },
+  { keys: ["ArrowLeft"], shown: "", help: "", group: "Select", action: (parts) => sideways(parts, -1) },
+  { keys: ["Enter"], shown: "Enter", help: "zoom to the selection; expand or collapse a heading", group: "Select", action: enter },
+  { keys: [], shown: "Shift-drag", help: "measure an area; along the ruler: all tracks", group: "Select", action: () => {} },
+  { keys: ["shift+ArrowRight"], shown: "Shift-→  Shift-←", help: "extend the area to the next, previous slice", group: "Select", action: (parts) => void extend(parts, 1) },
+  { keys: ["shift+ArrowLeft"], shown: "", help: "", group: "Select", action: (parts) => void extend(parts, -1) },
+  { keys: ["shift+ArrowDown"], shown: "Shift-↓  Shift-↑", help: "extend it to the track below, above", group: "Select", action: (parts) => widen(parts, 1) },
+  { keys: ["shift+ArrowUp"], shown: "", help: "", group: "Select", action: (parts) => widen(parts, -1) },
+  { keys: ["e"], shown: "E", help: "measure the visible area", group: "Select", action: ({ selection }) => selection.selectScreen() },
+  { keys: ["g"], shown: "G", help: "go to the thread that preempted it or woke it", group: "Select", action: follow },
+  { keys: ["Escape"], shown: "Esc", help: "clear the selection", group: "Select", action: clear },
 ];
 
-const FINDS: readonly Key[] = [
-  { keys: ["/"], shown: "/", says: "search names and values, or by filter", group: "Find", does: ({ search }) => search.focus() },
-  { keys: ["n"], shown: "N  Shift-N", says: "next, previous hit", group: "Find", does: ({ search }) => void search.go(1) },
-  { keys: ["shift+N"], shown: "", says: "", group: "Find", does: ({ search }) => void search.go(-1) },
-  { keys: ["t"], shown: "T", says: "find a track", group: "Find", does: ({ finder }) => finder.open() },
-  { keys: ["p"], shown: "P", says: "pin the track to the top", group: "Find", does: pin },
-  { keys: ["m"], shown: "M", says: "add a note", group: "Find", does: ({ notes }) => notes.add() },
+const SEARCH: readonly Key[] = [
+  { keys: ["/"], shown: "/", help: "search names and values, or by filter", group: "Find", action: ({ search }) => search.focus() },
+  { keys: ["n"], shown: "N  Shift-N", help: "next, previous hit", group: "Find", action: ({ search }) => void search.go(1) },
+  { keys: ["shift+N"], shown: "", help: "", group: "Find", action: ({ search }) => void search.go(-1) },
+  { keys: ["t"], shown: "T", help: "find a track", group: "Find", action: ({ finder }) => finder.open() },
+  { keys: ["p"], shown: "P", help: "pin the track to the top", group: "Find", action: pin },
+  { keys: ["m"], shown: "M", help: "add a note", group: "Find", action: ({ notes }) => notes.add() },
 ];
 
-const SHOWS: readonly Key[] = [
+const DISPLAY: readonly Key[] = [
   ...TABS.map((tab, at): Key => ({
-    keys: [String(at + 1)], shown: at === 0 ? "1 … 5" : "", says: at === 0 ? "detail, selection, events, flame graph, notes" : "", group: "Show",
-    does: ({ app }) => app.openTab(tab),
+    keys: [String(at + 1)], shown: at === 0 ? "1 … 5" : "", help: at === 0 ? "detail, selection, events, flame graph, notes" : "", group: "Show",
+    action: ({ app }) => app.openTab(tab),
   })),
-  { keys: ["b"], shown: "B", says: "show or hide the panel", group: "Show", does: ({ panel }) => panel.toggle() },
-  { keys: ["ctrl+arrowup"], shown: "Ctrl-↑  Ctrl-↓", says: "make the panel taller, shorter", group: "Show", does: ({ panel }) => panel.grow(1) },
-  { keys: ["ctrl+arrowdown"], shown: "", says: "", group: "Show", does: ({ panel }) => panel.grow(-1) },
-  { keys: ["r"], shown: "R", says: "show or hide wakeup arrows", group: "Show", does: arrows },
-  { keys: ["c"], shown: "C", says: "clock: trace time, wall clock, UTC", group: "Show", does: ({ ruler }) => ruler.next() },
-  { keys: ["l"], shown: "L", says: "legend", group: "Show", does: ({ legend }) => legend() },
-  { keys: ["shift+T"], shown: "Shift-T", says: "light or dark theme", group: "Show", does: ({ theme }) => theme() },
-  { keys: ["i"], shown: "I", says: "save a picture", group: "Show", does: ({ app }) => void savePicture(app) },
-  { keys: ["?", "shift+?"], shown: "?", says: "this help", group: "Show", does: () => showHelp() },
+  { keys: ["b"], shown: "B", help: "show or hide the panel", group: "Show", action: ({ panel }) => panel.toggle() },
+  { keys: ["ctrl+arrowup"], shown: "Ctrl-↑  Ctrl-↓", help: "make the panel taller, shorter", group: "Show", action: ({ panel }) => panel.grow(1) },
+  { keys: ["ctrl+arrowdown"], shown: "", help: "", group: "Show", action: ({ panel }) => panel.grow(-1) },
+  { keys: ["r"], shown: "R", help: "show or hide wakeup arrows", group: "Show", action: arrows },
+  { keys: ["c"], shown: "C", help: "clock: trace time, wall clock, UTC", group: "Show", action: ({ ruler }) => ruler.nextClock() },
+  { keys: ["l"], shown: "L", help: "legend", group: "Show", action: ({ legend }) => legend() },
+  { keys: ["shift+T"], shown: "Shift-T", help: "light or dark theme", group: "Show", action: ({ theme }) => theme() },
+  { keys: ["i"], shown: "I", help: "save a picture", group: "Show", action: ({ app }) => void savePicture(app) },
+  { keys: ["?", "shift+?"], shown: "?", help: "this help", group: "Show", action: () => showHelp() },
 ];
 
-const KEYS: readonly Key[] = [...MOVES, ...CHOICES, ...FINDS, ...SHOWS];
+const KEYS: readonly Key[] = [...NAVIGATION, ...SELECTION, ...SEARCH, ...DISPLAY];
 
 function fit({ app }: Parts): void {
   const { area, selected, view } = app;
@@ -104,7 +104,7 @@ function fit({ app }: Parts): void {
     const air = Math.max((end - begin) * 0.15, 10);
     return Math.abs(target.begin - (begin - air)) < air && Math.abs(target.end - (end + air)) < air;
   };
-  // A second F shows the whole.
+  // A second F shows the whole trace.
   if (area !== null && !near(area.begin, area.end)) view.fit(area.begin, area.end);
   else if (area === null && selected !== null && selected.end > selected.begin && !near(selected.begin, selected.end)) {
     view.fit(selected.begin, selected.end);
@@ -123,13 +123,13 @@ async function step({ app, timeline }: Parts, dir: 1 | -1): Promise<void> {
   const time = from === null ? Math.round(app.view.begin + app.view.span / 2) : from.begin;
   try {
     const found = await api.step(lane, time, dir);
-    if (found.begin === undefined) app.say(dir === 1 ? "nothing later on this track" : "nothing earlier on this track");
+    if (found.begin === undefined) app.showMessage(dir === 1 ? "nothing later on this track" : "nothing earlier on this track");
     else {
       app.view.show(found.begin, Math.min(found.end ?? found.begin, found.begin + app.view.span));
       await app.select(lane, found.begin, { begin: found.begin, end: found.end ?? found.begin });
     }
   } catch {
-    app.say("the server did not answer");
+    app.showMessage("the server did not answer");
   }
 }
 
@@ -138,7 +138,7 @@ function firstLane(app: App, timeline: Timeline): number {
   return (row?.row.slots.find((slot) => slot.lane.kind === "thread" || slot.lane.kind === "cpu") ?? row?.row.slots[0])?.lane.id ?? -1;
 }
 
-/** What arrows go to: headings, which fold, and lanes. */
+/** Target of arrow keys: a heading or a lane. */
 interface Stop {
   track: number;
   /** −1 for a heading. */
@@ -151,7 +151,7 @@ export function stopsOf(rows: readonly Row[]): Stop[] {
   );
 }
 
-/** The lane or heading above or below; what is chosen there is what is at the same moment. */
+/** Goes to the lane or heading above or below, at the same time. */
 function neighbour({ app, timeline }: Parts, by: number): void {
   const stops = stopsOf(app.tracks.rows);
   const { selected } = app;
@@ -160,7 +160,7 @@ function neighbour({ app, timeline }: Parts, by: number): void {
   const next = at < 0 ? stops.find((stop) => stop.lane === first) : stops[at + by];
   if (next === undefined) return;
   const { begin, end } = app.view.target;
-  // What was looked at stays so on the way over headings.
+  // The time is kept while arrows pass over headings.
   const cursor = app.cursor !== null && app.cursor >= begin && app.cursor <= end ? app.cursor : (begin + end) / 2;
   const time = Math.round(selected === null ? cursor : Math.max(selected.begin, begin));
   app.reveal(next.track);
@@ -172,10 +172,10 @@ function neighbour({ app, timeline }: Parts, by: number): void {
     app.cursor = time;
     app.unselect();
   }
-  app.tell("tracks");
+  app.notify("tracks");
 }
 
-/** From box to box; or of a heading that arrows came to, open and closed. */
+/** Goes to the next or previous slice; expands or collapses a heading. */
 function sideways(parts: Parts, dir: 1 | -1): void {
   const { tracks, current, selected } = parts.app;
   const folds = (tracks.all.get(current)?.children.length ?? 0) > 0;
@@ -183,11 +183,11 @@ function sideways(parts: Parts, dir: 1 | -1): void {
   else if (tracks.open.has(current) !== (dir === 1)) enter(parts);
 }
 
-/** Makes an area of the chosen box, or makes the area longer by the next or the previous one. */
+/** Starts an area with the selected slice, or extends the area to the next or previous one. */
 async function extend({ app }: Parts, dir: 1 | -1): Promise<void> {
   const { selected } = app;
   if (selected === null) {
-    app.say("select a slice first (. or click): the area starts with it");
+    app.showMessage("select a slice first (. or click): the area starts with it");
     return;
   }
   const track = app.tracks.laneTrack.get(selected.lane);
@@ -199,14 +199,14 @@ async function extend({ app }: Parts, dir: 1 | -1): Promise<void> {
   }
   try {
     const found = await api.step(selected.lane, dir === 1 ? Math.max(area.end - 1, selected.begin) : area.begin, dir);
-    if (found.begin === undefined) app.say(dir === 1 ? "nothing later on this track" : "nothing earlier on this track");
+    if (found.begin === undefined) app.showMessage(dir === 1 ? "nothing later on this track" : "nothing earlier on this track");
     else if (app.area === before) {
       const [begin, end] = [Math.min(area.begin, found.begin), Math.max(area.end, found.end ?? found.begin, found.begin + 1)];
       app.view.show(dir === 1 ? Math.max(begin, end - app.view.span / 2) : begin, dir === 1 ? end : Math.min(end, begin + app.view.span / 2));
       app.setArea({ ...area, begin, end });
     }
   } catch {
-    app.say("the server did not answer");
+    app.showMessage("the server did not answer");
   }
 }
 
@@ -214,7 +214,7 @@ async function extend({ app }: Parts, dir: 1 | -1): Promise<void> {
 function widen({ app }: Parts, by: 1 | -1): void {
   const { area, tracks } = app;
   if (area === null || area.all) {
-    app.say("start an area first with Shift-→");
+    app.showMessage("start an area first with Shift-→");
     return;
   }
   const { rows } = tracks;
@@ -233,7 +233,7 @@ function enter({ app }: Parts): void {
   else if ((tracks.all.get(current)?.children.length ?? 0) > 0) {
     tracks.toggle(current);
     tracks.layout();
-    app.tell("tracks");
+    app.notify("tracks");
   }
 }
 
@@ -256,12 +256,12 @@ function pin({ app }: Parts): void {
   if (!app.tracks.all.has(app.current)) return;
   app.tracks.pin(app.current);
   app.tracks.layout();
-  app.tell("tracks");
+  app.notify("tracks");
 }
 
 function arrows({ app }: Parts): void {
   app.arrows = !app.arrows;
-  app.say(app.arrows ? "wakeup arrows shown" : "wakeup arrows hidden");
+  app.showMessage(app.arrows ? "wakeup arrows shown" : "wakeup arrows hidden");
 }
 
 function showHelp(): void {
@@ -277,7 +277,7 @@ function showHelp(): void {
     if (table === undefined) groups.set(key.group, (table = el("table")));
     const keys = el("th");
     for (const word of key.shown.split(/ {2,}/)) keys.append(el("kbd", { text: word }));
-    table.append(el("tr", {}, keys, el("td", { text: key.says })));
+    table.append(el("tr", {}, keys, el("td", { text: key.help })));
   }
   const sections = [...groups].map(([title, table]) => el("section", {}, el("h3", { text: title }), table));
   fill(byId("help-keys"), ...sections);
@@ -286,22 +286,22 @@ function showHelp(): void {
 
 type Pressed = Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey"> & { code?: string };
 
-/** What keys that have no letter of ours mean by where they are. */
-const BY_PLACE: Record<string, [string, string]> = { Period: [".", ">"], Comma: [",", "<"], Slash: ["/", "?"] };
+/** Meaning of keys by their position, for layouts without Latin letters. */
+const BY_POSITION: Record<string, [string, string]> = { Period: [".", ">"], Comma: [",", "<"], Slash: ["/", "?"] };
 
-/** What a key says: a Latin letter is the same whether Caps Lock is on, and another script's is
- * what stands there on Latin keyboards. */
+/** Character of a key. Caps Lock is ignored, and letters of other scripts are those at the same
+ * position on Latin keyboards. */
 function letterOf({ key, code = "", shiftKey }: Pressed): string {
   if (key.length !== 1) return key;
   if (/^[a-z]$/i.test(key)) return shiftKey ? key.toUpperCase() : key.toLowerCase();
-  // What is typed is what counts, wherever it is.
+  // ASCII characters count as typed, whatever their position.
   if (key.charCodeAt(0) < 128) return key;
   const letter = /^Key([A-Z])$/.exec(code)?.[1];
   if (letter !== undefined) return shiftKey ? letter : letter.toLowerCase();
-  return /^Digit(\d)$/.exec(code)?.[1] ?? BY_PLACE[code]?.[shiftKey ? 1 : 0] ?? key;
+  return /^Digit(\d)$/.exec(code)?.[1] ?? BY_POSITION[code]?.[shiftKey ? 1 : 0] ?? key;
 }
 
-/** The name by which the table has a key. */
+/** Name of a key in the table. */
 export function nameOf(event: Pressed): string {
   const key = letterOf(event);
   const letter = key.length === 1 && !event.ctrlKey && !event.metaKey;
@@ -310,14 +310,13 @@ export function nameOf(event: Pressed): string {
   return control + shift + (control !== "" ? key.toLowerCase() : key);
 }
 
-/** The same where a key with nothing of ours on it is meant by its place: French keyboards type
- * digits with Shift only. */
-function nameByPlace({ code, ctrlKey, metaKey, altKey }: KeyboardEvent): string {
+/** Name of a key by its position: French keyboards type digits with Shift only. */
+function nameByPosition({ code, ctrlKey, metaKey, altKey }: KeyboardEvent): string {
   return ctrlKey || metaKey || altKey ? "" : (/^Digit(\d)$/.exec(code)?.[1] ?? "");
 }
 
-/** Moves while W, A, S or D are held. */
-class Held {
+/** Moves the view while W, A, S or D are held. */
+class HeldKeys {
   private readonly down = new Set<string>();
   private last = 0;
 
@@ -330,7 +329,7 @@ class Held {
       requestAnimationFrame(() => this.frame());
     }
     this.down.add(key);
-    // Even the shortest touch moves visibly.
+    // The shortest press moves visibly too.
     this.move(key, 0.06);
   }
 
@@ -338,7 +337,7 @@ class Held {
     this.down.delete(key);
   }
 
-  all(): void {
+  releaseAll(): void {
     this.down.clear();
   }
 
@@ -354,16 +353,16 @@ class Held {
   private move(key: string, seconds: number): void {
     const { view, hover } = this.app;
     const anchor = hover?.time ?? view.begin + view.span / 2;
-    if (key === "w") view.zoom(ZOOM_A_SECOND ** -seconds, anchor, false);
-    else if (key === "s") view.zoom(ZOOM_A_SECOND ** seconds, anchor, false);
-    else if (key === "a") view.pan(-PAN_A_SECOND * seconds, false);
-    else if (key === "d") view.pan(PAN_A_SECOND * seconds, false);
+    if (key === "w") view.zoom(ZOOM_PER_SECOND ** -seconds, anchor, false);
+    else if (key === "s") view.zoom(ZOOM_PER_SECOND ** seconds, anchor, false);
+    else if (key === "a") view.pan(-PAN_PER_SECOND * seconds, false);
+    else if (key === "d") view.pan(PAN_PER_SECOND * seconds, false);
   }
 }
 
-/** Listens to the keyboard. */
+/** Handles the keyboard. */
 export function listen(parts: Parts): void {
-  const held = new Held(parts.app);
+  const held = new HeldKeys(parts.app);
   window.addEventListener("keydown", (event) => {
     const target = event.target;
     const typing = target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement;
@@ -379,15 +378,15 @@ export function listen(parts: Parts): void {
       event.preventDefault();
       return;
     }
-    // A button that has the focus answers to Enter itself.
+    // A focused button handles Enter itself.
     if (event.key === "Enter" && target instanceof HTMLButtonElement) return;
     const name = nameOf(event);
-    const key = KEYS.find(({ keys }) => keys.includes(name)) ?? KEYS.find(({ keys }) => keys.includes(nameByPlace(event)));
+    const key = KEYS.find(({ keys }) => keys.includes(name)) ?? KEYS.find(({ keys }) => keys.includes(nameByPosition(event)));
     if (key === undefined) return;
     event.preventDefault();
-    key.does(parts);
+    key.action(parts);
   });
   window.addEventListener("keyup", (event) => held.release(letterOf(event).toLowerCase()));
-  window.addEventListener("blur", () => held.all());
+  window.addEventListener("blur", () => held.releaseAll());
   byId("help-button").addEventListener("click", showHelp);
 }

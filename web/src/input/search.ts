@@ -1,5 +1,5 @@
-// The search box: the next or the previous event whose name or value has the text, or that a filter
-// matches.
+// Search box: finds the next or previous event whose name or value contains a text, or that a
+// filter accepts.
 
 import { api, reason, wasAborted } from "../data/api";
 import type { App } from "../app";
@@ -26,12 +26,12 @@ export class Search {
     this.input.addEventListener("input", () => {
       this.stop();
       this.hit = null;
-      app.sought = this.input.value.trim();
+      app.searchText = this.input.value.trim();
       app.draw();
     });
-    app.on("asked", () => {
-      if (this.input.value.trim() === app.sought) return;
-      this.input.value = app.sought;
+    app.on("link", () => {
+      if (this.input.value.trim() === app.searchText) return;
+      this.input.value = app.searchText;
       this.hit = null;
     });
     app.on("shift", () => (this.hit = null));
@@ -44,20 +44,20 @@ export class Search {
     this.input.select();
   }
 
-  /** What is being looked for isn't wanted any more; who goes on later does so from the last hit. */
+  /** Cancels the search. A later one continues from the last hit. */
   private stop(): void {
     this.request?.abort();
-    this.tell("");
+    this.report("");
     this.status.dataset["state"] = "done";
   }
 
-  private tell(text: string): void {
+  private report(text: string): void {
     this.status.classList.remove("bad");
     this.status.textContent = text;
     this.status.title = text;
   }
 
-  /** To the next hit, or the previous one. */
+  /** Goes to the next or the previous hit. */
   async go(dir: 1 | -1): Promise<void> {
     const text = this.input.value.trim();
     if (text === "") {
@@ -67,7 +67,7 @@ export class Search {
     this.request?.abort();
     const request = new AbortController();
     this.request = request;
-    this.tell("searching…");
+    this.report("searching…");
     this.status.dataset["state"] = "busy";
     let from = this.start(dir);
     try {
@@ -79,26 +79,26 @@ export class Search {
           return;
         }
         from = hit.continue;
-        this.tell(`searching, at ${moment(this.app.clockBase, this.app.clock, from, 3)}…`);
+        this.report(`searching, at ${moment(this.app.clockBase, this.app.clock, from, 3)}…`);
       }
     } catch (error) {
-      if (!wasAborted(error)) this.tell(reason(error));
+      if (!wasAborted(error)) this.report(reason(error));
     } finally {
       if (this.request === request) this.status.dataset["state"] = "done";
     }
   }
 
-  /** After the last hit, or where the screen begins. */
+  /** Start of the search: the last hit, or the edge of the screen. */
   private start(dir: 1 | -1): number {
     const { view, info } = this.app;
-    // The server looks strictly behind or before a time.
+    // The server searches strictly after or before a time.
     if (this.hit?.time !== undefined) return this.hit.time;
     const edge = dir === 1 ? view.begin : view.end;
     return Math.round(Math.min(Math.max(edge, info.begin), info.end)) - dir;
   }
 
-  /** Whether there is another hit depends on where was looked from. */
-  private none(dir: 1 | -1): string {
+  /** Message for no hit, which depends on the start of the search. */
+  private noHit(dir: 1 | -1): string {
     if (this.hit !== null) return dir === 1 ? "no later hit" : "no earlier hit";
     const { view, info } = this.app;
     if (dir === 1) return view.begin <= info.begin ? "no hit" : "no hit from here on";
@@ -107,14 +107,14 @@ export class Search {
 
   private show(hit: Hit, dir: 1 | -1): void {
     if (hit.time === undefined) {
-      this.tell(hit.bad ?? this.none(dir));
+      this.report(hit.bad ?? this.noHit(dir));
       this.status.classList.toggle("bad", hit.bad !== undefined);
       return;
     }
     const { app } = this;
     this.hit = hit;
     app.cursor = hit.time;
-    this.tell(`${shorten(hit.name ?? "", 120)} at ${moment(app.clockBase, app.clock, hit.time)}`);
+    this.report(`${shorten(hit.name ?? "", 120)} at ${moment(app.clockBase, app.clock, hit.time)}`);
     const lane = hit.lane ?? -1;
     const track = app.tracks.laneTrack.get(lane);
     if (track !== undefined) app.jump(lane, hit.time);

@@ -1,8 +1,8 @@
-// The tab "Detail": all that is known of the chosen box, and why it is there.
+// Tab "Detail": everything known about the selected slice, and its cause.
 
 import { STATE_WORDS, styleWord } from "../draw/colours";
 import type { App, Selected } from "../app";
-import { apart, button, byId, el, fill, link, shorten } from "../dom";
+import { isolate, button, byId, el, fill, link, shorten } from "../dom";
 import { legend, patchOf } from "./legend";
 import type { Page } from "./panel";
 import { amountsText, valueText } from "../data/reading";
@@ -35,10 +35,10 @@ export class Detail implements Page {
     this.announce(selected);
     if (selected === null) this.empty();
     else if (selected.detail === null) fill(this.root, el("div", {}, this.heading(selected), el("p", { class: "muted", text: selected.error || "…" })));
-    else this.whole(selected, selected.detail);
+    else this.fill(selected, selected.detail);
   }
 
-  /** What is chosen, for those who don't see it. */
+  /** Announces the selection to screen readers. */
   private announce(selected: Selected | null): void {
     if (selected === null) return;
     if (selected.detail === null) {
@@ -48,7 +48,7 @@ export class Detail implements Page {
     const { style, label, begin, end, detail } = selected;
     const { clockBase, clock } = this.app;
     const length = end > begin ? duration(end - begin) : "";
-    const parts = [label, styleWord(style), this.amount(detail), length, `at ${moment(clockBase, clock, begin)}`, detail.why ?? ""];
+    const parts = [label, styleWord(style), this.valueOf(detail), length, `at ${moment(clockBase, clock, begin)}`, detail.why ?? ""];
     byId("announce").textContent = shorten(parts.filter(Boolean).join(", "), 400);
   }
 
@@ -65,7 +65,7 @@ export class Detail implements Page {
 
   private heading(selected: Selected): HTMLElement {
     const name = selected.label === "" ? styleWord(selected.style) : selected.label;
-    // What is not there has no colour.
+    // An absent slice has no colour.
     const swatch = selected.error === "" ? patchOf(this.app, selected.lane, selected.style, selected.label) : null;
     const title = el("h2", {}, swatch, el("span", { text: shorten(name, 300) }));
     if (swatch !== null && name !== styleWord(selected.style)) title.append(el("small", { text: styleWord(selected.style) }));
@@ -74,19 +74,19 @@ export class Detail implements Page {
     return title;
   }
 
-  private whole(selected: Selected, detail: Interval): void {
-    const left = el("div", { class: "column why" }, this.heading(selected), this.reason(detail), this.surroundings(detail));
+  private fill(selected: Selected, detail: Interval): void {
+    const left = el("div", { class: "column why" }, this.heading(selected), this.cause(detail), this.surroundings(detail));
     const right = el("div", { class: "column" }, this.facts(detail));
     fill(this.root, left, right);
   }
 
-  /** Why the box is there: the answer that most people look for. */
-  private reason(detail: Interval): HTMLElement {
-    const box = el("div", { class: "reason" });
-    const line = whyText(detail) || this.amount(detail);
+  /** Cause of the slice: the answer that most users look for. */
+  private cause(detail: Interval): HTMLElement {
+    const block = el("div", { class: "reason" });
+    const line = whyText(detail) || this.valueOf(detail);
     const hint = HINTS[detail.style] ?? "";
-    if (line !== "") box.append(el("p", { class: "answer", text: sentence(line), data: { why: detail.why ?? line } }));
-    if (hint !== "") box.append(el("p", { class: "muted", text: hint }));
+    if (line !== "") block.append(el("p", { class: "answer", text: sentence(line), data: { why: detail.why ?? line } }));
+    if (hint !== "") block.append(el("p", { class: "muted", text: hint }));
     const links = el("p", { class: "links" });
     const { waker, during, thread } = detail;
     this.shares(detail, links);
@@ -95,21 +95,21 @@ export class Detail implements Page {
     if (thread?.lane !== undefined && thread.lane >= 0 && thread.lane !== detail.lane) {
       links.append(this.threadLink("thread ", thread, detail.begin, "thread"));
     }
-    if (links.childElementCount > 0) box.append(links);
-    if (box.childElementCount === 0) {
+    if (links.childElementCount > 0) block.append(links);
+    if (block.childElementCount === 0) {
       const where = detail.style === Style.running && typeof detail.cpu === "number" ? `on CPU ${detail.cpu}` : STATE_WORDS[detail.style]?.[1];
-      box.append(el("p", { class: "muted", text: sentence(where ?? "") }));
+      block.append(el("p", { class: "muted", text: sentence(where ?? "") }));
     }
-    return box;
+    return block;
   }
 
-  /** What a counter or a channel says. */
-  private amount({ counts, track, value, range }: Interval): string {
+  /** Value of a counter, or event counts of a channel. */
+  private valueOf({ counts, track, value, range }: Interval): string {
     if (counts !== undefined) return counts.lost + counts.overwritten > 0 ? `${amountsText(counts)} here` : amountsText(counts);
     return range === undefined ? "" : valueText(value, range, this.app.tracks.all.get(track)?.unit ?? "");
   }
 
-  /** A link to each thread that had the CPU meanwhile, with its share of the wait. */
+  /** Links to the threads that ran during the wait, with their shares. */
   private shares(detail: Interval, links: HTMLElement): void {
     const length = detail.end - detail.begin;
     for (const [place, thread] of (detail.ran ?? []).entries()) {
@@ -139,7 +139,7 @@ export class Detail implements Page {
       const label = other.label === "" || other.label === undefined ? styleWord(other.style) : other.label;
       const click = (): void => this.app.jump(detail.lane, other.begin);
       const name = link(shorten(label, 60), "Select it", click);
-      list.append(el("div", {}, el("span", { class: "muted", text: word }), patchOf(this.app, detail.lane, other.style, other.label ?? ""), name, el("span", { text: beside(detail, other) })));
+      list.append(el("div", {}, el("span", { class: "muted", text: word }), patchOf(this.app, detail.lane, other.style, other.label ?? ""), name, el("span", { text: neighbourText(detail, other) })));
     };
     part("before", detail.before);
     part("after", detail.after);
@@ -152,17 +152,17 @@ export class Detail implements Page {
     const row = (name: string, value: string | Node): void => {
       table.append(el("tr", {}, el("th", { text: shorten(name, 120) }), el("td", {}, value)));
     };
-    const [sure, sureEnd] = detail.seen ?? [true, true];
+    const [beginIsKnown, endIsKnown] = detail.seen ?? [true, true];
     const clock = app.clockBase;
-    row("start", `${moment(clock, app.clock, detail.begin)}${sure ? "" : " or earlier"}`);
+    row("start", `${moment(clock, app.clock, detail.begin)}${beginIsKnown ? "" : " or earlier"}`);
     if (app.clock === "relative") row("time of day", timeOfDay(clock, detail.begin, false));
     if (detail.end > detail.begin) {
-      row("end", `${moment(clock, app.clock, detail.end)}${sureEnd ? "" : " or later"}`);
+      row("end", `${moment(clock, app.clock, detail.end)}${endIsKnown ? "" : " or later"}`);
       row("duration", duration(detail.end - detail.begin));
     }
     const { thread } = detail;
     if (thread !== undefined && thread !== null) row("thread", `${shorten(thread.name ?? "", 80)} ${thread.tid}`);
-    // A kernel tells of no process.
+    // Kernel traces may not name the process.
     if (typeof thread?.pid === "number") row("process", String(thread.pid));
     if (detail.cpu !== undefined && detail.cpu !== null && detail.cpu >= 0) row("CPU", String(detail.cpu));
     for (const [name, value] of detail.fields ?? []) row(name, el("span", { class: "value", text: shorten(value, 4000) }));
@@ -170,17 +170,17 @@ export class Detail implements Page {
   }
 }
 
-/** How long a neighbour is; of a moment, how far away. */
-export function beside(detail: Pick<Interval, "begin" | "end">, { begin, end }: Pick<Neighbour, "begin" | "end">): string {
+/** Duration of a neighbouring slice, or the distance of an event. */
+export function neighbourText(detail: Pick<Interval, "begin" | "end">, { begin, end }: Pick<Neighbour, "begin" | "end">): string {
   if (end > begin) return duration(end - begin);
   return begin < detail.begin ? `${duration(detail.begin - begin)} earlier` : `${duration(begin - detail.begin)} later`;
 }
 
-/** The line that says why, with the names in it apart from the numbers behind them. */
+/** Sentence that gives the cause, with names isolated from the numbers after them. */
 export function whyText({ why = "", waker, culprit, thread }: Interval): string {
   const names = new Set([waker?.name, culprit?.name, thread?.name, /by (.*) \(tid \d+\)/.exec(why)?.[1]]);
   let line = why;
-  for (const name of names) if (name !== undefined && name !== "" && apart(name) !== name) line = line.replaceAll(name, apart(name));
+  for (const name of names) if (name !== undefined && name !== "" && isolate(name) !== name) line = line.replaceAll(name, isolate(name));
   return line;
 }
 

@@ -1,25 +1,24 @@
-// The tab "Events": every event in order of time, as a table of any length, in step with the
-// timeline.
+// Tab "Events": table of all events in time order, synchronized with the timeline.
 //
 // Rows are fetched in pages of 100. A table of a hundred million rows would be higher than a
-// browser can scroll, so the bar's place is a share of the rows, and the wheel moves row by row.
+// browser can scroll. So the scroll bar shows a share of the rows, and the wheel moves by rows.
 
 import { api, type EventQuery, reason, wasAborted } from "../data/api";
-import { type App, stretchOf, tracksOf } from "../app";
+import { type App, rangeOf, trackCountOf } from "../app";
 import { byId, el, fill, shorten } from "../dom";
 import type { Page } from "./panel";
-import { RETRY } from "../data/tiles";
+import { RETRY_INTERVAL } from "../data/tiles";
 import { grouped, moment } from "../data/time";
 import type { EventRow, EventRows } from "../data/wire";
 
 const ROW = 20;
 const PAGE = 100;
-const MOST_PAGES = 60;
-/** A filter is counted a quarter of a second at a time: so often is asked where a moment is among
- * what it takes. */
-const MOST_LOOKS = 8;
-/** Browsers lose count of pixels beyond this. */
-const MOST_HEIGHT = 4_000_000;
+const MAX_PAGES = 60;
+/** Requests for the position of a time among filtered rows. The server counts for a quarter of a
+ * second in each. */
+const MAX_POSITION_REQUESTS = 8;
+/** Height in pixels up to which browsers scroll exactly. */
+const MAX_HEIGHT = 4_000_000;
 
 export class Events implements Page {
   private readonly root = byId("page-events");
@@ -36,23 +35,23 @@ export class Events implements Page {
   private readonly tall = el("div", { class: "tall" });
   private readonly view = el("div", { class: "table-view", attributes: { id: "event-rows", role: "rowgroup" } });
   private pages = new Map<number, EventRow[]>();
-  /** Pages that couldn't be had: they are asked for again a moment later, or when the reader does
-   * something. */
+  /** Pages whose requests failed. They are repeated after a pause, or at the next input. */
   private readonly failed = new Set<number>();
   private retry = 0;
-  /** What was known of the trace when the rows were asked for. */
-  private known = { of: "", generation: 0 };
+  /** State of the trace at the request of the rows. */
+  private known = { key: "", generation: 0 };
   private renewing = false;
   private total = 0;
   private first = 0;
-  private chosen = -1;
-  /** Counts who asked where a moment is: the last one is told. */
-  private turn = 0;
+  private current = -1;
+  /** Number of the newest position request; answers of older ones are ignored. */
+  private positionRequest = 0;
   private request: AbortController | null = null;
-  private asked = "";
+  /** Key of the table's filters and area. */
+  private shownFor = "";
   private built = false;
   private timer = 0;
-  /** The table leads the timeline, or follows it. */
+  /** Whether the table moves the timeline now, instead of following it. */
   private leading = false;
 
   constructor(private readonly app: App) {
@@ -61,7 +60,7 @@ export class Events implements Page {
     app.on("area", () => this.restart());
     app.on("shift", () => this.restart());
     app.on("info", () => void this.renew());
-    app.on("asked", () => this.restore());
+    app.on("link", () => this.restore());
     for (const input of [this.filter, this.names]) {
       input.addEventListener("input", () => {
         window.clearTimeout(this.timer);
@@ -73,7 +72,7 @@ export class Events implements Page {
     this.body.addEventListener("keydown", (event) => this.key(event));
   }
 
-  /** A link says what is to be shown. */
+  /** Applies the filters of a link. */
   private restore(): void {
     const { filter, names } = this.app.table;
     if (this.filter.value === filter && this.names.value === names) return;
@@ -102,15 +101,15 @@ export class Events implements Page {
     return Math.max(1, Math.floor(this.body.clientHeight / ROW));
   }
 
-  /** The table begins anew: another filter, another area. */
+  /** Restarts the table after the filter or the area has changed. */
   private restart(): void {
     this.app.table = { filter: this.filter.value.trim(), names: this.names.value.trim() };
     this.app.draw();
     if (!this.built) return;
     const { area } = this.app;
-    const key = JSON.stringify([this.filter.value, this.names.value, area, this.app.shifts]);
-    if (key === this.asked) return;
-    this.asked = key;
+    const key = JSON.stringify([this.filter.value, this.names.value, area, this.app.offsetKey]);
+    if (key === this.shownFor) return;
+    this.shownFor = key;
     this.request?.abort();
     this.request = new AbortController();
     this.pages = new Map();
@@ -118,68 +117,67 @@ export class Events implements Page {
     this.known = this.knownNow();
     this.total = 0;
     this.first = 0;
-    this.chosen = -1;
-    this.turn += 1;
+    this.current = -1;
+    this.positionRequest += 1;
     this.root.dataset["ready"] = "false";
     const { request } = this;
     void this.fetch(0).then(() => {
-      // What is chosen on the timeline is found among other rows, too.
+      // The selection of the timeline is shown among the new rows.
       if (request === this.request) this.follow();
     });
   }
 
   private query(): Omit<EventQuery, "row" | "count"> {
     const { area, info } = this.app;
-    const query: Omit<EventQuery, "row" | "count"> = area === null ? { from: info.begin, to: info.end + 1 } : stretchOf(area);
+    const query: Omit<EventQuery, "row" | "count"> = area === null ? { from: info.begin, to: info.end + 1 } : rangeOf(area);
     if (this.filter.value.trim() !== "") query.filter = this.filter.value.trim();
     if (this.names.value.trim() !== "") query.e = this.names.value.trim();
     return query;
   }
 
-  /** What may change which rows there are. What a filter takes is looked for in all the trace,
-   * read or not; whose they are is known of what was read. */
-  private knownNow(): { of: string; generation: number } {
+  /** State of the trace that the rows depend on. Filters search the whole trace, read or not, but
+   * the tracks of events are known only for the part that was read. */
+  private knownNow(): { key: string; generation: number } {
     const { generation = 0, progress, events, end } = this.app.info;
     const { filter, e, tracks } = this.query();
     const counts = tracks !== undefined || (filter === undefined && e === undefined) ? [events, end] : [];
-    return { of: JSON.stringify([generation, progress >= 1, ...counts]), generation };
+    return { key: JSON.stringify([generation, progress >= 1, ...counts]), generation };
   }
 
-  /** More of the trace is known than when the rows were asked for: how many there are, and those
-   * that weren't there. */
+  /** Requests rows and counts again after more of the trace was read. */
   private async renew(): Promise<void> {
     if (!this.built || this.root.hidden || this.renewing) return;
     const [now, before] = [this.knownNow(), this.known];
-    if (now.of === before.of) return;
+    if (now.key === before.key) return;
     this.known = now;
     this.renewing = true;
     const { request } = this;
-    const anew = now.generation !== before.generation;
+    const isReindexed = now.generation !== before.generation;
     const [low, high] = [Math.floor(this.first / PAGE), Math.floor((this.first + this.visible) / PAGE)];
-    const old = [...this.pages].filter(([, rows]) => anew || rows.length < PAGE).map(([page]) => page);
-    const inSight = old.filter((page) => page >= low && page <= high);
-    for (const page of old) if (!inSight.includes(page)) this.pages.delete(page);
-    // How many there are is said with any page, be it an empty one.
-    for (const page of inSight.length > 0 ? inSight : [Math.ceil(this.total / PAGE)]) {
+    const old = [...this.pages].filter(([, rows]) => isReindexed || rows.length < PAGE).map(([page]) => page);
+    const visible = old.filter((page) => page >= low && page <= high);
+    for (const page of old) if (!visible.includes(page)) this.pages.delete(page);
+    // Any page brings the total, even an empty one.
+    for (const page of visible.length > 0 ? visible : [Math.ceil(this.total / PAGE)]) {
       if (request === this.request) await this.fetch(page, true);
     }
     this.renewing = false;
-    // There may be news of the meantime.
+    // More may have been read meanwhile.
     void this.renew();
   }
 
-  /** Asks for a page that isn't there; or also for one that is, and may be another one now. */
+  /** Requests a page that is missing, or with `again` one that may have changed. */
   private async fetch(page: number, again = false): Promise<void> {
     if (!again && (this.pages.has(page) || this.failed.has(page))) return;
     const { request } = this;
     if (!this.pages.has(page)) this.pages.set(page, []);
     try {
-      const answer = await this.ask(page);
-      // The table may be another one by now.
+      const answer = await this.requestPage(page);
+      // The table may have been restarted.
       if (request !== this.request) return;
       if (answer.bad !== undefined && answer.bad !== "") this.bad(answer.bad);
-      else this.take(page, answer);
-      if (this.pages.size > MOST_PAGES) this.forget(page);
+      else this.store(page, answer);
+      if (this.pages.size > MAX_PAGES) this.evict(page);
     } catch (error) {
       if (wasAborted(error) || request !== this.request) return;
       this.fail(page, error);
@@ -188,7 +186,7 @@ export class Events implements Page {
     this.draw();
   }
 
-  private take(page: number, answer: EventRows): void {
+  private store(page: number, answer: EventRows): void {
     this.pages.set(page, answer.rows);
     const before = this.total;
     const least = page * PAGE + answer.rows.length + (answer.rows.length === PAGE ? PAGE : 0);
@@ -196,36 +194,34 @@ export class Events implements Page {
     this.filter.classList.remove("wrong");
     const unsure = answer.total === null && answer.rows.length === PAGE;
     const { area, info } = this.app;
-    const where = area === null ? "" : area.all ? " in the area" : ` of ${tracksOf(this.app.tracks, area)} in the area`;
+    const where = area === null ? "" : area.all ? " in the area" : ` of ${trackCountOf(this.app.tracks, area)} in the area`;
     const read = info.progress < 1 ? `, ${Math.floor(info.progress * 100)} % read` : "";
     this.status.textContent = `${unsure ? "at least " : ""}${grouped(this.total)} events${where}${read}`;
-    // The bar's place is a share of the rows.
+    // The scroll bar shows a share of the rows.
     if (this.total !== before) this.scrollTo(this.first);
   }
 
-  /** A page that isn't there is asked for again after a second; one that is there stays as it was
-   * till then. */
+  /** Repeats a failed request after a second. Older rows stay until then. */
   private fail(page: number, error: unknown): void {
     if (this.pages.get(page)?.length === 0) this.pages.delete(page);
     this.failed.add(page);
     this.status.textContent = `${reason(error)}; retrying every second`;
     window.clearTimeout(this.retry);
-    this.retry = window.setTimeout(() => this.again(), RETRY);
+    this.retry = window.setTimeout(() => this.again(), RETRY_INTERVAL);
   }
 
   private again(): void {
     if (this.failed.size === 0) return;
     this.failed.clear();
     if (this.total === 0) void this.fetch(0);
-    // Rows that are there may be older than what is known.
-    this.known.of = "";
+    // Present rows may be outdated.
+    this.known.key = "";
     void this.renew();
     this.draw();
   }
 
-  /** Filtered rows may take the server several looks, of which each has those behind the ones
-   * before. */
-  private async ask(page: number): Promise<EventRows> {
+  /** Requests a page. Filtered rows may need several requests, each of which continues the last. */
+  private async requestPage(page: number): Promise<EventRows> {
     const { request } = this;
     const rows: EventRow[] = [];
     for (;;) {
@@ -237,9 +233,9 @@ export class Events implements Page {
     }
   }
 
-  private forget(near: number): void {
+  private evict(near: number): void {
     const far = [...this.pages.keys()].sort((a, b) => Math.abs(b - near) - Math.abs(a - near));
-    for (const page of far.slice(0, MOST_PAGES / 2)) this.pages.delete(page);
+    for (const page of far.slice(0, MAX_PAGES / 2)) this.pages.delete(page);
   }
 
   private bad(line: string): void {
@@ -249,7 +245,7 @@ export class Events implements Page {
 
   private draw(): void {
     if (!this.built || this.root.hidden) return;
-    const height = Math.min(MOST_HEIGHT, this.total * ROW);
+    const height = Math.min(MAX_HEIGHT, this.total * ROW);
     this.tall.style.height = `${height}px`;
     const rows: HTMLElement[] = [];
     for (let at = 0; at <= this.visible; at++) {
@@ -262,23 +258,23 @@ export class Events implements Page {
     }
     fill(this.view, ...rows);
     this.body.setAttribute("aria-rowcount", String(this.total));
-    this.body.setAttribute("aria-activedescendant", this.chosen < 0 ? "" : `event-${this.chosen}`);
+    this.body.setAttribute("aria-activedescendant", this.current < 0 ? "" : `event-${this.current}`);
   }
 
   private row(row: EventRow, number: number): HTMLElement {
     const { app } = this;
-    const line = el("div", { class: number === this.chosen ? "event-row chosen" : "event-row", data: { row: String(row.row) }, attributes: { id: `event-${number}`, role: "row", "aria-rowindex": String(number + 1), "aria-selected": String(number === this.chosen) } });
+    const line = el("div", { class: number === this.current ? "event-row chosen" : "event-row", data: { row: String(row.row) }, attributes: { id: `event-${number}`, role: "row", "aria-rowindex": String(number + 1), "aria-selected": String(number === this.current) } });
     const texts = [moment(app.clockBase, app.clock, row.time), row.cpu ?? "", row.tid ?? "", shorten(row.name, 120), shorten(row.text, 600)];
     for (const text of texts) line.append(el("span", { text: String(text), attributes: { role: "gridcell" } }));
     line.title = shorten(row.text, 2000);
-    line.addEventListener("click", () => this.choose(number, row));
+    line.addEventListener("click", () => this.goToRow(number, row));
     return line;
   }
 
-  /** The timeline goes to the row's moment. */
-  private choose(number: number, row: EventRow): void {
+  /** Moves the timeline to a row's time. */
+  private goToRow(number: number, row: EventRow): void {
     const { app } = this;
-    this.chosen = number;
+    this.current = number;
     this.leading = true;
     app.cursor = row.time;
     const track = row.lane === undefined || row.lane === null ? undefined : app.tracks.laneTrack.get(row.lane);
@@ -289,7 +285,7 @@ export class Events implements Page {
     app.draw();
   }
 
-  /** The table goes to where the timeline's choice begins. */
+  /** Moves the table to the begin of the selected slice. */
   private follow(): void {
     const { selected } = this.app;
     if (selected === null || selected.detail === null || !this.built || this.leading) return;
@@ -297,31 +293,30 @@ export class Events implements Page {
     if (selected.begin >= from && selected.begin <= to) void this.goTo(selected.begin);
   }
 
-  /** Shows the first row at or after a moment: as many are before it as the table has up to
-   * there. */
+  /** Shows the first row at or after a time. */
   async goTo(time: number): Promise<void> {
-    const turn = ++this.turn;
+    const number = ++this.positionRequest;
     const query = this.query();
     let before: number | null = 0;
     try {
-      for (let look = 0; time > query.from; look++) {
+      for (let attempt = 0; time > query.from; attempt++) {
         ({ total: before } = await api.events({ ...query, to: Math.min(query.to, time - 1), row: 0, count: 0 }));
-        if (turn !== this.turn) return;
-        if (before !== null || look >= MOST_LOOKS) break;
+        if (number !== this.positionRequest) return;
+        if (before !== null || attempt >= MAX_POSITION_REQUESTS) break;
       }
     } catch {
-      // The table stays where it is: nobody asked it to move.
+      // The table stays where it is; the user did not ask it to move.
       return;
     }
     if (before === null) return;
-    this.chosen = before;
+    this.current = before;
     this.scrollTo(Math.max(0, before - Math.floor(this.visible / 3)));
   }
 
   private scrollTo(row: number): void {
     this.first = Math.max(0, Math.min(row, Math.max(0, this.total - this.visible)));
     const range = Math.max(1, this.total - this.visible);
-    const travel = Math.min(MOST_HEIGHT, this.total * ROW) - this.body.clientHeight;
+    const travel = Math.min(MAX_HEIGHT, this.total * ROW) - this.body.clientHeight;
     this.body.scrollTop = (this.first / range) * Math.max(0, travel);
     this.expected = this.body.scrollTop;
     this.draw();
@@ -331,7 +326,7 @@ export class Events implements Page {
 
   private scrolled(): void {
     if (Math.abs(this.body.scrollTop - this.expected) < 1) return;
-    const travel = Math.min(MOST_HEIGHT, this.total * ROW) - this.body.clientHeight;
+    const travel = Math.min(MAX_HEIGHT, this.total * ROW) - this.body.clientHeight;
     const share = travel <= 0 ? 0 : this.body.scrollTop / travel;
     this.first = Math.round(share * Math.max(0, this.total - this.visible));
     this.draw();
@@ -351,20 +346,20 @@ export class Events implements Page {
     event.preventDefault();
     event.stopPropagation();
     this.again();
-    if (step !== undefined) this.mark(step);
-    const row = this.pages.get(Math.floor(this.chosen / PAGE))?.[this.chosen % PAGE];
-    if (event.key === "Enter" && row !== undefined) this.choose(this.chosen, row);
+    if (step !== undefined) this.moveRow(step);
+    const row = this.pages.get(Math.floor(this.current / PAGE))?.[this.current % PAGE];
+    if (event.key === "Enter" && row !== undefined) this.goToRow(this.current, row);
   }
 
-  /** Moves the chosen row; the timeline follows when Enter is pressed. */
-  private mark(step: number): void {
+  /** Moves the current row. Enter moves the timeline there. */
+  private moveRow(step: number): void {
     const last = this.first + this.visible - 1;
-    const isSeen = this.chosen >= this.first && this.chosen <= last;
-    const from = isSeen ? this.chosen : step > 0 ? this.first - 1 : this.first;
-    this.turn += 1;
-    this.chosen = Math.max(0, Math.min(Math.max(0, this.total - 1), from + step));
-    if (this.chosen < this.first) this.scrollTo(this.chosen);
-    else if (this.chosen > last) this.scrollTo(this.chosen - this.visible + 1);
+    const isSeen = this.current >= this.first && this.current <= last;
+    const from = isSeen ? this.current : step > 0 ? this.first - 1 : this.first;
+    this.positionRequest += 1;
+    this.current = Math.max(0, Math.min(Math.max(0, this.total - 1), from + step));
+    if (this.current < this.first) this.scrollTo(this.current);
+    else if (this.current > last) this.scrollTo(this.current - this.visible + 1);
     else this.draw();
   }
 }

@@ -1,13 +1,13 @@
-// What leaves the page: a smaller trace, CSV, a picture.
+// Exports: a smaller trace, CSV, a picture.
 
 import { api, reason } from "../data/api";
-import { type App, type Area, stretchOf } from "../app";
+import { type App, type Area, rangeOf } from "../app";
 import { button, byId, el } from "../dom";
 import { grouped, sizeText } from "../data/time";
 
-/** So often is asked how far an export is, in milliseconds, and no longer than so. */
-const PACE = 300;
-const MOST_WAIT = 3_600_000;
+/** Interval of progress requests, and the time after which they end, in milliseconds. */
+const PROGRESS_INTERVAL = 300;
+const PROGRESS_TIMEOUT = 3_600_000;
 
 function download(href: string, name: string): void {
   const anchor = el("a", { attributes: { href, download: name } });
@@ -25,55 +25,55 @@ export function exportButtons(app: App, area: Area): HTMLButtonElement[] {
   return [trace, csv, png];
 }
 
-/** What the server is to call an export, so that it can be asked how far that is. */
-function newName(): string {
+/** Random ID of an export, by which its progress is requested. */
+function newId(): string {
   return crypto.getRandomValues(new Uint32Array(2)).join("-");
 }
 
-/** Says how far an export is until it is done; its size, once that is known. */
+/** Shows the progress of an export until it is done. Returns its size if known. */
 async function follow(app: App, [id, what]: [string, string], isDone: () => boolean): Promise<number | null> {
   for (;;) {
-    await new Promise((done) => setTimeout(done, PACE));
+    await new Promise((done) => setTimeout(done, PROGRESS_INTERVAL));
     if (isDone()) return null;
     const { share, bytes, failed } = await api.exporting(id);
     if (isDone()) return null;
     if (failed === true) throw new Error(`the ${what} can't be written`);
     if (typeof bytes === "number") return bytes;
-    app.say(`writing the ${what}, ${Math.floor(share * 100)} % …`);
+    app.showMessage(`writing the ${what}, ${Math.floor(share * 100)} % …`);
   }
 }
 
 async function saveTable(app: App, area: Area): Promise<void> {
-  const id = newName();
-  app.say("writing the table…");
+  const id = newId();
+  app.showMessage("writing the table…");
   const began = performance.now();
-  download(api.csvAddress(stretchOf(area), id), `${app.info.name}.csv`);
+  download(api.csvAddress(rangeOf(area), id), `${app.info.name}.csv`);
   try {
-    const bytes = await follow(app, [id, "table"], () => performance.now() - began > MOST_WAIT);
-    app.say(bytes === null ? "" : `table saved: ${sizeText(bytes)}`);
+    const bytes = await follow(app, [id, "table"], () => performance.now() - began > PROGRESS_TIMEOUT);
+    app.showMessage(bytes === null ? "" : `table saved: ${sizeText(bytes)}`);
   } catch (failure) {
-    app.say(`export failed: ${reason(failure)}`);
+    app.showMessage(`export failed: ${reason(failure)}`);
   }
 }
 
 async function saveTrace(app: App, area: Area): Promise<void> {
-  const id = newName();
-  app.say("writing the smaller trace…");
+  const id = newId();
+  app.showMessage("writing the smaller trace…");
   let done = false;
   const following = follow(app, [id, "smaller trace"], () => done).catch(() => null);
   try {
-    const { path, events = 0, bytes = 0 } = await api.exportCtf(stretchOf(area), id);
+    const { path, events = 0, bytes = 0 } = await api.exportCtf(rangeOf(area), id);
     done = true;
     await following;
-    app.say(path === undefined ? "trace saved" : `trace saved in ${path} (${grouped(events)} events, ${sizeText(bytes)})`);
+    app.showMessage(path === undefined ? "trace saved" : `trace saved in ${path} (${grouped(events)} events, ${sizeText(bytes)})`);
   } catch (failure) {
     done = true;
     await following;
-    app.say(`export failed: ${reason(failure)}`);
+    app.showMessage(`export failed: ${reason(failure)}`);
   }
 }
 
-/** Paints what the screen shows of the timeline into one picture and saves it. */
+/** Saves the visible timeline as a picture. */
 export async function savePicture(app: App): Promise<void> {
   const [names, ruler, stage] = [byId("names"), byId<HTMLCanvasElement>("ruler"), byId("stage")];
   const ratio = devicePixelRatio;

@@ -1,7 +1,7 @@
-// The tab "Flame": spans and functions by stack, as wide as the time they took together.
+// Tab "Flame": flame graph of spans and functions, by stack and total time.
 
-import { api, reason, type Stretch, wasAborted } from "../data/api";
-import { type App, stretchOf } from "../app";
+import { api, reason, type TimeRange, wasAborted } from "../data/api";
+import { type App, rangeOf } from "../app";
 import { inkOn, nameColour, pack } from "../draw/colours";
 import { byId, context, el, fill, fitCanvas, shorten } from "../dom";
 import { FONT } from "../draw/text";
@@ -19,7 +19,7 @@ interface Placed {
   width: number;
 }
 
-/** Places nodes: children side by side under their parent, shares of the root's time. */
+/** Positions frames below their parents, with widths as shares of the root's time. */
 export function placeFlame(nodes: readonly FlameNode[], root: number): { placed: Placed[]; depth: number } {
   const children = new Map<number, number[]>();
   nodes.forEach((node, at) => {
@@ -56,9 +56,8 @@ export function placeFlame(nodes: readonly FlameNode[], root: number): { placed:
   return { placed, depth: deepest + 1 };
 }
 
-/** The box that an arrow leads to from one: its parent above, its first child below, its
- * neighbours of the same depth. */
-export function beside(placed: readonly Placed[], from: number, arrow: string): number {
+/** Frame that an arrow key leads to: the parent, the first child, or a neighbour. */
+export function adjacentFrame(placed: readonly Placed[], from: number, arrow: string): number {
   const here = placed.find((one) => one.at === from);
   if (here === undefined) return placed[0]?.at ?? -1;
   const depth = here.node.depth + ({ ArrowUp: -1, ArrowDown: 1 }[arrow] ?? 0);
@@ -86,17 +85,17 @@ export class Flame implements Page {
   private readonly status = el("div", { class: "flame-head muted", attributes: { id: "flame-status", "aria-live": "polite" } });
   private readonly place = el("div", { class: "flame-place" }, this.canvas);
   private nodes: FlameNode[] = [];
-  /** What is not exact about it. */
+  /** Remarks on what is not exact. */
   private limits = "";
-  /** How much of it is not read. */
+  /** Remark on the part that is not read. */
   private unread = "";
   private placed: Placed[] = [];
   private focus = -1;
   private hovered = -1;
   private shownFor = "";
-  /** What it will be of when the view has stood still for a moment. */
-  private comes = "";
-  private request: AbortController | null = null;
+  /** Key of the range that is requested once the view stands still. */
+  private scheduled = "";
+  private controller: AbortController | null = null;
   private timer = 0;
 
   constructor(private readonly app: App) {
@@ -109,69 +108,69 @@ export class Flame implements Page {
     new ResizeObserver(() => this.draw()).observe(this.root);
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
     this.canvas.addEventListener("pointerleave", () => this.setHovered(-1));
-    this.canvas.addEventListener("click", () => this.look(this.hovered === this.focus ? -1 : this.hovered));
+    this.canvas.addEventListener("click", () => this.zoomTo(this.hovered === this.focus ? -1 : this.hovered));
     this.canvas.addEventListener("keydown", (event) => this.key(event));
   }
 
-  /** Has a box fill the width; −1 is all of them. */
-  private look(at: number): void {
+  /** Zooms to a frame; −1 shows all. */
+  private zoomTo(at: number): void {
     this.focus = at;
     this.draw();
   }
 
   private key(event: KeyboardEvent): void {
-    if (event.key === "Enter" && this.hovered >= 0) this.look(this.hovered === this.focus ? -1 : this.hovered);
-    else if (event.key === "Escape" && this.focus >= 0) this.look(-1);
-    else if (event.key.startsWith("Arrow") && !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey) this.setHovered(beside(this.placed, this.hovered, event.key));
+    if (event.key === "Enter" && this.hovered >= 0) this.zoomTo(this.hovered === this.focus ? -1 : this.hovered);
+    else if (event.key === "Escape" && this.focus >= 0) this.zoomTo(-1);
+    else if (event.key.startsWith("Arrow") && !event.shiftKey && !event.ctrlKey && !event.altKey && !event.metaKey) this.setHovered(adjacentFrame(this.placed, this.hovered, event.key));
     else return;
     event.preventDefault();
     event.stopPropagation();
   }
 
-  /** When the view has moved, and no area is chosen, the graph is of what the screen shows. */
+  /** Schedules an update after the view has moved. Without an area, the graph is of the screen. */
   viewMoved(): void {
     if (this.root.hidden || this.app.area !== null) return;
     const { key } = this.wanted();
-    // Frames are drawn for other reasons, too.
-    if (key === this.comes) return;
-    this.comes = key;
+    // Frames are drawn for other reasons too.
+    if (key === this.scheduled) return;
+    this.scheduled = key;
     window.clearTimeout(this.timer);
     this.timer = window.setTimeout(() => this.show(), 250);
   }
 
-  /** What the graph is to be of. While the trace is read, it is of what was read when it was
-   * asked for, until all is. */
-  private wanted(): { stretch: Stretch; key: string } {
+  /** Time range and key of the graph. While the trace is read, the graph is of what was read at the
+   * request; it is requested again at the end. */
+  private wanted(): { range: TimeRange; key: string } {
     const { area, view, info } = this.app;
     const screen = { from: Math.max(info.begin, Math.floor(view.begin)), to: Math.min(info.end, Math.ceil(view.end)) };
-    const stretch = area === null ? screen : stretchOf(area);
-    return { stretch, key: JSON.stringify([stretch, info.progress >= 1, this.app.shifts]) };
+    const range = area === null ? screen : rangeOf(area);
+    return { range, key: JSON.stringify([range, info.progress >= 1, this.app.offsetKey]) };
   }
 
   show(): void {
     if (this.root.hidden) return;
-    const { stretch, key } = this.wanted();
+    const { range, key } = this.wanted();
     if (key === this.shownFor) {
       this.draw();
       return;
     }
-    this.comes = key;
+    this.scheduled = key;
     this.shownFor = key;
     this.root.dataset["ready"] = "false";
-    void this.ask(stretch);
+    void this.request(range);
   }
 
-  private get of(): string {
+  private get subject(): string {
     return this.app.area === null ? "the visible area" : "the area";
   }
 
-  private async ask(stretch: Stretch): Promise<void> {
-    this.request?.abort();
-    this.request = new AbortController();
+  private async request(range: TimeRange): Promise<void> {
+    this.controller?.abort();
+    this.controller = new AbortController();
     try {
-      const { nodes, partial, cut, known } = await api.flame(stretch, this.request.signal);
+      const { nodes, partial, cut, known } = await api.flame(range, this.controller.signal);
       this.nodes = nodes;
-      this.unread = unreadOf(this.of, [stretch.from, stretch.to], known);
+      this.unread = unreadOf(this.subject, [range.from, range.to], known);
       this.limits = [
         this.unread === "" ? "" : ` But ${this.unread}.`,
         partial === true ? " The area is large: spans shorter than 1/2000 of it are merged by name." : "",
@@ -203,11 +202,11 @@ export class Flame implements Page {
     drawing.clearRect(0, 0, width, depth * ROW + 2);
     drawing.font = FONT;
     drawing.textBaseline = "middle";
-    for (const one of placed) this.box(drawing, one, width);
-    this.tellHovered();
+    for (const one of placed) this.frame(drawing, one, width);
+    this.showHovered();
   }
 
-  private box(drawing: CanvasRenderingContext2D, { node, at, x, width: share }: Placed, width: number): void {
+  private frame(drawing: CanvasRenderingContext2D, { node, at, x, width: share }: Placed, width: number): void {
     const { palette } = this.app;
     const [left, wide] = [x * width, share * width];
     if (wide < 0.4) return;
@@ -237,13 +236,13 @@ export class Flame implements Page {
     this.draw();
   }
 
-  private tellHovered(): void {
+  private showHovered(): void {
     const node = this.nodes[this.hovered];
     const whole = this.nodes.reduce((sum, one) => sum + (one.parent < 0 ? one.total : 0), 0);
     fill(
       this.status,
       node === undefined
-        ? `Time of ${this.of} by stack: ${duration(whole)}. Click a frame to zoom in.${this.limits}`
+        ? `Time of ${this.subject} by stack: ${duration(whole)}. Click a frame to zoom in.${this.limits}`
         : el("span", {}, el("b", { text: shorten(node.name, 160) }), ` ${duration(node.total)}, ${percent(node.total, whole)}; self ${duration(node.self)}; ${grouped(node.count)} times`),
     );
   }

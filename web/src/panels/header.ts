@@ -1,4 +1,4 @@
-// The line at the top: what is open, how far it reaches, what is missing from it.
+// Header: the open trace, its duration, and its losses.
 
 import type { App } from "../app";
 import { button, byId, el, fill, shorten } from "../dom";
@@ -7,17 +7,16 @@ import { Offsets } from "./offsets";
 import { duration, grouped } from "../data/time";
 import type { Incident, Losses } from "../data/wire";
 
-/** More lines than this say nothing more. */
-const MOST_LINES = 500;
+/** Most lines in a dialog. */
+const MAX_LINES = 500;
 
-/** What is missing, each kind in a line. */
+/** Losses, one line per kind. */
 function lossLines({ events, packets = 0, overwritten = 0 }: Losses): string[] {
   const kinds: [number, string][] = [[events, "events discarded: their rings were full, or no memory was there"], [packets, "packets lost"], [overwritten, "events overwritten by newer ones"]];
   return kinds.filter(([count]) => count > 0).map(([count, what]) => `${grouped(count)} ${what}`);
 }
 
-/** As much of a line as there is room for at the top: its first part, with the names of files
- * without their folders. */
+/** Shortens a message for the header: its first part, with file names without folders. */
 export function brief(line: string): string {
   const [first = ""] = line.split("; ");
   const gone = /^(.*) is not there any more$/.exec(first)?.[1];
@@ -25,7 +24,7 @@ export function brief(line: string): string {
   return first.replace(/(^|\s)\/\S*\/(?=[^\s/])/g, "$1");
 }
 
-/** What was late, in a line. */
+/** Summary of an incident in one line. */
 export function incidentText({ begin, end, limit, name, job }: Incident): string {
   const took = duration(end - begin);
   return job === null ? `${shorten(name, 60)} ran ${took} late` : `${shorten(job, 60)} took ${took} of ${duration(limit)}`;
@@ -83,15 +82,14 @@ export class Header {
     fill(place, ...chips);
   }
 
-  /** Something that is wrong, in a word; a click tells all of it. */
+  /** Button that names a problem. A click opens a dialog with all lines. */
   private chip(kind: string, word: string, title: string, lines: readonly string[]): HTMLElement {
     const show = (): void => {
-      fill(byId("told-title"), title);
-      // A list of thousands is told in part.
-      const told = lines.slice(0, MOST_LINES).map((line) => el("li", { text: shorten(line, 2000) }));
-      if (lines.length > MOST_LINES) told.push(el("li", { class: "muted", text: `and ${grouped(lines.length - MOST_LINES)} more` }));
-      fill(byId("told-lines"), ...told);
-      byId<HTMLDialogElement>("told").showModal();
+      fill(byId("problem-title"), title);
+      const items = lines.slice(0, MAX_LINES).map((line) => el("li", { text: shorten(line, 2000) }));
+      if (lines.length > MAX_LINES) items.push(el("li", { class: "muted", text: `and ${grouped(lines.length - MAX_LINES)} more` }));
+      fill(byId("problem-lines"), ...items);
+      byId<HTMLDialogElement>("problem").showModal();
     };
     const chip = button(word, shorten(lines.slice(0, 20).join("\n"), 2000), show, `chip ${kind}`);
     chip.setAttribute("aria-haspopup", "dialog");
@@ -107,9 +105,9 @@ export class Header {
   private async copy(): Promise<void> {
     try {
       await navigator.clipboard.writeText(location.href);
-      this.app.say("link to this view copied");
+      this.app.showMessage("link to this view copied");
     } catch {
-      this.app.say(location.href);
+      this.app.showMessage(location.href);
     }
   }
 }

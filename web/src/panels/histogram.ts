@@ -1,12 +1,11 @@
-// How long something took, how often: one bar for each range of durations. A bar leads to its
-// longest.
+// Histogram of durations. A click on a bar goes to its longest slice.
 
 import type { App } from "../app";
 import { el, link, shorten } from "../dom";
 import { duration, grouped } from "../data/time";
 import type { Durations } from "../data/wire";
 
-/** A histogram of one name's durations. */
+/** Creates the histogram of a name's durations. */
 export function histogram(app: App, one: Durations): HTMLElement {
   const bins = one.histogram ?? [];
   const most = bins.reduce((max, [, , count]) => Math.max(max, count), 1);

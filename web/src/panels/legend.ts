@@ -1,4 +1,4 @@
-// What the colours mean, shown where nothing else is to be told, and by a key.
+// Legend of colours and marks: in the empty detail tab, and in a dialog.
 
 import type { App } from "../app";
 import { nameColour, STATE_WORDS } from "../draw/colours";
@@ -16,20 +16,19 @@ const GROUPS: readonly [string, readonly number[]][] = [
 const LOW: readonly number[] = [Style.sleeping, Style.uninterruptible, Style.stopped, Style.created, Style.unknown];
 const HATCHED: readonly number[] = [Style.lost, Style.overwritten, Style.unknown];
 
-/** Packed colours as CSS has them. */
+/** Converts a packed colour to CSS. */
 function css(colour: number): string {
   return `rgb(${colour & 255} ${(colour >>> 8) & 255} ${(colour >>> 16) & 255})`;
 }
 
-/** A patch of the colour that a lane's box has in the timeline: its name's, or else its style's. */
+/** Patch with the colour of a slice: its name's, or else its style's. */
 export function patchOf(app: App, lane: number, style: number, name: string): HTMLElement {
   const kind = app.tracks.laneKind.get(lane)?.kind;
   if (name === "" || kind === undefined || !hasNameColour(kind, style)) return patch(app, style);
   return patch(app, style, nameColour(name));
 }
 
-/** A patch of a style's colour, or of the colour of a name with this number, as the timeline
- * draws it. */
+/** Patch with the colour of a style or of a colour number, as the timeline draws it. */
 export function patch(app: App, style: number, name?: number): HTMLElement {
   const { palette } = app;
   const isMark = style === Style.mark;
@@ -69,22 +68,22 @@ function named(app: App): HTMLElement {
     part.style.borderBottomColor = css(app.palette.nameEdges[at] ?? 0);
     swatch.append(part);
   }
-  return line(swatch, "running thread", "one colour per name");
+  return line(swatch, "Running thread", "one colour per name");
 }
 
 function sampled(app: App): HTMLElement {
   const swatch = patch(app, Style.running);
   swatch.classList.add("sampled");
-  return line(swatch, "sampled", "only its beginning was read so far");
+  return line(swatch, "Sampled", "only its beginning was read so far");
 }
 
 function several(app: App): HTMLElement {
   const swatch = patch(app, Style.running);
   swatch.classList.add("faded");
-  return line(swatch, "faded", "merged slices, narrower than a pixel: zoom in");
+  return line(swatch, "Faded", "merged slices, narrower than a pixel: zoom in");
 }
 
-/** What stands over the boxes. */
+/** Marks that are drawn over slices. */
 function marks(app: App): HTMLElement[] {
   const { palette } = app;
   const made = (className: string, style: Partial<CSSStyleDeclaration>): HTMLElement => {
@@ -93,15 +92,15 @@ function marks(app: App): HTMLElement[] {
     return swatch;
   };
   return [
-    line(made("arrow", { color: palette.arrow }), "arrow", "wakeup, from waker to woken thread; or the next step of a flow"),
-    line(made("framed", { borderColor: palette.accent, borderWidth: "2px" }), "framed", "selected slice; thin: slice under the pointer"),
-    line(made("upright", { borderColor: palette.accent }), "upright line", "search hit or table row; with a flag: a note"),
-    line(made("area", { backgroundColor: palette.accent }), "tinted", "measured area"),
-    line(made("current", { borderColor: palette.accent }), "bar at a name", "current track, on which keys act"),
+    line(made("arrow", { color: palette.arrow }), "Arrow", "wakeup, from waker to woken thread; or the next step of a flow"),
+    line(made("framed", { borderColor: palette.accent, borderWidth: "2px" }), "Framed", "selected slice; thin: slice under the pointer"),
+    line(made("upright", { borderColor: palette.accent }), "Upright line", "search hit or table row; with a flag: a note"),
+    line(made("area", { backgroundColor: palette.accent }), "Tinted", "measured area"),
+    line(made("current", { borderColor: palette.accent }), "Bar at a name", "current track, on which keys act"),
   ];
 }
 
-/** The whole legend; a brief one has the words alone, and what they mean under the pointer. */
+/** Creates the legend. The brief one has words only, with their meanings as tooltips. */
 export function legend(app: App, brief = false): HTMLElement {
   const root = el("div", { class: brief ? "legend brief" : "legend" });
   for (const [title, styles] of GROUPS) {

@@ -1,4 +1,4 @@
-// The tab "Notes": bookmarks and remarks, kept beside the trace.
+// Tab "Notes": bookmarks and remarks, saved next to the trace.
 
 import type { App } from "../app";
 import { button, byId, el, fill, link } from "../dom";
@@ -8,16 +8,16 @@ import type { Note, TraceInfo } from "../data/wire";
 
 export class Notes implements Page {
   private readonly root = byId("page-notes");
-  /** The note that is being written. */
-  private fresh: Note | null = null;
+  /** Note that is being edited. */
+  private edited: Note | null = null;
 
   constructor(private readonly app: App) {
     app.on("notes", () => this.show());
     app.on("clock", () => this.show());
   }
 
-  /** A bookmark: of the area, of what is chosen, of the pointer's moment, or of the screen's
-   * middle. */
+  /** Adds a note to the area, the selection, the time at the pointer, or the middle of the
+   * screen. */
   add(): void {
     const { app } = this;
     const { area, selected, hover, view } = app;
@@ -30,7 +30,7 @@ export class Notes implements Page {
       if (track !== undefined) note.track = track;
     }
     app.notes.push(note);
-    this.fresh = note;
+    this.edited = note;
     app.openTab("notes");
     void app.saveNotes();
   }
@@ -44,8 +44,8 @@ export class Notes implements Page {
     const table = el("table", { class: "list notes" });
     for (const note of app.notes) table.append(this.row(note));
     fill(this.root, words, table);
-    const input = [...table.querySelectorAll("input")].find((_, at) => app.notes[at] === this.fresh);
-    // The list may be drawn again while its newest line is being written.
+    const input = [...table.querySelectorAll("input")].find((_, at) => app.notes[at] === this.edited);
+    // The list may be redrawn while a note is being edited.
     if (input !== undefined) input.focus();
   }
 
@@ -62,7 +62,7 @@ export class Notes implements Page {
     input.value = note.text;
     input.addEventListener("input", () => (note.text = input.value));
     input.addEventListener("change", () => {
-      this.fresh = null;
+      this.edited = null;
       void app.saveNotes();
     });
     const drop = button("✕", "Remove", () => {
@@ -74,7 +74,7 @@ export class Notes implements Page {
   }
 }
 
-/** Where notes are kept: with one trace, beside it, unless nothing can be written there. */
+/** Sentence that names the folder of the notes. */
 function placeOf(info: TraceInfo): string {
   return info.kept ? `Notes are saved in ${info.kept}.` : "Notes can't be saved: no folder is writable.";
 }

@@ -1,30 +1,28 @@
-// The dialog "Traces": several traces on one axis, and by how much each is shifted, typed or
-// dragged.
+// Dialog "Align traces": the offset of each trace, typed or dragged.
 
 import { api, reason } from "../data/api";
 import type { App } from "../app";
 import { button, byId, el, fill, shorten } from "../dom";
 import type { TracePart } from "../data/wire";
 
-/** A trace's bar has at least so many pixels to take it by. */
+/** Minimum width of a bar's visible part, in pixels. */
 const GRIP = 12;
 
-/** Numbers tell nanoseconds apart up to so many milliseconds: 104 days. */
-const MOST = Math.floor(Number.MAX_SAFE_INTEGER / 1e6);
+/** Largest offset in milliseconds, 104 days: beyond it, numbers are not exact to nanoseconds. */
+const MAX_OFFSET_MS = Math.floor(Number.MAX_SAFE_INTEGER / 1e6);
 
-/** Nanoseconds of what was typed as milliseconds, or what is wrong with it. */
+/** Parses milliseconds to nanoseconds. Returns a message if the text is invalid. */
 export function offsetOf(text: string): number | string {
   const typed = text.trim();
   const value = typed === "" ? Number.NaN : Number(typed.replace(",", "."));
-  if (Math.abs(value) <= MOST) return Math.round(value * 1e6);
+  if (Math.abs(value) <= MAX_OFFSET_MS) return Math.round(value * 1e6);
   return `expected milliseconds, such as -2.5, at most 104 days of them; found “${shorten(typed, 40)}”`;
 }
 
-/** What traces are called beside each other: where some have the same name, with as many of the
- * folders in front as tell all apart. */
+/** Names of traces. Equal names are preceded by as many folders as make all distinct. */
 export function namesOf(parts: readonly Pick<TracePart, "name" | "path">[]): string[] {
   const folders = parts.map(({ name, path }) => {
-    // A trace is mostly called what its folder is.
+    // A trace mostly has the name of its folder.
     const before = path.endsWith(`/${name}`) ? path.slice(0, -name.length) : path;
     return before.split("/").filter((folder) => folder !== "");
   });
@@ -35,13 +33,13 @@ export function namesOf(parts: readonly Pick<TracePart, "name" | "path">[]): str
   }
 }
 
-/** All of them, from when to when. */
+/** Time range of all traces. */
 interface Span {
   begin: number;
   whole: number;
 }
 
-/** A trace's row, which is told where the trace is now. */
+/** Row of a trace. */
 interface TraceRow {
   element: HTMLElement;
   update: (part: TracePart, span: Span) => void;
@@ -60,20 +58,19 @@ export class Offsets {
     const { traces } = this.app.info;
     const names = namesOf(traces);
     this.rows = new Map(traces.map((part, at) => [part.id, this.row(part, names[at] ?? part.name)]));
-    this.tell("");
+    this.showError("");
     this.update();
     fill(byId("traces-list"), ...[...this.rows.values()].map((row) => row.element));
     if (!this.dialog.open) this.dialog.showModal();
   }
 
-  /** Says what is wrong, as long as it is. */
-  private tell(line: string): void {
+  /** Shows an error, or hides it if the line is empty. */
+  private showError(line: string): void {
     this.status.textContent = line;
     this.status.hidden = line === "";
   }
 
-  /** Rows stay the elements that they are: one of them may have the focus, or is being typed
-   * into. */
+  /** Updates rows in place, since one of them may have the focus. */
   private update(): void {
     const { traces } = this.app.info;
     const begin = Math.min(...traces.map((part) => part.begin));
@@ -88,7 +85,7 @@ export class Offsets {
     const bar = el("i");
     const show = (shift: number): void => {
       const left = ((part.begin + shift - span.begin) / span.whole) * 100;
-      // Also what is at the very end, or was dragged beyond it, has something to be taken by.
+      // A bar at the very end, or beyond it, can still be gripped.
       bar.style.left = `min(${left}%, calc(100% - ${GRIP}px))`;
       bar.style.width = `${((part.end - part.begin) / span.whole) * 100}%`;
     };
@@ -118,7 +115,7 @@ export class Offsets {
       if (typeof offset === "number") void this.shift(part, offset);
       else {
         input.setAttribute("aria-invalid", "true");
-        this.tell(offset);
+        this.showError(offset);
       }
     });
     const reset = button("0", "No offset", () => void this.shift(part, 0));
@@ -128,7 +125,7 @@ export class Offsets {
     const update = (now: TracePart, all: Span): void => {
       [part, span] = [now, all];
       show(0);
-      // What is being typed of another trace stays.
+      // Text that is being typed stays.
       if (now.offset !== shown || document.activeElement !== input) type(now.offset);
       shown = now.offset;
     };
@@ -139,10 +136,10 @@ export class Offsets {
     try {
       await api.offset(part.id, offset);
       this.app.info = await api.trace();
-      this.tell("");
-      this.app.shifted();
+      this.showError("");
+      this.app.applyShift();
     } catch (failure) {
-      this.tell(`can't shift: ${reason(failure)}`);
+      this.showError(`can't shift: ${reason(failure)}`);
     }
     if (this.dialog.open) this.update();
   }

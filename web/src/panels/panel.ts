@@ -1,13 +1,13 @@
-// The panel at the bottom: its tabs, its height, and who fills it.
+// Panel at the bottom: its tabs and its height.
 
 import { TABS, type App, type Tab } from "../app";
 import { byId } from "../dom";
 
-const LEAST = 96;
-/** By so many pixels do keys make it higher or lower. */
+const MIN_HEIGHT = 96;
+/** Change of the height by a key, in pixels. */
 const STEP = 48;
 
-/** Who fills a tab, when it is in sight. */
+/** Contents of a tab. `show` is called when the tab becomes visible. */
 export interface Page {
   show(): void;
 }
@@ -25,30 +25,30 @@ export class Panel {
     byId("panel-fold").addEventListener("click", () => this.toggle());
     app.on("tab", () => this.show());
     app.on("unfold", () => this.unfold());
-    this.resizes();
+    this.listenToGrip();
   }
 
   add(tab: Tab, page: Page): void {
     this.pages.set(tab, page);
   }
 
-  get folded(): boolean {
+  get isHidden(): boolean {
     return this.root.classList.contains("folded");
   }
 
   toggle(): void {
     this.root.classList.toggle("folded");
     const fold = byId("panel-fold");
-    fold.textContent = this.folded ? "▴" : "▾";
-    fold.setAttribute("aria-expanded", String(!this.folded));
-    fold.title = `${this.folded ? "Unfold" : "Fold"} the panel (B)`;
-    // What was chosen while it was folded is shown now.
-    if (!this.folded) this.pages.get(this.app.tab)?.show();
+    fold.textContent = this.isHidden ? "▴" : "▾";
+    fold.setAttribute("aria-expanded", String(!this.isHidden));
+    fold.title = `${this.isHidden ? "Show" : "Hide"} the panel (B)`;
+    // The selection may have changed while it was hidden.
+    if (!this.isHidden) this.pages.get(this.app.tab)?.show();
     this.app.draw();
   }
 
   private unfold(): void {
-    if (this.folded) this.toggle();
+    if (this.isHidden) this.toggle();
   }
 
   show(): void {
@@ -61,7 +61,7 @@ export class Panel {
     this.pages.get(this.app.tab)?.show();
   }
 
-  /** Arrows go from tab to tab. */
+  /** Handles arrow keys, which go from tab to tab. */
   private key(event: KeyboardEvent, tab: Tab): void {
     const at = TABS.indexOf(tab);
     const places: Record<string, number> = { ArrowRight: at + 1, ArrowLeft: at - 1 + TABS.length, Home: 0, End: TABS.length - 1 };
@@ -74,7 +74,7 @@ export class Panel {
     byId(`tab-${other}`).focus();
   }
 
-  /** Makes it higher, or lower. */
+  /** Makes the panel taller or shorter. */
   grow(by: 1 | -1): void {
     this.unfold();
     this.resize(this.root.clientHeight + by * STEP);
@@ -83,15 +83,15 @@ export class Panel {
 
   private resize(height: number): void {
     const most = innerHeight * 0.75;
-    const bound = Math.round(Math.min(most, Math.max(LEAST, height)));
+    const bound = Math.round(Math.min(most, Math.max(MIN_HEIGHT, height)));
     this.root.style.height = `${bound}px`;
-    for (const [name, value] of [["now", bound], ["min", LEAST], ["max", Math.round(most)]] as const) {
+    for (const [name, value] of [["now", bound], ["min", MIN_HEIGHT], ["max", Math.round(most)]] as const) {
       this.grip.setAttribute(`aria-value${name}`, String(value));
     }
     this.app.draw();
   }
 
-  private resizes(): void {
+  private listenToGrip(): void {
     const { grip } = this;
     grip.addEventListener("keydown", (event) => {
       if (event.key !== "ArrowUp" && event.key !== "ArrowDown") return;

@@ -1,7 +1,7 @@
-// The tab "Selection": what happened inside the chosen area, in numbers.
+// Tab "Selection": statistics of the measured area.
 
 import { api, reason, wasAborted } from "../data/api";
-import { type App, type Area, stretchOf, tracksOf } from "../app";
+import { type App, type Area, rangeOf, trackCountOf } from "../app";
 import { byId, button, el, fill, link, shorten } from "../dom";
 import { exportButtons } from "./export";
 import { histogram } from "./histogram";
@@ -15,26 +15,26 @@ import { Style, type Durations, type Statistics, type ThreadTimes } from "../dat
 const TIME = 76;
 const COUNT = 92;
 const SHARES = 88;
-/** An answer that takes longer than this many milliseconds is waited for with a word. */
-const WAIT = 300;
+/** Time in milliseconds after which a message says that the area is being measured. */
+const BUSY_DELAY = 300;
 
 export class Selection implements Page {
   private readonly root = byId("page-selection");
   private request: AbortController | null = null;
   private shownFor = "";
-  /** What the histogram is of. */
-  private chosen = "";
-  private found: Statistics | null = null;
-  /** The lists, to be told when more of them is known. */
+  /** Name of the histogram. */
+  private histogramName = "";
+  private statistics: Statistics | null = null;
+  /** Lists, which are redrawn when more rows arrive. */
   private tables: Table[] = [];
-  /** Whether all rows were asked for; at first, the server sends as many as it likes. */
-  private wantsAll = false;
+  /** Whether all rows were requested. The first answer has the first rows only. */
+  private hasRequestedAll = false;
   private waiting = 0;
 
   constructor(private readonly app: App) {
     app.on("area", () => this.show());
     app.on("shift", () => this.show());
-    // What was measured while the trace was read is measured again when it is.
+    // An area that was measured while the trace was read is measured again at the end.
     app.on("info", () => {
       if (app.area !== null) this.show();
     });
@@ -45,21 +45,21 @@ export class Selection implements Page {
   show(): void {
     if (this.root.hidden) return;
     const { area } = this.app;
-    const key = area === null ? "" : JSON.stringify([area, this.app.clock, this.app.info.progress >= 1, this.app.theme, this.app.shifts]);
+    const key = area === null ? "" : JSON.stringify([area, this.app.clock, this.app.info.progress >= 1, this.app.theme, this.app.offsetKey]);
     if (key === this.shownFor && area !== null) return;
     this.shownFor = key;
     this.request?.abort();
     window.clearTimeout(this.waiting);
     if (area === null) {
-      this.found = null;
+      this.statistics = null;
       this.root.dataset["ready"] = "empty";
       this.empty();
       return;
     }
     this.root.dataset["ready"] = "false";
-    this.wantsAll = false;
-    this.waiting = window.setTimeout(() => this.wait(), WAIT);
-    void this.ask(area);
+    this.hasRequestedAll = false;
+    this.waiting = window.setTimeout(() => this.wait(), BUSY_DELAY);
+    void this.measure(area);
   }
 
   private wait(): void {
@@ -79,15 +79,15 @@ export class Selection implements Page {
     this.app.openTab("selection");
   }
 
-  private async ask(area: Area): Promise<void> {
+  private async measure(area: Area): Promise<void> {
     const request = new AbortController();
     this.request = request;
     try {
-      this.found = sorted(await api.select(stretchOf(area), undefined, request.signal));
+      this.statistics = sorted(await api.select(rangeOf(area), undefined, request.signal));
       window.clearTimeout(this.waiting);
-      this.fill(this.found);
+      this.fill(this.statistics);
       this.root.dataset["ready"] = "true";
-      if (this.found.events === null) await this.count(area, request);
+      if (this.statistics.events === null) await this.count(area, request);
     } catch (error) {
       if (wasAborted(error)) return;
       window.clearTimeout(this.waiting);
@@ -114,25 +114,25 @@ export class Selection implements Page {
     fill(this.root, this.verdict(), head, cards);
   }
 
-  /** What a monitor's incident was, as `tompion explain` says it, with links to those who had the time. */
+  /** Verdict on a monitor's incident in the words of `tompion explain`, with links to causes. */
   private verdict(): HTMLElement | null {
     const { incident } = this.app.info;
     const { area } = this.app;
-    const isOfIt = incident && area !== null && area.begin < incident.end && incident.begin < area.end;
-    if (!isOfIt || !incident.verdict) return null;
+    const isInArea = incident && area !== null && area.begin < incident.end && incident.begin < area.end;
+    if (!isInArea || !incident.verdict) return null;
     const { percent: share, words } = incident.verdict;
-    const box = el("section", { class: "verdict" }, el("p", { class: "answer", text: shorten(`${Math.round(share)} %: ${words}`, 400) }));
+    const section = el("section", { class: "verdict" }, el("p", { class: "answer", text: shorten(`${Math.round(share)} %: ${words}`, 400) }));
     const list = el("ul");
     for (const culprit of incident.culprits ?? []) {
       const text = shorten(`${culprit.percent.toFixed(1)} %  ${culprit.words}`, 200);
       const lane = this.laneOf(culprit.tid);
       list.append(el("li", {}, lane === null ? text : link(text, "Go to this thread at that time", () => this.app.jump(lane, culprit.time))));
     }
-    box.append(list);
-    return box;
+    section.append(list);
+    return section;
   }
 
-  /** The lane of a thread's states; none for what is no thread. */
+  /** Lane of a thread's states; null for causes that are no thread. */
   private laneOf(tid: number): number | null {
     if (tid <= 0) return null;
     for (const track of this.app.tracks.all.values()) {
@@ -142,19 +142,19 @@ export class Selection implements Page {
     return null;
   }
 
-  /** Counts the events of the area's tracks, which have to be read for that. */
+  /** Counts the events of some tracks, which the server reads part by part. */
   private async count(area: Area, request: AbortController): Promise<void> {
     for (;;) {
-      const answer = await api.counts(stretchOf(area), request.signal).catch((error: unknown) => {
-        if (!wasAborted(error)) this.app.say(`events not counted: ${reason(error)}`);
+      const answer = await api.counts(rangeOf(area), request.signal).catch((error: unknown) => {
+        if (!wasAborted(error)) this.app.showMessage(`events not counted: ${reason(error)}`);
         return null;
       });
-      if (answer === null || request !== this.request || this.found === null) return;
+      if (answer === null || request !== this.request || this.statistics === null) return;
       const { events, continue: more, scanned } = answer;
-      this.found.events = events;
+      this.statistics.events = events;
       const share = more === true ? `, ${Math.floor((scanned ?? 0) * 100)} % counted so far` : "";
       const old = this.root.querySelector(".events-card");
-      const now = this.events(this.found, share);
+      const now = this.events(this.statistics, share);
       if (now !== null && old !== null) old.replaceWith(now);
       else if (now !== null) this.root.querySelector(".cards")?.append(now);
       this.tables = this.tables.filter((table) => table.element.isConnected);
@@ -162,34 +162,34 @@ export class Selection implements Page {
     }
   }
 
-  /** Rows are in sight that the server has not sent: it is asked for all, once. */
-  private async askAll(): Promise<void> {
+  /** Requests all rows once the user scrolls to rows that are missing. */
+  private async requestAll(): Promise<void> {
     const { area } = this.app;
-    const counts = this.found?.counts;
-    if (this.wantsAll || area === null || counts === undefined) return;
-    this.wantsAll = true;
+    const counts = this.statistics?.counts;
+    if (this.hasRequestedAll || area === null || counts === undefined) return;
+    this.hasRequestedAll = true;
     const request = this.request;
     try {
       const most = Math.max(...Object.values(counts));
-      const found = sorted(await api.select(stretchOf(area), most, request?.signal));
+      const found = sorted(await api.select(rangeOf(area), most, request?.signal));
       if (request !== this.request) return;
-      this.found = { ...found, events: found.events ?? this.found?.events ?? null };
+      this.statistics = { ...found, events: found.events ?? this.statistics?.events ?? null };
       for (const table of this.tables) table.redraw();
     } catch (error) {
-      if (!wasAborted(error)) this.app.say(`some rows are missing: ${reason(error)}`);
+      if (!wasAborted(error)) this.app.showMessage(`some rows are missing: ${reason(error)}`);
     }
   }
 
-  /** A list of any length. `of` finds it in what is known now. */
+  /** Creates a list of any length. `of` selects it from the statistics. */
   private list<T>(columns: Column[], count: number, of: (found: Statistics) => T[], cells: (one: T) => HTMLTableCellElement[]): HTMLElement {
     const table = new Table({
       columns,
       count,
       cells: (row) => {
-        const one = this.found === null ? undefined : of(this.found)[row];
+        const one = this.statistics === null ? undefined : of(this.statistics)[row];
         return one === undefined ? null : cells(one);
       },
-      missing: () => void this.askAll(),
+      missing: () => void this.requestAll(),
     });
     this.tables.push(table);
     return table.element;
@@ -201,7 +201,7 @@ export class Selection implements Page {
     const head = el("div", { class: "selection-head" });
     if (area === null) return head;
     const clock = app.clockBase;
-    const which = area.all ? "all tracks" : tracksOf(app.tracks, area);
+    const which = area.all ? "all tracks" : trackCountOf(app.tracks, area);
     head.append(
       el("h2", {}, el("strong", { text: duration(area.end - area.begin) }), el("span", { text: which })),
       el("span", { class: "muted", text: `${moment(clock, app.clock, area.begin)} – ${moment(clock, app.clock, area.end)}` }),
@@ -290,7 +290,7 @@ export class Selection implements Page {
       part.style.width = `${whole > 0 ? (cpu.busy / whole) * 100 : 0}%`;
       part.style.backgroundColor = this.app.palette.states[Style.running] ?? "";
       bar.append(part);
-      table.append(el("tr", {}, el("td", { text: String(cpu.cpu) }), number(busy), el("td", {}, bar), number(known(cpu.interrupts))));
+      table.append(el("tr", {}, el("td", { text: String(cpu.cpu) }), number(busy), el("td", {}, bar), number(durationOrDash(cpu.interrupts))));
     }
     return card("CPUs", el("div", { class: "scrolls" }, table));
   }
@@ -301,22 +301,22 @@ export class Selection implements Page {
     if (first === undefined) return null;
     const place = el("div", { class: "histogram-place" });
     const choose = (one: Durations): void => {
-      this.chosen = one.name;
+      this.histogramName = one.name;
       fill(place, shown(one));
     };
     const shown = (one: Durations): HTMLElement => (mergedIn(one) > 0 || one.count === 0 ? countOf(one) : histogram(this.app, one));
-    const columns = [{ title: "name" }, { title: "count", width: COUNT }, ...["p50", "p99", "max", "total"].map((heading) => ({ title: heading, width: TIME }))];
+    const columns = [{ title: "name" }, { title: "count", width: COUNT }, ...["median", "p99", "max", "total"].map((heading) => ({ title: heading, width: TIME }))];
     const rows = this.list(columns, count ?? all.length, of, (one) => {
       const name = link(shorten(one.name, 60), "Histogram of its durations", () => choose(one));
       const longest = one.longest;
-      const most = longest ? link(duration(one.max), "Jump to the longest one", () => this.app.jump(longest.lane, longest.begin, longest)) : known(one.max);
+      const most = longest ? link(duration(one.max), "Jump to the longest one", () => this.app.jump(longest.lane, longest.begin, longest)) : durationOrDash(one.max);
       const finished = mergedIn(one) > 0 ? `≈ ${grouped(one.count)}` : grouped(one.count);
       const open = one.unfinished ?? 0;
       const count = open > 0 ? `${finished} + ${grouped(open)} open` : finished;
-      return [el("td", {}, name), open > 0 ? openCount(count, one) : number(count), number(known(one.p50)), number(known(one.p99)), el("td", { class: "number" }, most), number(known(one.total))];
+      return [el("td", {}, name), open > 0 ? openCount(count, one) : number(count), number(durationOrDash(one.p50)), number(durationOrDash(one.p99)), el("td", { class: "number" }, most), number(durationOrDash(one.total))];
     });
     const isWhole = (one: Durations): boolean => one.count > 1 && mergedIn(one) === 0;
-    const begun = all.find((one) => one.name === this.chosen) ?? all.find(isWhole) ?? first;
+    const begun = all.find((one) => one.name === this.histogramName) ?? all.find(isWhole) ?? first;
     fill(place, shown(begun));
     return card(`${title}: ${grouped(count ?? all.length)}`, el("div", {}, place, rows), "wide");
   }
@@ -333,28 +333,28 @@ export class Selection implements Page {
   }
 }
 
-/** Of a stretch of which not all is known: how much is. */
+/** Message that only a part of a time range is read; empty if all of it is. */
 export function unreadOf(what: string, [begin, end]: readonly [number, number], known: number | undefined): string {
   if (known === undefined || known >= end) return "";
   const share = Math.floor((Math.max(0, known - begin) / Math.max(1, end - begin)) * 100);
   return share === 0 ? `none of ${what} is read so far` : `only the first ${share} % of ${what} is read so far`;
 }
 
-/** What the server adds to the answer of an area that has more boxes than it reads one by one. */
+/** Fields of the answer for an area with more slices than the server reads one by one. */
 interface Merged {
-  /** What is narrower may be merged, in nanoseconds. */
+  /** Duration below which slices may be merged, in nanoseconds. */
   narrow?: number;
-  /** How long an area may be here that nothing is merged, about. */
+  /** Estimated length of an area in which nothing is merged. */
   exact?: number;
 }
 
-/** Says what isn't measured of a large area, and leads to a part of it of which all is. */
+/** Message that slices of a large area were merged, with a button for a smaller one. */
 function merged(app: App, area: Area, found: Statistics & Merged): HTMLElement[] {
   const narrow = duration(found.narrow ?? 0);
   const text = `a large area: slices of ${narrow} or longer were measured; shorter ones are only counted`;
   const title = "Shorter slices were merged; each group counts for its most frequent name";
   const words = el("span", { class: "bad", text, title });
-  // A bit less, since it is an estimate.
+  // The length is an estimate, hence the margin.
   const exact = Math.floor((found.exact ?? 0) * 0.8);
   if (exact <= 0 || exact >= area.end - area.begin) return [words];
   const begin = Math.floor((area.begin + area.end - exact) / 2);
@@ -365,34 +365,33 @@ function merged(app: App, area: Area, found: Statistics & Merged): HTMLElement[]
   return [words, button(`Measure ${duration(exact)} of it`, "The middle part, small enough to be measured completely", go)];
 }
 
-/** How many of a name were merged: of these, no times are known. */
+/** Number of merged slices of a name, whose durations are unknown. */
 function mergedIn(one: Durations & { merged?: number | null }): number {
   return one.merged ?? 0;
 }
 
-/** How long something was in several states that were merged. */
+/** Time in merged slices of several states. */
 function mixedIn(times: { unknown: number; mixed?: number }): number {
   return times.mixed ?? 0;
 }
 
-/** A time that the server may not know. */
-function known(time: number | null): string {
+/** Text of a duration that may be unknown. */
+function durationOrDash(time: number | null): string {
   return time === null ? "–" : duration(time);
 }
 
-/** A time to which some of what was merged may belong. */
+/** Text of a duration, to which a part of the merged time may belong. */
 function atLeast(time: number, mixed: number): string {
   return mixed > 0 ? `≥ ${duration(time)}` : duration(time);
 }
 
-/** What stands in place of a histogram where there is none. */
+/** Text in place of a histogram, if durations are unknown. */
 function countOf(one: Durations): HTMLElement {
   const text = one.count === 0 ? ` ${grouped(one.unfinished ?? 0)} times without an observed begin or end` : ` about ${grouped(one.count)} times; select a smaller area to measure durations`;
   return el("div", { class: "histogram" }, el("div", { class: "histogram-title" }, el("b", { text: shorten(one.name, 60) }), text));
 }
 
-/** Lists by what is most in them. What has no times, since much of it was merged, comes first, by
- * how often it happened. */
+/** Sorts lists, largest first. Names with merged slices have no times and come first, by count. */
 function sorted(found: Statistics): Statistics {
   const oftenIn = (one: Durations): number => (mergedIn(one) > 0 ? one.count : 0);
   const byTotal = (all: Durations[]): Durations[] => [...all].sort((a, b) => oftenIn(b) - oftenIn(a) || b.total - a.total);
@@ -407,16 +406,16 @@ function sorted(found: Statistics): Statistics {
 }
 
 const STATE_NAMES: Record<number, string> = {
-  [Style.running]: "running",
-  [Style.runnablePreempted]: "runnable (preempted)",
-  [Style.runnable]: "runnable",
-  [Style.sleeping]: "sleeping",
-  [Style.uninterruptible]: "uninterruptible sleep",
-  [Style.stopped]: "stopped or new",
-  [Style.unknown]: "unknown",
+  [Style.running]: "Running",
+  [Style.runnablePreempted]: "Runnable (preempted)",
+  [Style.runnable]: "Runnable",
+  [Style.sleeping]: "Sleeping",
+  [Style.uninterruptible]: "Uninterruptible sleep",
+  [Style.stopped]: "Stopped or new",
+  [Style.unknown]: "Unknown",
 };
 
-/** A count with what did not end, or began before the recording. */
+/** Cell of a count that includes slices without an observed begin or end. */
 function openCount(text: string, one: Durations): HTMLTableCellElement {
   const cell = number(text);
   cell.title = `${grouped(one.unfinished ?? 0)} without an observed begin or end, in no percentile and no total: at least ${duration(one.unfinished_total ?? 0)}`;
@@ -427,7 +426,7 @@ function number(text: string): HTMLTableCellElement {
   return el("td", { class: "number", text });
 }
 
-/** Headings of columns; those of numbers stand above these. */
+/** Row of headings; those of numbers are aligned right. */
 function headings(names: string[], numbers: string[]): HTMLElement {
   return el("tr", {}, ...names.map((text) => el("th", { text, class: numbers.includes(text) ? "number" : "" })));
 }

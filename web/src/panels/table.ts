@@ -1,28 +1,28 @@
-// A table of any length of which only the rows in sight are there. All rows are equally high;
-// widths of columns are given, so that nothing moves while it is scrolled.
+// Table of any length that builds only its visible rows. All rows have the same height and columns
+// have fixed widths, so that nothing moves while it is scrolled.
 
 import { el } from "../dom";
 
-/** Height of a row in pixels, as the stylesheet has it. */
+/** Height of a row in pixels, as in the stylesheet. */
 const ROW = 22;
-/** Rows beyond those in sight, above and below. */
+/** Rows above and below the visible ones. */
 const MARGIN = 8;
-/** Browsers lose count of pixels beyond this. */
-const MOST_ROWS = Math.floor(4_000_000 / ROW);
+/** Number of rows up to which browsers scroll exactly. */
+const MAX_ROWS = Math.floor(4_000_000 / ROW);
 
 export interface Column {
   title: string;
-  /** In pixels; without one, the columns that have none share what is left. */
+  /** Width in pixels. Columns without one share the rest. */
   width?: number;
 }
 
 export interface Rows {
   columns: Column[];
-  /** How many rows there are. */
+  /** Number of rows. */
   count: number;
-  /** The cells of a row; null while it isn't known. */
+  /** Cells of a row; null while they are unknown. */
   cells: (row: number) => HTMLTableCellElement[] | null;
-  /** Rows that aren't known are in sight. */
+  /** Called when unknown rows are visible. */
   missing?: () => void;
 }
 
@@ -45,15 +45,15 @@ export class Table {
     this.draw();
   }
 
-  /** Shows what is known by now. */
+  /** Draws rows that have become known. */
   redraw(): void {
     this.shown = "";
     this.draw();
   }
 
   private draw(): void {
-    const count = Math.min(this.rows.count, MOST_ROWS);
-    // Before it stands in the page it has no height; then it is as high as it can be.
+    const count = Math.min(this.rows.count, MAX_ROWS);
+    // The table has no height before it is in the page. 300 is its maximum.
     const height = this.element.clientHeight || 300;
     const first = Math.max(0, Math.floor(this.element.scrollTop / ROW) - MARGIN);
     const last = Math.min(count, first + Math.ceil(height / ROW) + 2 * MARGIN);
@@ -73,7 +73,7 @@ export class Table {
   }
 }
 
-/** Room for rows that are not there. */
+/** Space of rows that are not built. */
 function space(rows: number): HTMLElement {
   const room = el("tr", { class: "space" });
   room.style.height = `${Math.max(0, rows) * ROW}px`;

@@ -1,4 +1,4 @@
-// What the pointer is over, in two lines beside it.
+// Tooltip for the slice or value at the pointer.
 
 import type { App, Hover } from "../app";
 import { styleWord } from "../draw/colours";
@@ -8,7 +8,8 @@ import { amountsText, type Reading, valueText } from "../data/reading";
 import { duration, grouped, moment, quantity } from "../data/time";
 import { Style } from "../data/wire";
 
-const AWAY = 14;
+/** Distance from the pointer, in pixels. */
+const DISTANCE = 14;
 
 export class Tooltip {
   private readonly root = byId("tooltip");
@@ -16,38 +17,38 @@ export class Tooltip {
 
   constructor(private readonly app: App) {}
 
-  /** Shows what is under the pointer now. */
+  /** Shows the slice or value at the pointer. */
   show(): void {
     const { hover, view } = this.app;
-    // What passes by can't be read.
+    // Nothing can be read during a movement.
     if (view.moving && !this.root.hidden) return;
-    if (hover === null || (hover.box === null && hover.reading === null) || byId("stage").dataset["drag"] !== undefined) {
+    if (hover === null || (hover.slice === null && hover.reading === null) || byId("stage").dataset["drag"] !== undefined) {
       this.root.hidden = true;
       this.shown = "";
       return;
     }
-    if (hover.box !== null) this.box(hover.lane, hover.box);
+    if (hover.slice !== null) this.slice(hover.lane, hover.slice);
     else if (hover.reading !== null) this.reading(hover.lane, hover.time, hover.reading);
     this.place(hover);
   }
 
-  private box(lane: number, box: NonNullable<Hover["box"]>): void {
-    const key = `${this.app.theme}:${lane}:${box.begin}:${box.end}:${box.style}`;
+  private slice(lane: number, slice: NonNullable<Hover["slice"]>): void {
+    const key = `${this.app.theme}:${lane}:${slice.begin}:${slice.end}:${slice.style}`;
     if (key !== this.shown) {
       this.shown = key;
-      const word = styleWord(box.style);
-      const name = box.label === "" ? word : box.label;
-      const title = el("b", {}, patchOf(this.app, lane, box.style, box.label), el("span", { class: "name", text: shorten(name, 90) }));
-      const length = box.end > box.begin ? duration(box.end - box.begin) : "";
+      const word = styleWord(slice.style);
+      const name = slice.label === "" ? word : slice.label;
+      const title = el("b", {}, patchOf(this.app, lane, slice.style, slice.label), el("span", { class: "name", text: shorten(name, 90) }));
+      const length = slice.end > slice.begin ? duration(slice.end - slice.begin) : "";
       let several = [word === name ? "" : word, length].filter(Boolean).join(", ");
-      if (box.count > 1) several = `${grouped(box.count)} slices in ${length}: zoom in to separate them`;
-      if (box.count === 0 && box.style === Style.unknown) several = "it began before the part that is read so far";
-      else if (box.count === 0) several = `state at the start of these ${length}; the rest is not read yet: zoom in to read it now`;
-      fill(this.root, title, el("span", { text: several }), el("small", { text: moment(this.app.clockBase, this.app.clock, box.begin) }));
+      if (slice.count > 1) several = `${grouped(slice.count)} slices in ${length}: zoom in to separate them`;
+      if (slice.count === 0 && slice.style === Style.unknown) several = "it began before the part that is read so far";
+      else if (slice.count === 0) several = `state at the start of these ${length}; the rest is not read yet: zoom in to read it now`;
+      fill(this.root, title, el("span", { text: several }), el("small", { text: moment(this.app.clockBase, this.app.clock, slice.begin) }));
     }
   }
 
-  /** What a counter or a channel says at a moment. */
+  /** Shows the value of a counter or the event counts of a channel. */
   private reading(lane: number, time: number, reading: Reading): void {
     const { tracks, clockBase, clock } = this.app;
     const track = tracks.all.get(tracks.laneTrack.get(lane) ?? -1);
@@ -74,9 +75,9 @@ export class Tooltip {
     this.root.hidden = false;
     const stage = byId("stage").getBoundingClientRect();
     const [width, height] = [this.root.offsetWidth, this.root.offsetHeight];
-    const x = Math.min(stage.left + hover.x + AWAY, innerWidth - width - 8);
-    const below = stage.top + hover.y + AWAY;
-    const y = below + height > innerHeight - 8 ? stage.top + hover.y - AWAY - height : below;
+    const x = Math.min(stage.left + hover.x + DISTANCE, innerWidth - width - 8);
+    const below = stage.top + hover.y + DISTANCE;
+    const y = below + height > innerHeight - 8 ? stage.top + hover.y - DISTANCE - height : below;
     this.root.style.transform = `translate(${Math.round(x)}px, ${Math.round(y)}px)`;
   }
 }

@@ -1,5 +1,4 @@
-// Drives Firefox by WebDriver BiDi, which it speaks itself: JSON over a WebSocket, of which Node 20
-// has no client.
+// Client of WebDriver BiDi for Firefox: JSON over a WebSocket, for which Node 20 has no client.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -12,7 +11,7 @@ import { DEADLINE } from "./server";
 
 const [TEXT, CLOSE, PING, PONG] = [1, 8, 9, 10];
 
-/** The messages of a WebSocket. */
+/** Client of a WebSocket. */
 class Messages {
   private bytes = Buffer.alloc(0);
   private message = Buffer.alloc(0);
@@ -27,7 +26,7 @@ class Messages {
     });
   }
 
-  /** Takes a frame, if a whole one is there. */
+  /** Takes a frame if a complete one has arrived. */
   private frame(): boolean {
     const { bytes } = this;
     if (bytes.length < 2) return false;
@@ -52,7 +51,7 @@ class Messages {
   send(kind: number, content: Buffer): void {
     const mask = randomBytes(4);
     const size = content.length;
-    // The shortest form of a size is the only one that is allowed.
+    // Sizes must have their shortest form.
     const head = Buffer.alloc(size < 126 ? 2 : size < 65536 ? 4 : 10);
     head[0] = 0x80 | kind;
     head[1] = 0x80 | (size < 126 ? size : size < 65536 ? 126 : 127);
@@ -80,7 +79,7 @@ interface Answer {
   message?: string;
 }
 
-/** A Firefox without a window, with one page. */
+/** Headless Firefox with one page. */
 export class Firefox {
   private readonly waiting = new Map<number, { done: (result: unknown) => void; failed: (error: Error) => void }>();
   private next = 1;
@@ -146,7 +145,7 @@ export class Firefox {
     await this.ask("browsingContext.navigate", { context: this.context, url, wait: "complete" });
   }
 
-  /** What an expression of the page's says, which is to be a text, a number or a truth. */
+  /** Evaluates an expression in the page: a text, a number or a boolean. */
   async evaluate(expression: string): Promise<unknown> {
     const asked = { expression, target: { context: this.context }, awaitPromise: true };
     const answer = (await this.ask("script.evaluate", asked)) as { type: string; result?: { value?: unknown }; exceptionDetails?: { text: string } };
@@ -163,7 +162,7 @@ export class Firefox {
     }
   }
 
-  /** A picture of the page, as a PNG. */
+  /** Takes a screenshot as PNG. */
   async picture(): Promise<Buffer> {
     const { data } = (await this.ask("browsingContext.captureScreenshot", { context: this.context })) as { data: string };
     return Buffer.from(data, "base64");

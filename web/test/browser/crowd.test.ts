@@ -1,5 +1,5 @@
-// A hundred thousand threads: what the page has in sight bounds what it asks for, draws and keeps,
-// not what there is.
+// A hundred thousand threads: requests, drawing and memory depend on what is visible, not on the
+// size of the trace.
 
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync } from "node:fs";
@@ -10,15 +10,15 @@ import type { Browser, Page } from "playwright-core";
 import { BINARY, launch, open, settled, viewIn, type Viewing } from "./server";
 
 const GENERATE = resolve(import.meta.dirname, "../../../benches/view/generate.mjs");
-/** Events enough for each of so many threads to run once. */
+/** Number of events with which each thread runs once. */
 const [EVENTS, THREADS] = [404_000, 100_800];
-/** What users were promised, in megabytes. */
+/** Promised limit in megabytes. */
 const MEMORY = 500;
 
 describe.skipIf(!existsSync(BINARY))("a hundred thousand threads", () => {
   let [browser, server, page]: [Browser, Viewing, Page] = [] as never;
   const errors: string[] = [];
-  /** Numbers of lanes that were asked for, request by request. */
+  /** Requested lanes, by request. */
   let asked: string[][] = [];
   beforeAll(async () => {
     const folder = mkdtempSync(join(tmpdir(), "tompion-page-"));
@@ -36,7 +36,7 @@ describe.skipIf(!existsSync(BINARY))("a hundred thousand threads", () => {
     server?.stop();
   });
 
-  /** What the page's process has in memory, in megabytes. */
+  /** Memory of the page's process in megabytes. */
   async function memory(): Promise<number> {
     const session = await browser.newBrowserCDPSession();
     const { processInfo } = await session.send("SystemInfo.getProcessInfo");
@@ -46,12 +46,12 @@ describe.skipIf(!existsSync(BINARY))("a hundred thousand threads", () => {
     return Math.max(...sizes);
   }
 
-  it("is opened, with elements for what is in sight alone", async () => {
+  it("opens with elements for visible tracks only", async () => {
     expect(await page.evaluate(() => window.tompion!.app.tracks.all.size)).toBeGreaterThan(100_000);
     expect(await page.locator("*").count()).toBeLessThan(2000);
   });
 
-  it("has each of them found by its number", async () => {
+  it("finds each thread by its number", async () => {
     await page.keyboard.press("t");
     await page.keyboard.type("99999");
     await page.waitForFunction(() => document.querySelector("#finder-list li.chosen")?.textContent?.includes("99999") === true);
@@ -62,7 +62,7 @@ describe.skipIf(!existsSync(BINARY))("a hundred thousand threads", () => {
     expect(await page.locator("*").count()).toBeLessThan(2000);
   });
 
-  it("is scrolled to its end, and asks for the lanes there alone", async () => {
+  it("scrolls to the end and requests the lanes there only", async () => {
     asked = [];
     await page.mouse.move(100, 300);
     await page.mouse.wheel(0, 1e9);
@@ -76,7 +76,7 @@ describe.skipIf(!existsSync(BINARY))("a hundred thousand threads", () => {
     expect(new Set(asked.flat()).size).toBeLessThan(200);
   });
 
-  it("keeps the page's memory within what was promised, wherever was looked", async () => {
+  it("keeps the page's memory within the limit", async () => {
     for (let place = 0; place < 20; place++) {
       await page.evaluate((share) => {
         const { app } = window.tompion!;

@@ -1,5 +1,4 @@
-// Firefox opens the page and draws, zooms, chooses and measures: what Chromium's tests look at in
-// detail.
+// Firefox opens the page, draws, zooms, selects and measures. Chromium's tests cover the details.
 
 import { existsSync } from "node:fs";
 import { describe, expect, it } from "vitest";
@@ -11,7 +10,7 @@ const BINARY = process.env["TOMPION_FIREFOX"] ?? "/usr/bin/firefox-esr";
 const isThere = existsSync(BINARY);
 if (!isThere) console.log(`SKIPPED, there is no Firefox: expected ${BINARY}, of Debian's package firefox-esr`);
 
-/** How many colours the timeline's canvas has. */
+/** Number of colours on the timeline's canvas. */
 const COLOURS = `(() => {
   const canvas = document.getElementById("lanes");
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -21,7 +20,7 @@ const COLOURS = `(() => {
 })()`;
 
 describe.skipIf(!isThere)("Firefox", () => {
-  it("shows made-up data, zooms, and tells what a box is", async () => {
+  it("shows made-up data, zooms, and describes a slice", async () => {
     const server = await start();
     const firefox = await Firefox.launch(BINARY);
     try {

@@ -1,12 +1,12 @@
-// What hands do on the timeline: drag, double click, keys held and pressed, an area, the clock.
+// Gestures on the timeline: dragging, double click, held keys, areas, the clock.
 
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Page, Request } from "playwright-core";
-import { area, boxOf, onMadeUpData, settled } from "./server";
+import { area, sliceOf, onMadeUpData, settled } from "./server";
 
 const RUNNING = 2;
 
-describe("the timeline in the hand", () => {
+describe("gestures on the timeline", () => {
   const made = onMadeUpData();
   let page: Page;
   const view = () => page.evaluate(() => ({ ...window.tompion!.app.view.target }));
@@ -23,7 +23,7 @@ describe("the timeline in the hand", () => {
     await settled(page);
   });
 
-  it("follows a drag to the pixel, up and down too", async () => {
+  it("follows a drag exactly, also up and down", async () => {
     const before = await view();
     const width = await page.evaluate(() => window.tompion!.timeline.width);
     await page.mouse.move(900, 250);
@@ -42,9 +42,9 @@ describe("the timeline in the hand", () => {
     expect(await page.evaluate(() => window.tompion!.app.selected)).toBeNull();
   });
 
-  it("zooms to a box by a double click", async () => {
-    const box = await boxOf(page, "cpu", [RUNNING]);
-    await page.mouse.dblclick(box!.x, box!.y);
+  it("zooms to a slice by a double click", async () => {
+    const slice = await sliceOf(page, "cpu", [RUNNING]);
+    await page.mouse.dblclick(slice!.x, slice!.y);
     await page.waitForFunction(() => !window.tompion!.app.view.moving && window.tompion!.app.view.span < 50e6);
     const chosen = await page.evaluate(() => window.tompion!.app.selected!);
     const shown = await view();
@@ -60,7 +60,7 @@ describe("the timeline in the hand", () => {
     await page.keyboard.press("w");
     const near = await view();
     expect(near.end - near.begin).toBeLessThan(before.end - before.begin);
-    // What is under the pointer stays there.
+    // The time at the pointer keeps its place.
     const share = (one: { begin: number; end: number }) => (anchor - one.begin) / (one.end - one.begin);
     expect(share(near)).toBeCloseTo(share(before), 6);
     await page.keyboard.press("s");
@@ -71,15 +71,15 @@ describe("the timeline in the hand", () => {
     expect(later.begin).toBeGreaterThan(back.begin);
     await page.keyboard.press("a");
     expect((await view()).begin).toBeLessThan(later.begin);
-    // Held, it goes on and on.
+    // A held key continues.
     await page.keyboard.down("d");
     await page.waitForFunction((from) => window.tompion!.app.view.begin > from + 50e6, back.begin);
     await page.keyboard.up("d");
   });
 
-  it("fits what is chosen by F, and the whole by a second one", async () => {
-    const box = await boxOf(page, "cpu", [RUNNING]);
-    await page.mouse.click(box!.x, box!.y);
+  it("fits the selection by F, and the whole trace by a second F", async () => {
+    const slice = await sliceOf(page, "cpu", [RUNNING]);
+    await page.mouse.click(slice!.x, slice!.y);
     await page.waitForSelector('#page-detail[data-ready="true"] .facts');
     await page.keyboard.press("f");
     await page.waitForFunction(() => !window.tompion!.app.view.moving && window.tompion!.app.view.span < 50e6);
@@ -91,7 +91,7 @@ describe("the timeline in the hand", () => {
     await page.waitForFunction(() => !window.tompion!.app.view.moving && window.tompion!.app.view.span > 400e6);
   });
 
-  it("measures what is dragged over with Shift, and fits it", async () => {
+  it("measures an area that is dragged with Shift, and fits it", async () => {
     await area(page, [500, 150], [800, 300]);
     const { chosen, expected, rows } = await page.evaluate(() => {
       const { app, timeline } = window.tompion!;
@@ -105,7 +105,7 @@ describe("the timeline in the hand", () => {
     await page.waitForSelector('#page-selection[data-ready="true"]');
     await page.keyboard.press("f");
     await page.waitForFunction((length) => Math.abs(window.tompion!.app.view.target.end - window.tompion!.app.view.target.begin - 1.3 * length) < 1000, chosen.end - chosen.begin);
-    // Along the ruler it is of all tracks.
+    // Along the ruler, the area is of all tracks.
     const ruler = (await page.locator("#ruler").boundingBox())!;
     await page.mouse.move(ruler.x + 100, ruler.y + 10);
     await page.mouse.down();
@@ -116,7 +116,7 @@ describe("the timeline in the hand", () => {
     await page.waitForFunction(() => window.tompion!.app.area === null);
   });
 
-  it("measures a folded process with all its threads, and a heading with all below it", async () => {
+  it("measures a collapsed process with all its threads, and a heading with everything below it", async () => {
     const asked: (string | null)[] = [];
     const counted: (string | null)[] = [];
     const note = (request: Request): void => {
@@ -130,9 +130,9 @@ describe("the timeline in the hand", () => {
         const { app } = window.tompion!;
         app.tracks.toggle(track);
         app.tracks.layout();
-        app.tell("tracks");
+        app.notify("tracks");
       }, id);
-    /** Drags over the row of a track alone. */
+    /** Drags over the row of one track. */
     const mark = async (id: number): Promise<void> => {
       await page.waitForFunction((track) => window.tompion!.timeline.placed.some(({ row }) => row.track.id === track), id);
       await settled(page);
@@ -152,7 +152,7 @@ describe("the timeline in the hand", () => {
     await mark(server);
     expect(await page.textContent("#page-selection .selection-head")).toContain("8 tracks");
     expect(asked).toEqual(["1", "20"]);
-    // Their events are counted in steps, each of which goes on where the one before has ended.
+    // Events are counted in steps, each of which continues the last.
     await expect.poll(async () => (await page.textContent(".events-card h3"))?.replace(/\D/g, "")).toBe("4723");
     expect(counted.at(-1)).toBe("20");
     await fold(server);
@@ -161,13 +161,13 @@ describe("the timeline in the hand", () => {
     await page.waitForFunction(() => window.tompion!.app.area === null);
   });
 
-  it("tells the time from the begin, by the wall clock, and in UTC", async () => {
+  it("shows trace time, wall clock and UTC", async () => {
     const clock = page.locator("#clock");
     expect(await clock.textContent()).toBe("trace time");
     await page.keyboard.press("c");
     await page.waitForFunction(() => document.getElementById("clock")?.textContent === "wall clock");
-    const box = await boxOf(page, "cpu", [RUNNING]);
-    await page.mouse.click(box!.x, box!.y);
+    const slice = await sliceOf(page, "cpu", [RUNNING]);
+    await page.mouse.click(slice!.x, slice!.y);
     await page.waitForSelector('#page-detail[data-ready="true"] .facts');
     const begin = () => page.locator("#page-detail .facts tr", { hasText: "start" }).first().locator("td").textContent();
     // The made-up machine is an hour ahead of UTC.
@@ -181,5 +181,5 @@ describe("the timeline in the hand", () => {
     await page.waitForFunction(() => document.getElementById("clock")?.textContent === "trace time");
   });
 
-  it("took all of this without an error", () => expect(made.errors).toEqual([]));
+  it("had no errors", () => expect(made.errors).toEqual([]));
 });

@@ -1,5 +1,5 @@
-// The walk of docs/guide/why-late.md: three clicks from a late job to its reason, in the trace that
-// lies in the repository, and in one that is recorded here.
+// Steps of docs/guide/why-late.md: three clicks from a late job to its cause, in the trace of the
+// repository and in one that is recorded here.
 
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
@@ -12,7 +12,7 @@ import { BINARY, launch, open, settled, viewIn } from "./server";
 const [PREEMPTED, LATE] = [4, 18];
 const ROOT = resolve(import.meta.dirname, "../../..");
 
-/** The guide's trace, recorded here; nothing where that can't be done. */
+/** Records the guide's trace. Returns null where that is impossible. */
 function record(): string | null {
   const library = join(dirname(BINARY), "libtompion.so");
   if (!existsSync(BINARY) || !existsSync(library)) return null;
@@ -28,7 +28,7 @@ function record(): string | null {
   return null;
 }
 
-/** The trace in the repository, copied, since an index is kept beside it. */
+/** Copies the repository's trace, since the viewer writes an index next to it. */
 function prepared(): string | null {
   if (!existsSync(BINARY)) return null;
   const folder = mkdtempSync(join(tmpdir(), "tompion-late-"));
@@ -41,8 +41,8 @@ interface Place {
   y: number;
 }
 
-/** Where on the page all boxes of a style are, on lanes of a kind of the thread of this name. */
-function boxes(page: Page, thread: string, kind: string, style: number): Promise<Place[]> {
+/** Positions of all slices of a style, on lanes of a kind of the thread with this name. */
+function slicesOf(page: Page, thread: string, kind: string, style: number): Promise<Place[]> {
   return page.evaluate(
     ([name, wanted, among]) => {
       const { app, timeline } = window.tompion!;
@@ -79,7 +79,7 @@ describe.each([["in the repository", prepared()], ["recorded here", record()]])(
     const browser = await launch();
     try {
       const page = await open(browser, server.url);
-      const jobs = await boxes(page, "controller", "span", LATE);
+      const jobs = await slicesOf(page, "controller", "span", LATE);
       expect(jobs.length, "late jobs in sight").toBeGreaterThan(3);
       const answers: string[] = [];
       for (const job of jobs) {
@@ -90,13 +90,13 @@ describe.each([["in the repository", prepared()], ["recorded here", record()]])(
         await page.waitForFunction(() => !window.tompion!.app.view.moving);
         await settled(page);
         // Second click: an orange part above it.
-        for (const part of await boxes(page, "controller", "thread", PREEMPTED)) {
+        for (const part of await slicesOf(page, "controller", "thread", PREEMPTED)) {
           await page.mouse.click(part.x, part.y);
           await page.waitForFunction((style) => window.tompion!.app.selected?.detail?.style === style, PREEMPTED);
           const answer = (await page.textContent("#page-detail .answer")) ?? "";
           answers.push(answer);
           if (!answer.startsWith("Preempted by compressor")) continue;
-          // Third click: the link, which leads to what the other thread did then.
+          // Third click: the link to what the other thread did then.
           await page.click('#page-detail [data-role="culprit"]');
           await page.waitForFunction(() => {
             const { app } = window.tompion!;

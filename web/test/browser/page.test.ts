@@ -1,9 +1,8 @@
-// The page in a browser, on data that no trace at hand has: HTML in names, losses, two traces, a
-// hundred million rows.
+// The page on made-up data: HTML in names, losses, two traces, a hundred million rows.
 
 import { beforeAll, describe, expect, it } from "vitest";
 import type { Browser, Page } from "playwright-core";
-import { area, boxOf, onMadeUpData, open, settled, span } from "./server";
+import { area, sliceOf, onMadeUpData, open, settled, span } from "./server";
 
 const PREEMPTED = 4;
 
@@ -12,7 +11,7 @@ describe("the page on made-up data", () => {
   let [browser, page]: [Browser, Page] = [] as never;
   beforeAll(() => ({ browser, page } = made));
 
-  it("shows names as text, whatever is in them", async () => {
+  it("shows names as text, even if they are HTML", async () => {
     expect(await page.textContent("#trace-name")).toBe("made-up <b>trace</b>");
     expect(await page.locator("#trace-name b").count()).toBe(0);
     await page.keyboard.press("3");
@@ -21,7 +20,7 @@ describe("the page on made-up data", () => {
     expect(await page.textContent(".table-view")).toContain("<i>html</i>");
   });
 
-  it("says what was lost", async () => {
+  it("shows losses", async () => {
     expect(await page.textContent("#warnings")).toContain("40 events lost");
     expect(await page.textContent("#warnings")).toContain("7 overwritten");
   });
@@ -34,17 +33,17 @@ describe("the page on made-up data", () => {
     await page.waitForFunction(() => document.querySelector(".table-view")?.textContent?.includes("a = 0,"));
   });
 
-  it("says what is wrong with a filter", async () => {
+  it("shows errors of a filter", async () => {
     await page.fill("#page-events .filter:not(.glob)", "a &&&");
     await page.waitForSelector("#page-events .filter.wrong");
     expect(await page.textContent("#page-events .table-head")).toContain("expected a condition");
     await page.fill("#page-events .filter:not(.glob)", "");
     await page.waitForSelector("#page-events .filter:not(.wrong):not(.glob)");
-    // Away from the table, which has its own meaning for some keys.
+    // The focus leaves the table, which handles some keys itself.
     await page.click("#trace-name");
   });
 
-  it("zooms by wheel and keys, and takes it back", async () => {
+  it("zooms by wheel and keys, and undoes it", async () => {
     const whole = await span(page);
     await page.mouse.move(700, 200);
     await page.mouse.wheel(0, -600);
@@ -59,23 +58,23 @@ describe("the page on made-up data", () => {
     await page.waitForFunction((before) => (window.tompion?.app.view.span ?? before) < before * 0.95, whole);
   });
 
-  it("tells why a thread was late, with a link to who had its CPU", async () => {
+  it("says why a thread was late, with a link to the thread on its CPU", async () => {
     await page.evaluate(() => window.tompion?.app.view.set({ begin: 170e6, end: 190e6 }));
     await settled(page);
-    const box = await boxOf(page, "thread", [PREEMPTED]);
-    expect(box).not.toBeNull();
-    // Who reads the table of events stays there.
+    const slice = await sliceOf(page, "thread", [PREEMPTED]);
+    expect(slice).not.toBeNull();
+    // The event table stays open.
     await page.keyboard.press("1");
-    await page.mouse.click(box!.x, box!.y);
+    await page.mouse.click(slice!.x, slice!.y);
     await page.waitForSelector('#page-detail[data-ready="true"] .answer');
     expect(await page.textContent("#page-detail .answer")).toContain("Preempted by irq/9-acpi");
-    // Of a kernel's thread no process is known.
+    // The process of a kernel thread is unknown.
     expect(await page.textContent("#page-detail .facts")).not.toContain("null");
     await page.click('#page-detail [data-role="culprit"]');
     await page.waitForSelector('#page-detail[data-lane="1010"]');
   });
 
-  it("measures an area, and a bar of a histogram leads to the longest", async () => {
+  it("measures an area, and goes from a histogram's bar to the longest slice", async () => {
     await area(page, [400, 150], [900, 400]);
     await page.waitForSelector('#page-selection[data-ready="true"] .bar:enabled');
     expect(await page.textContent("#page-selection")).toContain("Waited longest for a CPU");
@@ -86,7 +85,7 @@ describe("the page on made-up data", () => {
     expect(view.end).toBeGreaterThan(56e6);
   });
 
-  it("says of how many tracks a table is, and counts their events", async () => {
+  it("says how many tracks a table covers, and counts their events", async () => {
     await area(page, [400, 150], [900, 400]);
     await page.locator("#tab-selection").click();
     await page.waitForFunction(() => document.querySelector(".events-card h3")?.textContent?.replace(/\D/g, "") === "4723");
@@ -99,7 +98,7 @@ describe("the page on made-up data", () => {
     await page.locator("#tab-selection").click();
   });
 
-  it("lists all threads, of which those in sight are there", async () => {
+  it("lists all threads, and builds the visible rows", async () => {
     await area(page, [400, 150], [900, 400]);
     await page.locator("#tab-selection").click();
     const card = page.locator("#page-selection .card", { hasText: "Threads:" });
@@ -107,7 +106,7 @@ describe("the page on made-up data", () => {
     expect((await card.locator("h3").textContent())?.replaceAll("\u202f", " ")).toBe("Threads: 2 500");
     const rows = card.locator("tbody tr:not(.space)");
     expect(await rows.count()).toBeLessThan(60);
-    // The server sent the first thousand; who scrolls to the end gets the others.
+    // The server sent the first thousand. Scrolling to the end requests the others.
     await card.locator(".scrolls").evaluate((list) => list.scrollTo(0, list.scrollHeight));
     await page.waitForFunction(() => document.querySelector("#page-selection")?.textContent?.includes("worker 2499"));
     expect(await rows.count()).toBeLessThan(60);
@@ -115,7 +114,7 @@ describe("the page on made-up data", () => {
     await page.keyboard.press("Escape");
   });
 
-  it("finds a track by a few letters, and pins it", async () => {
+  it("finds a track by letters, and pins it", async () => {
     await page.keyboard.press("t");
     await page.fill("#finder-input", "cmpstr");
     await page.waitForSelector("#finder-list li.chosen");
@@ -124,13 +123,13 @@ describe("the page on made-up data", () => {
     expect(await page.textContent(".track.pinned .name")).toBe("compositor");
   });
 
-  it("has no pinned names over those of rows in sight, be there many", async () => {
+  it("keeps many pinned names off the rows below", async () => {
     const before = await page.evaluate(() => {
       const { app } = window.tompion!;
       const pinned = [...app.tracks.pinned];
       app.tracks.pinned = [...app.tracks.all.values()].filter(({ kind }) => kind === "thread").map(({ id }) => id);
       app.tracks.layout();
-      app.tell("tracks");
+      app.notify("tracks");
       return pinned;
     });
     await settled(page);
@@ -143,11 +142,11 @@ describe("the page on made-up data", () => {
       const { app } = window.tompion!;
       app.tracks.pinned = pinned;
       app.tracks.layout();
-      app.tell("tracks");
+      app.notify("tracks");
     }, before);
   });
 
-  it("keeps notes", async () => {
+  it("saves notes", async () => {
     await page.keyboard.press("m");
     await page.waitForSelector("#page-notes .notes input");
     await page.keyboard.type("late here");
@@ -162,7 +161,7 @@ describe("the page on made-up data", () => {
     expect(await page.textContent("#page-flame .flame-head")).not.toBe("");
   });
 
-  it("shifts a trace by what is typed", async () => {
+  it("shifts a trace by a typed offset", async () => {
     await page.click("#traces-button");
     await page.fill('.trace-row[data-trace="1"] input', "2.5");
     await page.keyboard.press("Tab");
@@ -170,7 +169,7 @@ describe("the page on made-up data", () => {
     await page.keyboard.press("Escape");
   });
 
-  it("keeps the focus where a shift is typed, and says what is wrong with it for as long as it is", async () => {
+  it("keeps the focus in an offset's field, and shows an error as long as there is one", async () => {
     await page.click("#traces-button");
     const input = page.locator('.trace-row[data-trace="1"] input');
     const status = page.locator("#traces-status");
@@ -188,31 +187,31 @@ describe("the page on made-up data", () => {
     await page.keyboard.press("Escape");
   });
 
-  it("shows a trace that is shifted to before the others' begin", async () => {
+  it("shows a trace that is shifted before the begin of the others", async () => {
     await page.keyboard.press("Home");
     await page.click("#traces-button");
     await page.fill('.trace-row[data-trace="1"] input', "-600");
     await page.keyboard.press("Tab");
     await page.waitForFunction(() => window.tompion?.app.info.traces[1]?.offset === -600_000_000);
     await page.keyboard.press("Escape");
-    // What the whole is, is known at once.
+    // The new limits apply at once.
     const { begin, end } = await page.evaluate(() => window.tompion!.app.view.limits);
     expect([begin, end]).toEqual([-600e6, 400e6]);
     await page.keyboard.press("Home");
     await page.waitForFunction(() => (window.tompion?.app.view.span ?? 0) > 1e9);
     await page.evaluate(() => window.tompion?.app.view.set({ begin: -450e6, end: -400e6 }));
     await settled(page);
-    const box = await boxOf(page, "thread", [2]);
-    expect(box, "boxes of threads before time 0").not.toBeNull();
-    await page.mouse.move(box!.x, box!.y);
-    await page.waitForFunction(() => window.tompion?.app.hover?.box?.style === 2 && window.tompion.app.hover.box.end <= 0);
+    const slice = await sliceOf(page, "thread", [2]);
+    expect(slice, "slices of threads before time 0").not.toBeNull();
+    await page.mouse.move(slice!.x, slice!.y);
+    await page.waitForFunction(() => window.tompion?.app.hover?.slice?.style === 2 && window.tompion.app.hover.slice.end <= 0);
   });
 
   it("shifts a trace at the right end by its bar", async () => {
     await page.click("#traces-button");
     const lane = page.locator('.trace-row[data-trace="0"] .offset-lane');
     const place = await lane.boundingBox();
-    // A trace that is short beside the others, and the last.
+    // The last trace, which is short compared to the others.
     await page.evaluate(() => {
       const info = window.tompion!.app.info;
       Object.assign(info.traces[0]!, { begin: info.end - 1, end: info.end });
@@ -232,7 +231,7 @@ describe("the page on made-up data", () => {
     await page.keyboard.press("Escape");
   });
 
-  it("shows its keys, its colours, the night", async () => {
+  it("shows its keys, its legend and the dark theme", async () => {
     await page.keyboard.press("?");
     await page.waitForSelector("#help[open] kbd");
     await page.keyboard.press("Escape");
@@ -253,5 +252,5 @@ describe("the page on made-up data", () => {
     await other.close();
   });
 
-  it("did all this without an error", () => expect(made.errors).toEqual([]));
+  it("had no errors", () => expect(made.errors).toEqual([]));
 });

@@ -1,13 +1,13 @@
-// What can be read and reached: counters and channels, names that come later, links, keys alone,
-// what assistive programs are told.
+// Accessibility: values of counters and channels, names that arrive later, links, keys alone,
+// screen readers.
 
 import { beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Browser, Page } from "playwright-core";
-import { area, boxOf, onMadeUpData, open, settled } from "./server";
+import { area, sliceOf, onMadeUpData, open, settled } from "./server";
 
 const PREEMPTED = 4;
 
-/** The middle of a lane that is in sight, and its edges. */
+/** Middle and edges of a visible lane. */
 function placeOf(page: Page, lane: number): Promise<{ left: number; width: number; top: number; height: number }> {
   return page.evaluate((id) => {
     const { app, timeline } = window.tompion!;
@@ -25,7 +25,7 @@ function text(page: Page, selector: string): Promise<string> {
   return page.locator(selector).innerText().then((found) => found.replaceAll("\u202f", " "));
 }
 
-describe("what can be read and reached", () => {
+describe("accessibility", () => {
   const made = onMadeUpData();
   let [browser, page]: [Browser, Page] = [] as never;
   const selected = () => page.evaluate(() => window.tompion!.app.selected);
@@ -45,7 +45,7 @@ describe("what can be read and reached", () => {
     await settled(page);
   });
 
-  it("a counter says its value under the pointer, and by a click", async () => {
+  it("a counter shows its value at the pointer, and by a click", async () => {
     const lane = await placeOf(page, 910);
     const [x, y] = [lane.left + lane.width / 2, lane.top + lane.height / 2];
     await page.evaluate(() => window.tompion!.app.view.set({ begin: 100e6, end: 102e6 }));
@@ -79,7 +79,7 @@ describe("what can be read and reached", () => {
     expect((heights.at(-1) ?? 0) - (heights[0] ?? 0)).toBeGreaterThan(lane.height / 2);
   });
 
-  it("a channel says how many events there are, and how many were lost where it is red", async () => {
+  it("a channel shows its event count, and its losses where it is red", async () => {
     const lane = await placeOf(page, 950);
     const x = lane.left + await page.evaluate(() => window.tompion!.timeline.xOf(123e6));
     const y = lane.top + lane.height / 2;
@@ -92,7 +92,7 @@ describe("what can be read and reached", () => {
     expect(await page.textContent("#page-detail")).toContain("Events were discarded here");
   });
 
-  it("a lane that has nothing says what is not there, and keeps nothing of a box's colour", async () => {
+  it("a time without slices says so, without a slice's colour", async () => {
     await page.evaluate(async () => {
       const { app } = window.tompion!;
       const [lane] = [...app.tracks.laneKind].find(([, { kind }]) => kind === "interrupt")!;
@@ -106,7 +106,7 @@ describe("what can be read and reached", () => {
     expect(await page.textContent("#announce")).toBe("no interrupt: None was recorded on this CPU at this time.");
   });
 
-  it("a name has the colour of its box beside it, in the theme that is chosen", async () => {
+  it("a name has its slice's colour beside it, in both themes", async () => {
     await page.evaluate(async () => {
       const { app } = window.tompion!;
       const [lane] = [...app.tracks.laneKind].find(([, { kind }]) => kind === "span")!;
@@ -138,7 +138,7 @@ describe("what can be read and reached", () => {
     });
   });
 
-  it("names that are learned later are shown", async () => {
+  it("names that arrive later are shown", async () => {
     const name = (track: number) => page.locator(`.track[data-track="${track}"] .name`).first();
     const before = await name(21).textContent();
     await page.evaluate(() => {
@@ -146,21 +146,21 @@ describe("what can be read and reached", () => {
       const { parent, lanes, tid } = app.tracks.all.get(21)!;
       app.tracks.add([{ id: 21, parent, kind: "thread", name: "learned later", tid: tid!, lanes }]);
       app.tracks.layout();
-      app.tell("tracks");
+      app.notify("tracks");
     });
     await expect.poll(() => name(21).textContent()).toBe("learned later");
-    // A name that turns the direction of writing round turns nothing but itself.
+    // Direction marks in a name affect only the name.
     expect(await name(21).evaluate((one) => getComputedStyle(one).unicodeBidi)).toBe("isolate");
     await page.evaluate((old) => {
       const { app } = window.tompion!;
       const { parent, lanes, tid } = app.tracks.all.get(21)!;
       app.tracks.add([{ id: 21, parent, kind: "thread", name: old!, tid: tid!, pid: 100, busy: 10, lanes }]);
       app.tracks.layout();
-      app.tell("tracks");
+      app.notify("tracks");
     }, before);
   });
 
-  it("a link has the area with its tracks, the table's filter and names, what is searched, and shifts", async () => {
+  it("a link has the area with its tracks, the table's filters, the search and the offsets", async () => {
     await area(page, [400, 160], [700, 260]);
     const tracks = await page.evaluate(() => window.tompion!.app.area!.tracks.map((id) => window.tompion!.app.tracks.all.get(id)!.title));
     expect(tracks.length).toBeGreaterThan(0);
@@ -170,7 +170,7 @@ describe("what can be read and reached", () => {
     await page.fill("#search", "needle");
     await page.click("#trace-name");
     await page.waitForFunction(() => /f=.*e=sched.*q=needle/.test(location.hash));
-    // Numbers are of one reading; a link has none of these.
+    // Track numbers belong to one index, so a link has none.
     expect(new URLSearchParams(new URL(page.url()).hash.slice(1)).get("at")).toMatch(/^(cpu|thread|process|group):/);
     const other = await open(browser, page.url(), made.errors);
     const shown = await other.evaluate(() => {
@@ -182,16 +182,16 @@ describe("what can be read and reached", () => {
     expect(await other.inputValue("#page-events .filter:not(.glob)")).toBe("rows > 1 && a == \"x,y&z\"");
     expect(await other.inputValue("#page-events .glob")).toBe("sched_*");
     expect(await other.inputValue("#search")).toBe("needle");
-    // What a link names and nobody knows yet waits for it.
+    // Unknown tracks of a link stay pending.
     await other.evaluate(() => (location.hash = "v=0,400000000&s=thread:4711/thread,5000&p=thread:4711"));
-    await other.waitForFunction(() => window.tompion!.app.awaited.selected !== null);
+    await other.waitForFunction(() => window.tompion!.app.pending.selected !== null);
     await other.evaluate(() => {
       const { app } = window.tompion!;
       app.tracks.add([{ id: 700, parent: 20, kind: "thread", name: "late", tid: 4711, lanes: [{ id: 1000, kind: "thread" }] }]);
-      app.tell("tracks");
+      app.notify("tracks");
     });
     await other.waitForFunction(() => window.tompion!.app.tracks.pinned.includes(700) && window.tompion!.app.selected?.lane === 1000);
-    // As a link has them, traces are shifted.
+    // Traces are shifted as the link says.
     await other.evaluate(() => (location.hash = "v=0,400000000&x=0,3000000"));
     await other.waitForFunction(() => window.tompion!.app.info.traces[1]?.offset === 3_000_000);
     await other.evaluate(() => (location.hash = "v=0,300000000&x=0,0"));
@@ -203,13 +203,13 @@ describe("what can be read and reached", () => {
     await page.waitForFunction(() => !location.hash.includes("needle"));
   });
 
-  it("who reads the table of events is not thrown out of it by a click on a box, or by its neighbours", async () => {
+  it("the event table stays open when a slice is clicked, or its neighbours", async () => {
     await page.keyboard.press("3");
     await page.waitForSelector('#page-events[data-ready="true"] .event-row');
     await page.evaluate(() => window.tompion!.app.view.set({ begin: 170e6, end: 190e6 }));
     await settled(page);
-    const box = await boxOf(page, "thread", [PREEMPTED]);
-    await page.mouse.click(box!.x, box!.y);
+    const slice = await sliceOf(page, "thread", [PREEMPTED]);
+    await page.mouse.click(slice!.x, slice!.y);
     await page.waitForFunction(() => (window.tompion!.app.selected?.detail ?? null) !== null);
     const begin = (await selected())!.begin;
     await page.keyboard.press(".");
@@ -217,7 +217,7 @@ describe("what can be read and reached", () => {
     expect(await page.isVisible("#page-events")).toBe(true);
   });
 
-  it("the table's rows are chosen by arrows, and gone to by Enter", async () => {
+  it("arrows select the table's rows, and Enter goes to one", async () => {
     await page.keyboard.press("3");
     await page.waitForSelector('#page-events[data-ready="true"] .event-row');
     await page.locator("#page-events .rows").focus();
@@ -230,7 +230,7 @@ describe("what can be read and reached", () => {
     await page.waitForFunction(() => window.tompion!.app.cursor === 12);
   });
 
-  it("keys unfold the panel, and make it higher", async () => {
+  it("keys show the panel, and make it taller", async () => {
     await page.keyboard.press("b");
     expect(await page.getAttribute("#panel-fold", "aria-expanded")).toBe("false");
     await page.keyboard.press("2");
@@ -249,7 +249,7 @@ describe("what can be read and reached", () => {
     await page.keyboard.press("ArrowUp");
   });
 
-  it("arrows come to headings, and fold them", async () => {
+  it("arrows reach headings, and collapse them", async () => {
     const rows = () => page.evaluate(() => window.tompion!.app.tracks.rows.length);
     await page.evaluate(() => {
       const { app } = window.tompion!;
@@ -274,8 +274,8 @@ describe("what can be read and reached", () => {
   it("an area is measured by keys alone", async () => {
     await page.evaluate(() => window.tompion!.app.view.set({ begin: 170e6, end: 190e6 }));
     await settled(page);
-    const box = await boxOf(page, "thread", [PREEMPTED]);
-    await page.mouse.click(box!.x, box!.y);
+    const slice = await sliceOf(page, "thread", [PREEMPTED]);
+    await page.mouse.click(slice!.x, slice!.y);
     await page.waitForFunction(() => (window.tompion!.app.selected?.detail ?? null) !== null);
     const one = (await selected())!;
     const measured = () => page.evaluate(() => window.tompion!.app.area);
@@ -291,7 +291,7 @@ describe("what can be read and reached", () => {
     await page.waitForSelector('#page-selection[data-ready="true"]');
   });
 
-  it("keys of other alphabets are where they are on Latin keyboards, and Caps Lock changes nothing", async () => {
+  it("keys of other scripts count by their position, and Caps Lock is ignored", async () => {
     const press = (key: string, code: string) =>
       page.evaluate(([one, place]) => window.dispatchEvent(new KeyboardEvent("keydown", { key: one!, code: place! })) && window.dispatchEvent(new KeyboardEvent("keyup", { key: one!, code: place! })), [key, code]);
     await press("B", "KeyB");
@@ -306,27 +306,27 @@ describe("what can be read and reached", () => {
     expect(await page.isVisible("#page-selection")).toBe(true);
   });
 
-  it("the flame graph is gone through by keys", async () => {
+  it("keys move through the flame graph", async () => {
     await page.keyboard.press("4");
     await page.waitForSelector('#page-flame[data-ready="true"] canvas');
     await page.locator(".flame").focus();
-    const told = () => page.textContent("#flame-status");
+    const status = () => page.textContent("#flame-status");
     await page.keyboard.press("ArrowDown");
-    expect(await told()).toContain("main");
+    expect(await status()).toContain("main");
     await page.keyboard.press("ArrowDown");
-    expect(await told()).toContain("handle_request");
+    expect(await status()).toContain("handle_request");
     await page.keyboard.press("ArrowRight");
-    expect(await told()).toContain("idle");
+    expect(await status()).toContain("idle");
     await page.keyboard.press("ArrowLeft");
     await page.keyboard.press("Enter");
     await page.keyboard.press("ArrowUp");
-    expect(await told(), "it fills the width, and nothing is above it").toContain("handle_request");
+    expect(await status(), "it fills the width, and nothing is above it").toContain("handle_request");
     await page.keyboard.press("Escape");
     await page.keyboard.press("ArrowUp");
-    expect(await told()).toContain("main");
+    expect(await status()).toContain("main");
   });
 
-  it("assistive programs are told what everything is", async () => {
+  it("screen readers get a name for everything", async () => {
     const rows = page.locator("#names .track:not([hidden])");
     for (const name of ["aria-level", "aria-selected", "aria-label"]) expect(await rows.first().getAttribute(name), name).not.toBeNull();
     expect(await page.locator('.fold[aria-expanded="true"]').count()).toBeGreaterThan(0);
@@ -347,17 +347,17 @@ describe("what can be read and reached", () => {
     expect(await page.evaluate(() => document.activeElement?.id)).toBe("tab-detail");
   });
 
-  it("notes say where they are kept", async () => {
+  it("notes say where they are saved", async () => {
     await page.keyboard.press("5");
     expect(await page.textContent("#page-notes .lead")).toContain("Notes are saved in /traces/.tompion-view.");
   });
 
-  it("what is wrong with a trace doesn't push anything out, and is told in full by Enter", async () => {
+  it("problems of a trace fit into the header, and Enter shows them completely", async () => {
     await page.evaluate(() => {
       const { app } = window.tompion!;
       const damages = Array.from({ length: 700 }, (_, at) => `channel0_${at}: expected a packet, found <b>${at}</b> bytes of something else`);
       app.info = { ...app.info, damages, disorders: ["time goes back in channel0_1"], losses: { events: 123_456_789, packets: 3, overwritten: 987_654_321 }, error: "the index cannot be written: no space left on the device, which is a long line" };
-      app.tell("info");
+      app.notify("info");
     });
     for (const id of ["search", "legend-button", "help-button"]) {
       const box = (await page.locator(`#${id}`).boundingBox())!;
@@ -367,8 +367,8 @@ describe("what can be read and reached", () => {
     const chip = page.locator("#warnings .chip", { hasText: "damage" });
     await chip.focus();
     await page.keyboard.press("Enter");
-    await page.waitForSelector("#told[open]");
-    const lines = page.locator("#told-lines li");
+    await page.waitForSelector("#problem[open]");
+    const lines = page.locator("#problem-lines li");
     expect(await lines.count()).toBe(501);
     expect(await lines.nth(3).textContent()).toContain("found <b>3</b> bytes");
     expect(await lines.last().textContent()).toBe("and 200 more");
@@ -376,15 +376,15 @@ describe("what can be read and reached", () => {
     await page.evaluate(async () => {
       const { app } = window.tompion!;
       app.info = await (await fetch("api/trace")).json();
-      app.tell("info");
+      app.notify("info");
     });
   });
 
-  it("the strip of the whole has the losses of all channels, however many there are", async () => {
+  it("the overview has the losses of all channels, however many there are", async () => {
     await page.evaluate(() => {
       const { app } = window.tompion!;
       for (let at = 0; at < 50; at++) app.tracks.add([{ id: 800 + at, parent: -1, kind: "channel", name: `channel ${at}`, lanes: [{ id: 5000 + at, kind: "density" }] }]);
-      app.tell("shift");
+      app.notify("shift");
     });
     const colour = () =>
       page.evaluate(() => {
@@ -397,5 +397,5 @@ describe("what can be read and reached", () => {
     await expect.poll(colour, { timeout: 30_000 }).toBe(true);
   });
 
-  it("did all this without an error", () => expect(made.errors).toEqual([]));
+  it("had no errors", () => expect(made.errors).toEqual([]));
 });

@@ -1,5 +1,5 @@
-// The page on a trace that is still being read when it is opened: what becomes known later is shown
-// as if it had been there.
+// The page on a trace that is still being read: what becomes known later is shown as if it had been
+// known before.
 
 import { afterEach, describe, expect, it } from "vitest";
 import type { Page, Route } from "playwright-core";
@@ -9,7 +9,7 @@ import { DEADLINE, onMadeUpData, settled } from "./server";
 describe("the page on a trace that is being read", () => {
   const made = onMadeUpData();
   let page: Page | undefined;
-  /** Whether all is known of the trace, or nothing but its channels. */
+  /** Whether everything is known of the trace, or only its channels. */
   let isWhole = false;
 
   afterEach(async () => {
@@ -17,7 +17,7 @@ describe("the page on a trace that is being read", () => {
     isWhole = false;
   });
 
-  /** Opens the page on a server that answers so. */
+  /** Opens the page on a server in this state. */
   async function openOn(trace: (info: TraceInfo) => Promise<TraceInfo> | TraceInfo): Promise<Page> {
     const opened = await made.browser.newPage({ viewport: { width: 1280, height: 720 } });
     opened.setDefaultTimeout(DEADLINE);
@@ -45,7 +45,7 @@ describe("the page on a trace that is being read", () => {
     });
   }
 
-  it("unfolds the processors that become known later", async () => {
+  it("expands CPUs that become known later", async () => {
     const page = await openOn((info) => ({ ...info, progress: isWhole ? 1 : 0.1, glimpses: isWhole ? 1 : 0 }));
     expect(await kindsInSight(page)).toEqual(["density"]);
     isWhole = true;
@@ -54,7 +54,7 @@ describe("the page on a trace that is being read", () => {
     expect(await kindsInSight(page)).toContain("thread");
   });
 
-  it("measures what is read, says so, and measures again when all is read", async () => {
+  it("measures the part that is read, says so, and measures again at the end", async () => {
     let asked = 0;
     const page = await openOn((info) => ({ ...info, progress: isWhole ? 1 : 0.4 }));
     await page.route(/\/api\/select/, async (route) => {
@@ -72,7 +72,7 @@ describe("the page on a trace that is being read", () => {
     expect(asked).toBe(2);
   });
 
-  it("draws the tree of spans once while more and more is read", async () => {
+  it("draws the flame graph once while the trace is read", async () => {
     let [asked, progress] = [0, 0.1];
     const page = await openOn((info) => ({ ...info, progress: isWhole ? 1 : (progress += 0.001) }));
     await page.route(/\/api\/flame/, async (route) => {
@@ -84,7 +84,7 @@ describe("the page on a trace that is being read", () => {
     await page.waitForSelector('#page-flame[data-ready="true"] canvas');
     expect(await page.textContent("#page-flame .flame-head")).toContain("only the first 10 % of the visible area is read so far");
     const before = progress;
-    // The graph is asked for a quarter of a second after a frame.
+    // The graph is requested a quarter of a second after a frame.
     await page.waitForFunction(
       (least) => {
         window.tompion!.app.draw();
@@ -99,7 +99,7 @@ describe("the page on a trace that is being read", () => {
     expect(asked).toBe(2);
   });
 
-  it("has the events that became known since the table was opened", async () => {
+  it("shows events that became known after the table was opened", async () => {
     let events = 50;
     const page = await openOn((info) => ({ ...info, progress: isWhole ? 1 : 0.5, events }));
     await page.route(/\/api\/events/, (route) => {
@@ -116,7 +116,7 @@ describe("the page on a trace that is being read", () => {
     await page.waitForFunction(() => document.querySelector("#page-events .table-head")?.textContent?.includes("130 events"));
     await page.locator("#page-events .rows").focus();
     await page.keyboard.press("End");
-    // The first page had half of its rows; the second one is new.
+    // The first page had half of its rows. The second one is new.
     await page.waitForFunction(() => document.querySelector(".table-view")?.textContent?.includes("number 129 of 130"));
     [events, isWhole] = [140, true];
     await page.waitForFunction(() => document.querySelector("#page-events .table-head")?.textContent?.includes("140 events"));
@@ -125,9 +125,9 @@ describe("the page on a trace that is being read", () => {
     expect(await status()).not.toContain("% read");
   });
 
-  it("has no older tracks than what says that all is known", async () => {
+  it("has no outdated tracks once everything is known", async () => {
     const page = await openOn(async (info) => {
-      // Whoever asks for both at once gets the tracks of before.
+      // A client that requests both at once gets the older tracks.
       await new Promise((done) => setTimeout(done, 300));
       isWhole = true;
       return { ...info, progress: 1 };

@@ -1,5 +1,4 @@
-// Starts what the browser tests look at: the debug binary on a trace, or the mock server; and the
-// browser.
+// Servers and browser of the browser tests: the debug binary on a trace, or the mock server.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { cpSync, existsSync, mkdtempSync, rmSync } from "node:fs";
@@ -9,7 +8,7 @@ import { afterAll, beforeAll } from "vitest";
 import { type Browser, chromium, type Page } from "playwright-core";
 import { start } from "../mock/server.mjs";
 
-/** How long anything may take on a machine that others use, too. */
+/** Time limit of any step, generous for a busy machine. */
 export const DEADLINE = 60_000;
 
 const ROOT = resolve(import.meta.dirname, "../../..");
@@ -23,23 +22,23 @@ export interface Running {
 }
 
 export interface Viewing extends Running {
-  /** Where the copies of traces are. */
+  /** Folder of the copied traces. */
   folder: string;
 }
 
-/** Whether a trace of the corpus, and the binary that is to show it, are there. */
+/** Whether a trace of the corpus and the binary exist. */
 export function available(trace: string): boolean {
   return existsSync(BINARY) && existsSync(join(CORPUS, trace));
 }
 
-/** `tompion view` on a copy of a trace, since it keeps an index beside it. */
+/** Starts `tompion view` on copies of traces, since it writes an index next to them. */
 export async function view(...traces: string[]): Promise<Viewing> {
   const folder = mkdtempSync(join(tmpdir(), "tompion-page-"));
   for (const trace of traces) cpSync(join(CORPUS, trace), join(folder, trace), { recursive: true });
   return viewIn(folder, ...traces);
 }
 
-/** `tompion view` on traces in a folder, which is gone afterwards. */
+/** Starts `tompion view` on traces in a folder, which is removed at the end. */
 export async function viewIn(folder: string, ...traces: string[]): Promise<Viewing> {
   const paths = traces.map((trace) => join(folder, trace));
   const server = spawn(BINARY, ["view", "--no-open", ...paths], { stdio: ["ignore", "pipe", "pipe"] });
@@ -74,16 +73,16 @@ export function launch(): Promise<Browser> {
   return chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"] });
 }
 
-/** The page on made-up data. */
+/** Page on made-up data. */
 export interface MadeUp {
   server: Running;
   browser: Browser;
   page: Page;
-  /** What went wrong in it. */
+  /** Errors of the page. */
   errors: string[];
 }
 
-/** It is there for the tests of whoever calls this, once these are run. */
+/** Provides the page to the tests of the calling file. Its fields are set before they run. */
 export function onMadeUpData(): MadeUp {
   const all = { errors: [] as string[] } as MadeUp;
   beforeAll(async () => {
@@ -98,13 +97,13 @@ export function onMadeUpData(): MadeUp {
   return all;
 }
 
-/** Opens the page and waits until it has drawn what it has to draw. */
+/** Opens the page and waits until it has drawn everything. */
 export async function open(browser: Browser, url: string, errors: string[] = []): Promise<Page> {
   const page = await browser.newPage({ viewport: { width: 1280, height: 720 } });
   page.setDefaultTimeout(DEADLINE);
   page.on("pageerror", (error) => errors.push(error.message));
   page.on("console", (message) => {
-    // A browser asks every server for an icon.
+    // Browsers request an icon of every server.
     if (message.type() === "error" && !message.text().includes("404")) errors.push(message.text());
   });
   await page.goto(url);
@@ -113,19 +112,19 @@ export async function open(browser: Browser, url: string, errors: string[] = [])
   return page;
 }
 
-/** Waits until everything on the screen is of the level that it should be. */
+/** Waits until everything visible is drawn from the right level. */
 export async function settled(page: Page): Promise<void> {
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
   await page.waitForFunction(() => window.tompion?.settled() === true && window.tompion.app.info.progress >= 1);
 }
 
-/** How many nanoseconds the screen shows. */
+/** Length of the visible range in nanoseconds. */
 export function span(page: Page): Promise<number> {
   return page.evaluate(() => window.tompion?.app.view.span ?? 0);
 }
 
-/** Where on the page a box of a style is: the widest one in sight on lanes of a kind. */
-export async function boxOf(page: Page, kind: string, styles: number[]): Promise<{ x: number; y: number; width: number } | null> {
+/** Position of the widest visible slice of some styles, on lanes of a kind. */
+export async function sliceOf(page: Page, kind: string, styles: number[]): Promise<{ x: number; y: number; width: number } | null> {
   return page.evaluate(
     ([wanted, among]) => {
       const { app, timeline } = window.tompion!;
@@ -152,7 +151,7 @@ export async function boxOf(page: Page, kind: string, styles: number[]): Promise
   );
 }
 
-/** Presses a mouse button with Shift and draws a rectangle. */
+/** Drags a rectangle with Shift. */
 export async function area(page: Page, from: [number, number], to: [number, number]): Promise<void> {
   await page.keyboard.down("Shift");
   await page.mouse.move(...from);

@@ -1,11 +1,11 @@
-// The page and the command together, on traces of the corpus.
+// The page with the real server, on traces of the corpus.
 
 import { cpSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Browser, Page } from "playwright-core";
-import { area, available, boxOf, CORPUS, launch, open, settled, span, view, viewIn, type Viewing } from "./server";
+import { area, available, sliceOf, CORPUS, launch, open, settled, span, view, viewIn, type Viewing } from "./server";
 
 const READY = [3, 4];
 
@@ -46,14 +46,14 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
     await settled(page);
   });
 
-  it("tells why a thread was late within three clicks", async () => {
+  it("says why a thread was late within three clicks", async () => {
     await page.keyboard.press("e");
     await page.waitForSelector('#page-selection[data-ready="true"] .waits .link');
     await page.locator("#page-selection .waits .link").first().click();
     await page.waitForSelector('#page-detail[data-ready="true"] .answer');
     expect((await page.textContent("#page-detail .answer"))?.length).toBeGreaterThan(8);
     await settled(page);
-    expect(await boxOf(page, "thread", READY)).not.toBeNull();
+    expect(await sliceOf(page, "thread", READY)).not.toBeNull();
     await page.keyboard.press("Escape");
   });
 
@@ -91,7 +91,7 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
       const names = [...document.querySelectorAll(".table-view .event-row span:nth-child(4)")];
       return names.length > 0 && names.every((name) => name.textContent?.startsWith("sched_wak"));
     });
-    // What is chosen on the timeline is found among them.
+    // The selection of the timeline is shown among them.
     const scroll = await page.evaluate(() => {
       const { app } = window.tompion!;
       const [middle, before] = [Math.floor((app.info.begin + app.info.end) / 2), app.scroll];
@@ -100,8 +100,8 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
       return before;
     });
     await settled(page);
-    const box = await boxOf(page, "cpu", [2]);
-    await page.mouse.click(box!.x, box!.y);
+    const slice = await sliceOf(page, "cpu", [2]);
+    await page.mouse.click(slice!.x, slice!.y);
     await page.waitForFunction(() => (window.tompion?.app.selected?.detail ?? null) !== null);
     const begin = await page.evaluate(() => window.tompion!.app.selected!.begin);
     await page.locator("#tab-events").click();
@@ -163,7 +163,7 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
     await page.evaluate(() => window.tompion?.app.setArea(null));
   });
 
-  it("has the events of the tracks that an area is of, in the table, in the counts and in what is saved", async () => {
+  it("shows the events of an area's tracks in the table, in the counts and in exports", async () => {
     // The thread that ran longest, in a tenth of the time.
     const thread = await page.evaluate(() => {
       const { app } = window.tompion!;
@@ -193,7 +193,7 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
     await page.evaluate(() => window.tompion?.app.setArea(null));
   });
 
-  it("goes from box to box", async () => {
+  it("goes from slice to slice", async () => {
     await page.keyboard.press("Escape");
     await page.keyboard.press("Home");
     await page.evaluate(() => {
@@ -201,15 +201,15 @@ describe.skipIf(!available("many-threads"))("many-threads", () => {
       window.tompion!.app.draw();
     });
     await settled(page);
-    const box = await boxOf(page, "cpu", [1, 2]);
-    await page.mouse.click(box!.x, box!.y);
+    const slice = await sliceOf(page, "cpu", [1, 2]);
+    await page.mouse.click(slice!.x, slice!.y);
     await page.waitForSelector('#page-detail[data-ready="true"] .facts');
     const begin = await page.evaluate(() => window.tompion?.app.selected?.begin ?? 0);
     await page.keyboard.press(".");
     await page.waitForFunction((before) => (window.tompion?.app.selected?.begin ?? 0) > before, begin);
   });
 
-  it("did all this without an error", () => expect(errors).toEqual([]));
+  it("had no errors", () => expect(errors).toEqual([]));
 });
 
 describe.skipIf(!available("glxgears-cyg-profile"))("glxgears-cyg-profile", () => {
@@ -232,7 +232,7 @@ describe.skipIf(!available("glxgears-cyg-profile"))("glxgears-cyg-profile", () =
 });
 
 describe.skipIf(!available("glxgears-cyg-profile"))("a trace that vanishes", () => {
-  it("is told", async () => {
+  it("is reported", async () => {
     const server = await view("glxgears-cyg-profile");
     try {
       const page = await open(browser, server.url);
@@ -247,14 +247,14 @@ describe.skipIf(!available("glxgears-cyg-profile"))("a trace that vanishes", () 
   });
 });
 
-/** Where the streams of a trace are, below its folder. */
+/** Paths of a trace's streams below its folder. */
 function streams(trace: string): string[] {
   const names = readdirSync(trace, { recursive: true }).map(String);
   return names.filter((name) => /channel[^/]*_\d+$/.test(name) && !name.includes("index/")).sort();
 }
 
 describe.skipIf(!available("many-threads"))("a trace that grows", () => {
-  it("is shown as it grows, and what is chosen stays chosen", async () => {
+  it("is shown as it grows, and keeps the selection", async () => {
     const folder = mkdtempSync(join(tmpdir(), "tompion-page-"));
     const trace = join(folder, "many-threads");
     cpSync(join(CORPUS, "many-threads"), trace, { recursive: true });
@@ -266,8 +266,8 @@ describe.skipIf(!available("many-threads"))("a trace that grows", () => {
       const page = await open(browser, server.url);
       expect(await page.textContent("#trace-facts")).toContain("growing");
       const before = await page.evaluate(() => window.tompion!.app.info.events);
-      const box = await boxOf(page, "cpu", [1, 2]);
-      await page.mouse.click(box!.x, box!.y);
+      const slice = await sliceOf(page, "cpu", [1, 2]);
+      await page.mouse.click(slice!.x, slice!.y);
       await page.waitForSelector('#page-detail[data-ready="true"] .facts');
       const track = () => page.evaluate(() => {
         const { app } = window.tompion!;
@@ -278,7 +278,7 @@ describe.skipIf(!available("many-threads"))("a trace that grows", () => {
       await page.waitForFunction((events) => window.tompion!.app.info.events > events, before);
       await settled(page);
       expect(await track()).toBe(chosen);
-      expect(await boxOf(page, "cpu", [1, 2])).not.toBeNull();
+      expect(await sliceOf(page, "cpu", [1, 2])).not.toBeNull();
       writeFileSync(join(trace, "tompion.json"), '{"schema":1,"state":"complete"}');
       await page.waitForFunction(() => !document.getElementById("trace-facts")?.textContent?.includes("growing"));
       await page.close();
@@ -289,7 +289,7 @@ describe.skipIf(!available("many-threads"))("a trace that grows", () => {
 });
 
 describe.skipIf(!available("ros2"))("ros2", () => {
-  it("opens, and refuses who has no token", async () => {
+  it("opens, and refuses requests without token", async () => {
     const server = await view("ros2");
     try {
       const page = await open(browser, server.url);

@@ -1,4 +1,4 @@
-// The page on a server that fails now and then, and beside others who write notes.
+// The page on a server that fails at times, and next to other pages that write notes.
 
 import { afterEach, describe, expect, it } from "vitest";
 import type { Page, Route } from "playwright-core";
@@ -28,7 +28,7 @@ describe("the page on a server that fails", () => {
     await page.waitForSelector('html[data-loaded="true"]');
   }
 
-  it("asks for rows again after a while, not without a pause", async () => {
+  it("requests rows again after a pause", async () => {
     const page = await fresh();
     let asked = 0;
     await page.route(/\/api\/events/, (route) => {
@@ -42,10 +42,10 @@ describe("the page on a server that fails", () => {
     await page.locator("#page-events .rows").focus();
     await page.keyboard.press("End");
     await page.waitForFunction(() => document.querySelector("#page-events .table-head")?.textContent?.includes("there is no room"));
-    // Whatever has it drawn again.
+    // Redraws do not request it earlier.
     const before = asked;
     await page.evaluate(() => {
-      for (let time = 0; time < 200; time++) window.tompion!.app.tell("clock");
+      for (let time = 0; time < 200; time++) window.tompion!.app.notify("clock");
     });
     expect(asked - before).toBeLessThan(3);
     fails = false;
@@ -53,7 +53,7 @@ describe("the page on a server that fails", () => {
     expect(await page.textContent("#page-events .table-head")).not.toContain("there is no room");
   });
 
-  it("says what can't be drawn, and draws it when it can", async () => {
+  it("says what is missing, and draws it later", async () => {
     const page = await fresh();
     fails = true;
     const had = new Set<string | null>();
@@ -70,11 +70,11 @@ describe("the page on a server that fails", () => {
     await settled(page);
     await page.waitForFunction(() => document.querySelector("#message")?.textContent === "");
     expect(await page.evaluate(() => [...window.tompion!.app.tiles.failures()].length)).toBe(0);
-    // So is the strip with the whole, which has the channel alone.
+    // So does the overview, which has the channel only.
     await expect.poll(() => had.has("950"), { timeout: DEADLINE }).toBe(true);
   });
 
-  it("comes back when the server does, however often it didn't answer", async () => {
+  it("recovers when the server does, however often it failed", async () => {
     const page = await fresh();
     let failed = 0;
     await page.route("**/api/trace", async (route) => {
@@ -94,7 +94,7 @@ describe("the page on a server that fails", () => {
     expect(await page.textContent("#message")).toBe("");
   });
 
-  it("searches no longer for what isn't wanted any more, and says what is wrong with a condition", async () => {
+  it("cancels searches, and shows errors of a filter", async () => {
     const page = await fresh();
     let asked = 0;
     await page.route(/\/api\/search/, (route) => {
@@ -125,7 +125,7 @@ describe("the page on a server that fails", () => {
     await page.waitForFunction(() => document.querySelector("#search-status:not(.bad)")?.textContent === "no hit");
   });
 
-  it("goes on from the last hit after the search was left", async () => {
+  it("continues from the last hit after the search was left", async () => {
     const page = await fresh();
     await opened(page);
     await page.fill("#search", "switch");
@@ -149,7 +149,7 @@ describe("the page on a server that fails", () => {
   };
   const texts = async (): Promise<string[]> => (await kept()).notes.map(({ text }) => text);
 
-  it("keeps the notes that others wrote meanwhile", async () => {
+  it("keeps notes that another page wrote meanwhile", async () => {
     await keep([{ time: 1, text: "of before" }]);
     const page = await fresh();
     await opened(page);
@@ -162,7 +162,7 @@ describe("the page on a server that fails", () => {
     expect(await page.evaluate(() => window.tompion!.app.notes.length)).toBe(3);
   });
 
-  it("writes no notes before it has read those that there are", async () => {
+  it("writes no notes before it has read the saved ones", async () => {
     await keep([{ time: 1, text: "of before" }]);
     const page = await fresh();
     fails = true;

@@ -1,6 +1,6 @@
-// Made-up data for the mock server: a small machine, the same one each time.
+// Made-up data for the mock server: a small machine, always the same.
 
-/** A generator of numbers that is the same everywhere (mulberry32). */
+/** Reproducible generator of numbers (mulberry32). */
 export function numbers(seed) {
   let state = seed;
   return () => {
@@ -15,7 +15,7 @@ const END = 400_000_000;
 const NAMES = ["find", "irq/9-acpi", "kworker/0:1", "db-writer", "planner", "<b>bold</b>", "rcu_preempt", "compositor"];
 const CALLS = ["futex", "read", "write", "openat", "poll", "clock_nanosleep"];
 
-/** Threads that take turns on CPUs, with what they do below. */
+/** Threads that take turns on CPUs, with their calls, spans and events. */
 export function machine(cpus = 4, end = END) {
   const random = numbers(7);
   const lanes = new Map();
@@ -85,7 +85,7 @@ function fillGaps(thread, end, random) {
   thread.state.boxes = all;
 }
 
-/** The tree of tracks. */
+/** Tree of tracks. */
 export function tree(made) {
   const tracks = [{ id: 1, parent: -1, kind: "group", name: "CPUs of made-up" }];
   for (let cpu = 0; cpu < made.cpus; cpu++) {

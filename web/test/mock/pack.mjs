@@ -1,6 +1,6 @@
-// Writes what lanes show as the server does: crates/viewer/src/api/lanes.rs says how.
+// Encodes lanes as the server does, see crates/viewer/src/api/lanes.rs.
 
-/** Bytes of an answer; lanes have `boxes` (five numbers each), `points` or `bins` (four numbers each). */
+/** Encodes an answer. Lanes have `boxes` (five numbers each), or `points` or `bins` (four each). */
 export function pack({ from, to, known = 2 ** 60, lanes, labels }) {
   const parts = lanes.map((lane) => (lane.boxes ? boxes(lane.boxes) : numbers(lane.points ?? lane.bins)));
   const told = lanes.map(({ id, boxes, points }, at) => [id, boxes ? "boxes" : points ? "points" : "bins", parts[at].count]);

@@ -1,6 +1,5 @@
-// A server that speaks the page's side of the interface with made-up data: for work on the page
-// without a trace, and for what no trace at hand has (names that are HTML, losses, a server that
-// fails).
+// Mock server with made-up data: for work on the page without a trace, and for cases that no trace
+// at hand has (names that are HTML, losses, a server that fails).
 //
 //   node test/mock/server.mjs [PORT]
 
@@ -17,7 +16,7 @@ const LOST = [120_000_000, 126_000_000];
 const made = machine();
 let [notes, version] = [[], 1];
 const offsets = [0, 0];
-/** So many threads does the machine of the statistics have, of which the server lists a thousand unless more are asked for. */
+/** Number of threads in statistics. The server lists a thousand unless more are requested. */
 const CROWD = 2500;
 
 function boxes(lane, from, to, width, labels) {
@@ -65,12 +64,12 @@ function points(lane, from, to) {
   return inside.flatMap(([time, value]) => [time, value, value, value]);
 }
 
-/** Lanes of threads are the program's, which is the second trace. */
+/** Offset of a lane. Lanes of threads belong to the second trace. */
 function offsetOf(id) {
   return offsets[id >= 1000 ? 1 : 0];
 }
 
-/** Channels from this number on are what tests say there are; one of them lost something near the end. */
+/** First number of the channels that tests add, and the one of them that lost events. */
 const [MANY, LOSER] = [5000, 5044];
 
 function manyBins(id, from, to, width) {
@@ -139,7 +138,7 @@ function step(query) {
 function events(query) {
   const filter = query.get("filter") ?? "";
   if (filter.includes("&&&")) return { rows: [], total: 0, bad: "expected a condition after `&&`" };
-  // Of some tracks there are fewer.
+  // Some tracks have fewer events.
   const total = query.has("tracks") ? 1_000_000 : 100_000_000;
   const [row, count] = [Number(query.get("row") ?? 0), Number(query.get("count") ?? 100)];
   const begin = Math.floor((Number(query.get("from") ?? 0) / made.end) * total);
@@ -158,7 +157,7 @@ function durations(name) {
 
 const COUNTS = [["sched_switch", 4711], ["<u>name</u>", 12]];
 
-/** It looks at half of the area at a time. */
+/** Number of count requests. Each counts half of the area. */
 let looks = 0;
 
 function counts() {
@@ -220,7 +219,7 @@ async function file(path, response) {
   }
 }
 
-/** Starts the server; answers its address. */
+/** Starts the server. Returns its address. */
 export function start(port = 0) {
   const server = createServer(async (request, response) => {
     const url = new URL(request.url, "http://localhost");

@@ -1,4 +1,4 @@
-// What is asked for before the worker is begun, and after that.
+// Requests before and after the worker has started.
 
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { Channel } from "../../src/data/channel";
@@ -25,7 +25,7 @@ describe("the channel to the worker", () => {
     return { worker, channel, answers };
   };
 
-  it("fetches itself until the worker is begun, and then leaves all to it", async () => {
+  it("fetches until the worker has started, and then leaves everything to it", async () => {
     const fetched: string[] = [];
     vi.stubGlobal("fetch", (url: string) => {
       fetched.push(url);
@@ -42,7 +42,7 @@ describe("the channel to the worker", () => {
     expect(answers.map(({ request }) => request)).toEqual([1, 2]);
   });
 
-  it("has what it fetches itself aborted where that is fetched, also when the worker was begun meanwhile", async () => {
+  it("aborts its own requests, even if the worker has started meanwhile", async () => {
     vi.stubGlobal("fetch", (_: string, { signal }: { signal: AbortSignal }) => new Promise((_, failed) => signal.addEventListener("abort", () => failed(new Error("aborted")))));
     const { worker, channel, answers } = make();
     channel.postMessage({ kind: "lanes", request: 1, url: "one" });

@@ -1,4 +1,4 @@
-// Colours for all eyes: contrasts by WCAG 2.2, and what those see who don't see red, green or blue.
+// Colours: contrasts by WCAG 2.2, and distances with each kind of colour blindness.
 
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
@@ -7,8 +7,8 @@ import { Style } from "../../src/data/wire";
 
 type Matrix = [number, number, number][];
 
-/** Machado, Oliveira, Fernandes 2009: linear light as it is seen without one kind of cones,
- * severity 1. */
+/** Linear light as seen without one kind of cones, at severity 1 (Machado, Oliveira, Fernandes
+ * 2009). */
 const EYES: Record<string, Matrix> = {
   all: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
   protanopia: [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
@@ -29,8 +29,8 @@ function lab([r = 0, g = 0, b = 0]: number[]): number[] {
   return [116 * y - 16, 500 * (x - y), 200 * (y - z)];
 }
 
-/** How far apart two colours are to an eye (ΔE, 1976): some 2 can just be told apart side by
- * side. */
+/** Distance of two colours (ΔE, 1976). Colours with a distance of 2 are just distinguishable side
+ * by side. */
 function difference(one: string, other: string, eye: Matrix): number {
   const seen = (colour: string): number[] => {
     const light = linear(colour);
@@ -40,7 +40,7 @@ function difference(one: string, other: string, eye: Matrix): number {
   return Math.hypot(...a.map((value, at) => value - (b[at] ?? 0)));
 }
 
-/** States that follow each other on a lane, or stand above each other. */
+/** States that are neighbours on a lane or above each other. */
 const BESIDE: [keyof typeof Style, keyof typeof Style][] = [
   ["running", "runnable"], ["running", "runnablePreempted"], ["runnable", "runnablePreempted"], ["running", "sleeping"], ["runnable", "sleeping"],
   ["runnablePreempted", "sleeping"], ["running", "uninterruptible"], ["runnable", "uninterruptible"], ["runnablePreempted", "uninterruptible"], ["sleeping", "uninterruptible"],
@@ -58,7 +58,7 @@ describe.each([paletteOf("light"), paletteOf("dark")])("colours in the $theme", 
     }
   });
 
-  it("stand out from their grounds, or have an edge that does", () => {
+  it("contrast with their backgrounds, or have an edge that does", () => {
     const drawn = palette.states.map((_, style) => style).filter((style) => style !== Style.idle);
     for (const ground of grounds) {
       for (const style of drawn) expect(contrast(palette.edges[style] ?? 0, pack(ground)), `${style} on ${ground}`).toBeGreaterThanOrEqual(3);
@@ -70,20 +70,20 @@ describe.each([paletteOf("light"), paletteOf("dark")])("colours in the $theme", 
     }
   });
 
-  it("of texts can be read on their grounds", () => {
+  it("of texts are readable on their backgrounds", () => {
     for (const ground of grounds) {
       expect(contrast(pack(palette.text), pack(ground))).toBeGreaterThan(7);
       for (const text of [palette.muted, palette.accent]) expect(contrast(pack(text), pack(ground)), `${text} on ${ground}`).toBeGreaterThanOrEqual(4.5);
     }
   });
 
-  it("of texts can be read on boxes", () => {
+  it("of texts are readable on slices", () => {
     for (const { packed, names } of palette.shades) {
       for (const colour of [...packed, ...names]) expect(contrast(colour, pack(inkOn(colour)))).toBeGreaterThanOrEqual(4.5);
     }
   });
 
-  it("of the page's texts can be read on all that they stand on", () => {
+  it("of the page's texts are readable on all their backgrounds", () => {
     const sheet = readFileSync(new URL("../../src/style.css", import.meta.url), "utf8");
     const block = (palette.theme === "light" ? /:root \{([^}]*)\}/ : /:root\[data-theme="dark"\] \{([^}]*)\}/).exec(sheet)?.[1] ?? "";
     const value = (name: string): string => new RegExp(`--${name}: (#[0-9a-f]{6});`).exec(block)?.[1] ?? "";

@@ -3,15 +3,15 @@ import { describe, expect, it, vi } from "vitest";
 vi.stubGlobal("location", { search: "", href: "http://localhost/", hash: "" });
 
 const { mix, nameColour, oklch, pack } = await import("../../src/draw/colours");
-const { beside: besideFlame, placeFlame } = await import("../../src/panels/flame");
+const { adjacentFrame, placeFlame } = await import("../../src/panels/flame");
 const { nameOf, stopsOf } = await import("../../src/input/keys");
 const link = await import("../../src/data/link");
-const { apart, shorten } = await import("../../src/dom");
-const { beside, whyText } = await import("../../src/panels/detail");
+const { isolate, shorten } = await import("../../src/dom");
+const { neighbourText, whyText } = await import("../../src/panels/detail");
 const { brief, incidentText } = await import("../../src/panels/header");
 const { namesOf, offsetOf } = await import("../../src/panels/offsets");
 const { keysOf, mergeNotes } = await import("../../src/data/merge");
-const { isInSight, tooMany, unreadIn } = await import("../../src/draw/overlay");
+const { isVisible, tooMany, unreadIn } = await import("../../src/draw/overlay");
 const { unreadOf } = await import("../../src/panels/statistics");
 const { parse } = await import("../../src/data/worker");
 const { levelFor, Tiles, tileSpan } = await import("../../src/data/tiles");
@@ -23,38 +23,38 @@ type LanesAnswer = import("../../src/data/worker").LanesAnswer;
 type Channel = import("../../src/data/channel").Channel;
 
 describe("colours", () => {
-  it("mix without a change of what is opaque", () => {
+  it("mix and stay opaque", () => {
     expect(mix(pack("#000000"), pack("#ffffff"), 1)).toBe(0xffffffff);
     expect(mix(pack("#102030"), pack("#ffffff"), 0)).toBe(pack("#102030"));
     expect(mix(pack("#000000"), pack("#808080"), 0.5) >>> 24).toBe(255);
   });
-  it("of threads that differ by a number are one", () => {
+  it("of threads that differ by a number are equal", () => {
     expect(nameColour("kworker/0:1")).toBe(nameColour("kworker/3:2"));
     expect(oklch(1, 0, 0)).toBe("#ffffff");
   });
 });
 
-describe("what was not read so far", () => {
+describe("unread ranges", () => {
   const info = { version: 1, base: "0", begin: 0, end: 1000, growing: false, name: "", traces: [], events: 0, losses: { events: 0 } };
-  it("lies behind what the index knows and between what was looked at", () => {
+  it("are those after the index and between prefetched parts", () => {
     expect(unreadIn({ ...info, progress: 0.1 })).toEqual([[100, 1000]]);
     expect(unreadIn({ ...info, progress: 0.1, seen: [[50, 150], [200, 300]] })).toEqual([[150, 200], [300, 1000]]);
     expect(unreadIn({ ...info, progress: 0.1, seen: [[90, 1000]] })).toEqual([]);
   });
-  it("is nothing of a trace that is read whole", () => {
+  it("are none in a completely read trace", () => {
     expect(unreadIn({ ...info, progress: 1, seen: [[200, 300]] })).toEqual([]);
   });
 });
 
 describe("arrows", () => {
-  it("that are not drawn are told of", () => {
+  it("that are not drawn are counted in a message", () => {
     expect(tooMany(1234, true)).toBe("1\u202f234 and more arrows, too many to draw: zoom in, or select a slice");
     expect(tooMany(301, false)).toMatch(/^301 arrows,/);
   });
 });
 
-describe("what is measured of a trace that is being read", () => {
-  it("is told with how much it is of", () => {
+describe("the measured part of a trace that is being read", () => {
+  it("is stated as a share", () => {
     expect(unreadOf("it", [100, 200], 150)).toBe("only the first 50 % of it is read so far");
     expect(unreadOf("it", [100, 200], 50)).toBe("none of it is read so far");
     expect(unreadOf("it", [100, 200], 200)).toBe("");
@@ -62,18 +62,18 @@ describe("what is measured of a trace that is being read", () => {
   });
 });
 
-describe("notes of several", () => {
+describe("notes of several pages", () => {
   const note = (time: number, text: string) => ({ time, text });
-  it("are together what each of them added, without what either removed", () => {
+  it("have the additions and removals of each page", () => {
     const before = [note(1, "both"), note(2, "I remove"), note(3, "they remove"), note(4, "I change"), note(5, "they change")];
     const mine = [note(1, "both"), note(3, "they remove"), note(4, "I changed"), note(5, "they change"), note(9, "mine")];
     const theirs = [note(1, "both"), note(2, "I remove"), note(4, "I change"), note(5, "they changed"), note(8, "theirs")];
     const merged = mergeNotes(keysOf(before), mine, theirs);
     expect(merged.map(({ text }) => text)).toEqual(["both", "I changed", "they changed", "theirs", "mine"]);
-    // What is being written here stays the same object.
+    // A note that is being edited stays the same object.
     expect(merged[0]).toBe(mine[0]);
   });
-  it("are all there where nothing was read before", () => {
+  it("are all kept if nothing was read before", () => {
     expect(mergeNotes(new Set(), [note(2, "mine"), note(1, "same")], [note(1, "same"), note(3, "theirs")]).map(({ text }) => text)).toEqual(["same", "mine", "theirs"]);
   });
 });
@@ -82,18 +82,18 @@ describe("a link", () => {
   const state = {
     begin: 5, end: 90, lane: "thread:55/span.1", at: 7, area: { begin: 6, end: 8, tracks: ["thread:55", "counter:a%2Cb%3A1@left"] },
     pinned: ["cpu:3@left", "group:CPUs%20of%20left"], open: ["process:100;1"], scroll: 12, clock: "utc" as const, tab: "flame" as const,
-    filter: "a > 1 && b == \"x&y\"", names: "sched_*", sought: "#1 ü", offsets: [0, -2_500_000],
+    filter: "a > 1 && b == \"x&y\"", names: "sched_*", searchText: "#1 ü", offsets: [0, -2_500_000],
   };
-  it("restores what it was made of", () => {
+  it("restores the state that it was written from", () => {
     expect(link.read(`#${link.write(state)}`)).toEqual(state);
   });
-  it("can be read by people", () => {
+  it("is readable", () => {
     expect(link.write({ begin: 1, end: 2, lane: "thread:55/span.1", at: 7 })).toBe("v=1,2&s=thread:55/span.1,7");
   });
-  it("of nonsense restores nothing", () => {
+  it("with invalid values restores nothing", () => {
     expect(link.read("#v=9,1&s=x,y&a=<script>&c=moon&t=__proto__&x=a")).toEqual({});
   });
-  it("of an earlier version opens as far as it can", () => {
+  it("of an earlier version is restored as far as possible", () => {
     expect(link.read("#v=1,2&s=3,7&a=6,8&p=4,2&o=1")).toEqual({ begin: 1, end: 2, lane: "3", at: 7, area: { begin: 6, end: 8, tracks: [] }, pinned: ["4", "2"], open: ["1"] });
   });
 });
@@ -105,7 +105,7 @@ describe("tracks in links", () => {
     tracks.add(all);
     return tracks;
   };
-  it("are found whatever their numbers are in another reading", () => {
+  it("are found whatever their numbers are in another index", () => {
     const before = new link.TrackNames(tracksOf(thread(3, 55), thread(4, 66), { id: 9, parent: -1, kind: "counter", name: "a,b:1", lanes: [{ id: 90, kind: "counter" }] }));
     const after = new link.TrackNames(tracksOf({ id: 0, parent: -1, kind: "counter", name: "a,b:1", lanes: [{ id: 7, kind: "counter" }] }, thread(1, 66), thread(2, 55)));
     expect(after.track(before.name(3) ?? "")).toBe(2);
@@ -114,7 +114,7 @@ describe("tracks in links", () => {
     expect(after.laneOf(before.lane(90) ?? "")).toBe(7);
     expect(before.lane(41)).toBe("thread:66/span.1");
   });
-  it("are told apart by their machine, and by which of several they are", () => {
+  it("are distinguished by machine, and by order among equal names", () => {
     const names = new link.TrackNames(tracksOf(thread(1, 55, "left"), thread(2, 55, "right"), thread(3, 55, "right")));
     expect([1, 2, 3].map((id) => names.name(id))).toEqual(["thread:55@left", "thread:55@right", "thread:55@right;1"]);
     for (const id of [1, 2, 3]) expect(names.track(names.name(id) ?? "")).toBe(id);
@@ -136,21 +136,21 @@ describe("keys", () => {
     expect(key("ArrowRight", { shiftKey: true })).toBe("shift+ArrowRight");
     expect(key("ArrowUp", { ctrlKey: true })).toBe("ctrl+arrowup");
   });
-  it("mean the same while Caps Lock is on", () => {
+  it("are the same with Caps Lock", () => {
     expect(key("F")).toBe("f");
     expect(key("n", { shiftKey: true })).toBe("shift+N");
     expect(key("Z", { ctrlKey: true })).toBe("ctrl+z");
   });
-  it("are where they are on Latin keyboards, whatever is written on them", () => {
+  it("of other scripts count by their position", () => {
     expect(key("а", { code: "KeyF" })).toBe("f");
     expect(key("Т", { code: "KeyN", shiftKey: true })).toBe("shift+N");
     expect(key("я", { code: "KeyZ", ctrlKey: true })).toBe("ctrl+z");
     expect(key("ю", { code: "Period" })).toBe(".");
     expect(key("١", { code: "Digit1" })).toBe("1");
-    // A Latin letter is what it says, also where it stands elsewhere.
+    // Latin letters count as typed, whatever their position.
     expect(key("a", { code: "KeyQ" })).toBe("a");
   });
-  it("go to headings and lanes in their order", () => {
+  it("go to headings and lanes in order", () => {
     const tracks = new Tracks();
     tracks.add([
       { id: 1, parent: -1, kind: "process", name: "server", pid: 1 },
@@ -167,7 +167,7 @@ describe("keys", () => {
 });
 
 describe("the flame graph", () => {
-  it("places children side by side inside their parent, the longest first", () => {
+  it("positions children side by side below their parent, the longest first", () => {
     const node = (name: string, total: number, parent: number) => ({ name, depth: 0, total, self: 0, count: 1, parent });
     const { placed, depth } = placeFlame([node("main", 100, -1), node("a", 20, 0), node("b", 60, 0), node("loop", 5, 3)], -1);
     expect(depth).toBe(2);
@@ -181,20 +181,20 @@ describe("the flame graph", () => {
 describe("arrows in the flame graph", () => {
   const node = (name: string, total: number, parent: number) => ({ name, depth: 0, total, self: 0, count: 1, parent });
   const { placed } = placeFlame([node("main", 100, -1), node("a", 20, 0), node("b", 60, 0), node("loop", 50, 2)], -1);
-  it("lead to parents, children and neighbours, and no further", () => {
-    expect(besideFlame(placed, -1, "ArrowDown")).toBe(0);
-    // The longest child stands first.
-    expect(besideFlame(placed, 0, "ArrowDown")).toBe(2);
-    expect(besideFlame(placed, 2, "ArrowRight")).toBe(1);
-    expect(besideFlame(placed, 1, "ArrowLeft")).toBe(2);
-    expect(besideFlame(placed, 2, "ArrowDown")).toBe(3);
-    expect(besideFlame(placed, 3, "ArrowUp")).toBe(2);
-    expect(["ArrowUp", "ArrowLeft", "ArrowRight"].map((arrow) => besideFlame(placed, 0, arrow))).toEqual([0, 0, 0]);
+  it("lead to parents, children and neighbours only", () => {
+    expect(adjacentFrame(placed, -1, "ArrowDown")).toBe(0);
+    // The longest child comes first.
+    expect(adjacentFrame(placed, 0, "ArrowDown")).toBe(2);
+    expect(adjacentFrame(placed, 2, "ArrowRight")).toBe(1);
+    expect(adjacentFrame(placed, 1, "ArrowLeft")).toBe(2);
+    expect(adjacentFrame(placed, 2, "ArrowDown")).toBe(3);
+    expect(adjacentFrame(placed, 3, "ArrowUp")).toBe(2);
+    expect(["ArrowUp", "ArrowLeft", "ArrowRight"].map((arrow) => adjacentFrame(placed, 0, arrow))).toEqual([0, 0, 0]);
   });
 });
 
 describe("the worker", () => {
-  it("makes arrays of an answer", () => {
+  it("converts an answer to arrays", () => {
     const first = parse(wire({ from: 0, to: 9, known: 7, lanes: [{ id: 1, boxes: [0, 5, Style.running, 1, 1, 5, 9, Style.idle, -1, 3] }], labels: ["a", "ü"] }));
     expect([first.labels, first.known]).toEqual([["a", "ü"], 7]);
     const [lane] = first.lanes;
@@ -211,7 +211,7 @@ describe("the worker", () => {
 });
 
 describe("tiles", () => {
-  /** A worker that answers when the test says so. */
+  /** Worker that answers when the test says so. */
   class Server extends EventTarget {
     asked: { request: number; url: string; kind: string }[] = [];
     postMessage(message: { request: number; url: string; kind: string }): void {
@@ -239,11 +239,11 @@ describe("tiles", () => {
     return found;
   };
 
-  it("have pixels that are never coarser than the screen's", () => {
+  it("are never coarser than the screen", () => {
     for (const scale of [0.01, 1, 3, 1000, 1e9]) expect(2 ** levelFor(scale)).toBeLessThanOrEqual(Math.max(1, scale));
   });
 
-  it("are there before time 0 too, where a trace was shifted to", () => {
+  it("exist before time 0, where a trace may be shifted", () => {
     const { server, tiles } = make();
     tiles.want([7], -1_500_000, -500_000, 1024);
     const asked = server.asked.map(({ url }) => Number(new URL(url).searchParams.get("from")));
@@ -252,11 +252,11 @@ describe("tiles", () => {
     server.answer(2, 7, -600_000, -550_000);
     expect(tiles.settled).toBe(true);
     expect(covered(tiles, -1_500_000, -500_000, 1024)).toEqual([[-1_500_000, -tileSpan(10)], [-tileSpan(10), -500_000]]);
-    // Coarser ones stand in for them as well.
+    // Coarser ones replace them as well.
     expect(covered(tiles, -1_400_000, -1_399_000, 1)).toEqual([[-1_400_000, -1_399_000]]);
   });
 
-  it("that were asked for before times moved are not taken", () => {
+  it("that were requested before times moved are ignored", () => {
     const { server, tiles } = make();
     tiles.want([7], 0, 1e6, 1024);
     tiles.clear();
@@ -266,7 +266,7 @@ describe("tiles", () => {
     expect(server.asked.filter(({ kind }) => kind === "lanes").length).toBe(2);
   });
 
-  it("are asked for once, and stand in for finer ones until those come", () => {
+  it("are requested once, and replace finer ones until these arrive", () => {
     const { server, tiles } = make();
     tiles.want([7], 0, 1e6, 1024);
     tiles.want([7], 0, 1e6, 1024);
@@ -282,42 +282,42 @@ describe("tiles", () => {
     expect(covered(tiles, 0, 4000, 4)).toEqual([[0, 4000]]);
   });
 
-  it("are there until the server knows more, and are drawn until that is there", () => {
+  it("are drawn until newer ones arrive", () => {
     const { server, tiles } = make();
     tiles.want([7], 0, 2 * tileSpan(10), 1024);
     server.answer(1, 7, 0, 10, tileSpan(10));
     server.answer(2, 7, tileSpan(10), tileSpan(10) + 10, tileSpan(10));
     server.answer(3, 7, 2 * tileSpan(10), 2 * tileSpan(10) + 10, tileSpan(10));
     expect(tiles.settled).toBe(true);
-    tiles.outdated(false);
+    tiles.markOutdated(false);
     tiles.want([7], 0, 2 * tileSpan(10), 1024);
-    // The first one was read whole, and what is there already is no hurry.
+    // The first one was read completely, and refreshes can wait.
     const again = server.asked.slice(3).map(({ url }) => new URL(url).searchParams);
     expect(again.map((query) => [Number(query.get("from")), query.get("again")])).toEqual([[tileSpan(10), "1"], [2 * tileSpan(10), "1"]]);
-    expect([tiles.there, tiles.settled]).toEqual([true, false]);
+    expect([tiles.isComplete, tiles.settled]).toEqual([true, false]);
     server.answer(4, 7, 0, 10);
     server.answer(5, 7, 0, 10);
     expect(tiles.settled).toBe(true);
-    tiles.outdated();
+    tiles.markOutdated();
     tiles.want([7], 0, 2 * tileSpan(10), 1024);
-    expect([tiles.there, tiles.settled, server.asked.length]).toEqual([true, false, 7]);
+    expect([tiles.isComplete, tiles.settled, server.asked.length]).toEqual([true, false, 7]);
   });
 
-  it("of another level are no longer waited for", () => {
+  it("of another level are no longer awaited", () => {
     const { server, tiles } = make();
     tiles.want([7], 0, 1e6, 1024);
     tiles.want([7], 0, 1e3, 1);
     expect(server.asked.map((message) => message.kind)).toEqual(["lanes", "abort", "lanes"]);
   });
 
-  it("that can't be had are told of, not empty, and asked for again after a second", () => {
+  it("whose requests fail are reported, not empty, and requested again after a second", () => {
     vi.useFakeTimers();
     const { server, tiles } = make();
     tiles.want([7, 8], 0, 1e6, 1024);
     server.fail(1, "no room");
     expect([...tiles.failures()]).toEqual([7, 8].map((lane) => ({ lane, from: 0, to: tileSpan(10) })));
-    expect([tiles.error, tiles.there, covered(tiles, 0, 1e6, 1024).length]).toEqual(["no room", false, 0]);
-    // Not at once, whatever is drawn meanwhile.
+    expect([tiles.error, tiles.isComplete, covered(tiles, 0, 1e6, 1024).length]).toEqual(["no room", false, 0]);
+    // Redraws do not request them earlier.
     tiles.want([7, 8], 0, 1e6, 1024);
     expect(server.asked.length).toBe(1);
     vi.advanceTimersByTime(1000);
@@ -331,12 +331,12 @@ describe("tiles", () => {
     vi.useRealTimers();
   });
 
-  it("that can't be had anew stay as they were, and nobody waits for those that aren't wanted any more", () => {
+  it("whose refresh fails stay, and unwanted ones are not awaited", () => {
     vi.useFakeTimers();
     const { server, tiles } = make();
     tiles.want([7], 0, 1e6, 1024);
     server.answer(1, 7, 0, 1e6);
-    tiles.outdated();
+    tiles.markOutdated();
     tiles.want([7], 0, 1e6, 1024);
     server.fail(2, "no room");
     expect(covered(tiles, 0, 1e6, 1024)).toEqual([[0, 1e6]]);
@@ -346,7 +346,7 @@ describe("tiles", () => {
     vi.useRealTimers();
   });
 
-  it("cover a stretch in order and without overlap, whatever is there", () => {
+  it("cover a range in order and without overlap, whatever is present", () => {
     const { server, tiles } = make();
     tiles.want([7], 0, 3 * tileSpan(4), 16);
     server.answer(1, 7, 0, 10);
@@ -363,22 +363,22 @@ describe("tiles", () => {
 describe("an incident", () => {
   const incident = { begin: 3000, end: 6000, limit: 1000, tid: 55, name: "controller", job: null };
 
-  it("is gone to with its thread measured", () => {
+  it("is shown with its thread measured", () => {
     expect(link.write(link.ofIncident(incident))).toBe("v=2000,7000&a=3000,6000&at=thread:55&t=selection");
   });
 
-  it("is told in a line", () => {
+  it("is summarized in a line", () => {
     const plain = (text: string): string => text.replaceAll("\u202f", " ");
     expect(plain(incidentText(incident))).toBe("controller ran 3 µs late");
     expect(plain(incidentText({ ...incident, job: "motor:control" }))).toBe("motor:control took 3 µs of 1 µs");
   });
 
-  it("is gone to from an address that says nothing, also in a picture", () => {
-    for (const hash of ["", "#png"]) expect(link.atFirst(hash, incident)).toEqual(link.ofIncident(incident));
-    expect(link.atFirst("#v=1,2", incident)).toEqual({ begin: 1, end: 2 });
-    expect(link.atFirst("#png", null)).toEqual({});
-    expect(link.atFirst("#png=1280x720", incident)).toEqual(link.ofIncident(incident));
-    expect(link.atFirst("#png=1280x720&v=5,9&p=thread%3A7", incident)).toEqual({ begin: 5, end: 9, pinned: ["thread:7"] });
+  it("is shown by an empty link, also in a picture", () => {
+    for (const hash of ["", "#png"]) expect(link.initialState(hash, incident)).toEqual(link.ofIncident(incident));
+    expect(link.initialState("#v=1,2", incident)).toEqual({ begin: 1, end: 2 });
+    expect(link.initialState("#png", null)).toEqual({});
+    expect(link.initialState("#png=1280x720", incident)).toEqual(link.ofIncident(incident));
+    expect(link.initialState("#png=1280x720&v=5,9&p=thread%3A7", incident)).toEqual({ begin: 5, end: 9, pinned: ["thread:7"] });
     expect(link.pictureSize("#png=1280x720&v=5,9")).toEqual({ width: 1280, height: 720 });
     expect(link.pictureSize("#png")).toEqual({ width: 1600, height: 900 });
     expect(["#v=5,9", "#pngs", ""].map(link.pictureSize)).toEqual([null, null, null]);
@@ -386,31 +386,31 @@ describe("an incident", () => {
 });
 
 describe("names from right to left", () => {
-  const [isolate, end, override] = ["\u2068", "\u2069", "\u202e"];
+  const [start, end, override] = ["\u2068", "\u2069", "\u202e"];
 
-  it("stand apart from what is beside them, and others are as they are", () => {
+  it("are isolated from what is beside them, and others are unchanged", () => {
     expect(shorten("controller", 80)).toBe("controller");
-    expect(apart(`${override}<b>ev`)).toBe(`${isolate}${override}<b>ev${end}`);
-    expect(shorten("שלום", 80)).toBe(`${isolate}שלום${end}`);
+    expect(isolate(`${override}<b>ev`)).toBe(`${start}${override}<b>ev${end}`);
+    expect(shorten("שלום", 80)).toBe(`${start}שלום${end}`);
   });
 
-  it("end nothing that they stand in, and leave nothing open", () => {
-    expect(apart(`a${end}${override}b`)).toBe(`${isolate}a${override}b${end}`);
-    expect(apart(`a${isolate}${override}b`)).toBe(`${isolate}a${isolate}${override}b${end}${end}`);
+  it("do not end an isolation around them, and leave none open", () => {
+    expect(isolate(`a${end}${override}b`)).toBe(`${start}a${override}b${end}`);
+    expect(isolate(`a${start}${override}b`)).toBe(`${start}a${start}${override}b${end}${end}`);
   });
 
-  it("stand apart in the line that says why", () => {
+  it("are isolated in the sentence that gives the cause", () => {
     const name = `${override}<b>ev`;
     const why = `preempted by ${name} (tid 4643) on CPU 1`;
     const detail = { lane: 1, track: 1, style: Style.runnablePreempted, label: "", begin: 0, end: 1 };
-    expect(whyText({ ...detail, why })).toBe(`preempted by ${isolate}${name}${end} (tid 4643) on CPU 1`);
+    expect(whyText({ ...detail, why })).toBe(`preempted by ${start}${name}${end} (tid 4643) on CPU 1`);
     expect(whyText({ ...detail, why: "preempted by find (tid 5)" })).toBe("preempted by find (tid 5)");
     expect(whyText(detail)).toBe("");
   });
 });
 
-describe("traces beside each other", () => {
-  it("have as many folders in front of their names as tell them apart", () => {
+describe("several traces", () => {
+  it("have as many folders before their names as make them distinct", () => {
     const part = (path: string, name = path.split("/").at(-1)!): { name: string; path: string } => ({ name, path });
     const [first, second, program] = [part("/r/rec-a/kernel"), part("/r/rec-b/kernel"), part("/r/rec-b/user/app-7", "user/app-7")];
     expect(namesOf([first, program])).toEqual(["kernel", "user/app-7"]);
@@ -420,24 +420,24 @@ describe("traces beside each other", () => {
     expect(namesOf([{ name: "clock", path: "/r/a" }, { name: "clock", path: "/r/b" }])).toEqual(["a/clock", "b/clock"]);
   });
 
-  it("are shifted by milliseconds, and nothing else", () => {
+  it("are shifted by milliseconds only", () => {
     expect([offsetOf("-2.5"), offsetOf(" 1,5 "), offsetOf("0")]).toEqual([-2.5e6, 1.5e6, 0]);
     for (const typed of ["abc", "NaN", "", "1e99", "Infinity"]) expect(offsetOf(typed)).toBe(`expected milliseconds, such as -2.5, at most 104 days of them; found “${typed}”`);
   });
 });
 
-describe("a moment beside what is chosen", () => {
-  it("is told by how far away it is, and a box by how long it is", () => {
+describe("a neighbour of the selection", () => {
+  it("is described by its duration, or the distance of an event", () => {
     const plain = (text: string): string => text.replaceAll("\u202f", " ");
     const here = { begin: 5000, end: 5000 };
-    expect(plain(beside(here, { begin: 2000, end: 2000 }))).toBe("3 µs earlier");
-    expect(plain(beside(here, { begin: 9000, end: 9000 }))).toBe("4 µs later");
-    expect(plain(beside(here, { begin: 1000, end: 3000 }))).toBe("2 µs");
+    expect(plain(neighbourText(here, { begin: 2000, end: 2000 }))).toBe("3 µs earlier");
+    expect(plain(neighbourText(here, { begin: 9000, end: 9000 }))).toBe("4 µs later");
+    expect(plain(neighbourText(here, { begin: 1000, end: 3000 }))).toBe("2 µs");
   });
 });
 
-describe("what is wrong with a trace", () => {
-  it("is told at the top without folders, and without what is behind it", () => {
+describe("problems of a trace", () => {
+  it("are shortened in the header: first part, no folders", () => {
     expect(brief("/tmp/long/way/to/rec-a is not there any more; what is known of it is shown")).toBe("gone: rec-a");
     expect(brief("expected a packet in /tmp/way/channel0_1, found nothing")).toBe("expected a packet in channel0_1, found nothing");
     expect(brief("the index cannot be written: no space left")).toBe("the index cannot be written: no space left");
@@ -445,10 +445,10 @@ describe("what is wrong with a trace", () => {
 });
 
 describe("a lane that is scrolled below pinned rows", () => {
-  it("is not in sight, and has no arrows", () => {
+  it("is invisible and has no arrows", () => {
     const lane = { id: 1, kind: "thread" } as const;
-    const place = (y: number, pinned: boolean): Parameters<typeof isInSight>[0] => ({ slot: { lane, y: 3, height: 17, small: false }, y, pinned });
-    expect([isInSight(place(40, false), 60), isInSight(place(55, false), 60), isInSight(place(40, true), 60), isInSight(place(55, true), 60)]).toEqual([false, true, true, false]);
-    expect(isInSight(place(0, false), 0)).toBe(true);
+    const place = (y: number, pinned: boolean): Parameters<typeof isVisible>[0] => ({ slot: { lane, y: 3, height: 17, small: false }, y, pinned });
+    expect([isVisible(place(40, false), 60), isVisible(place(55, false), 60), isVisible(place(40, true), 60), isVisible(place(55, true), 60)]).toEqual([false, true, true, false]);
+    expect(isVisible(place(0, false), 0)).toBe(true);
   });
 });

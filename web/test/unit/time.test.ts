@@ -17,14 +17,14 @@ describe("durations", () => {
   ])("%d ns reads %s", (nanoseconds, text) => expect(plain(duration(nanoseconds))).toBe(text));
 });
 
-describe("moments", () => {
+describe("times", () => {
   const clock = { base: 1457113582794565804n, begin: 0, ahead: 3600 };
-  it("are told from the trace's begin", () => {
+  it("count from the trace's begin", () => {
     expect(plain(relative(1_234_567_890))).toBe("1.234 567 890 s");
     expect(plain(relative(-5))).toBe("−0.000 000 005 s");
     expect(plain(relative(1_500_000_000, 1))).toBe("1.5 s");
   });
-  it("are told to the nanosecond as time of day, though a date can't hold them", () => {
+  it("are exact to the nanosecond as time of day, unlike dates", () => {
     expect(plain(timeOfDay(clock, 0, true))).toBe("17:46:22.794 565 804 UTC");
     expect(plain(timeOfDay(clock, 1, false))).toBe("18:46:22.794 565 805");
     expect(plain(moment(clock, "utc", 205_434_196, 3))).toBe("17:46:23.000");
@@ -33,7 +33,7 @@ describe("moments", () => {
 
 describe("numbers", () => {
   it("have their digits in groups", () => expect(plain(grouped(100_000_000))).toBe("100 000 000"));
-  it("that are there are never zero percent", () => {
+  it("above zero are never zero percent", () => {
     expect(plain(percent(1, 1e9))).toBe("< 0.1 %");
     expect(plain(percent(0, 5))).toBe("0 %");
     expect(plain(percent(1, 2))).toBe("50.0 %");
@@ -47,12 +47,12 @@ describe("the ruler", () => {
     expect(rulerStep(1.5e9)).toBe(2e9);
     expect(rulerStep(45e9)).toBe(60e9);
   });
-  it("tells marks of any distance apart", () => {
+  it("distinguishes marks of any distance", () => {
     expect(digitsFor(1e9)).toBe(0);
     expect(digitsFor(5e5)).toBe(4);
     expect(digitsFor(1)).toBe(9);
   });
-  it("counts from an anchor on when distances are short", () => {
+  it("counts from an anchor if distances are short", () => {
     const ruler = rulerFor(5_000_000_123, 5_000_001_123, 1000, 130, 0);
     expect(ruler.short).toBe(true);
     expect(ruler.anchor).toBeLessThanOrEqual(5_000_000_123);

@@ -16,19 +16,19 @@ function machine(): Tracks {
 }
 
 describe("tracks", () => {
-  it("show a folded process' busiest threads as thin lines", () => {
+  it("show the busiest threads of a collapsed process as thin lines", () => {
     const tracks = machine();
     expect(tracks.rows.map((row) => row.track.id)).toEqual([1, 4]);
     expect(tracks.rows[0]?.slots.map((slot) => slot.lane.id)).toEqual([30, 20]);
     expect(tracks.rows[0]?.slots.every((slot) => slot.small)).toBe(true);
   });
 
-  it("begin with the recorded program, and end with the recorder, folded", () => {
+  it("begin with the recorded program, and end with the collapsed recorder", () => {
     const tracks = new Tracks();
     tracks.commands = ["sh"];
     const processes = ["tompion", "busy", "sh"].map((name, at): WireTrack => ({ id: at, parent: -1, kind: "process", name, pid: at }));
     tracks.add([...processes, { ...thread(10, 0, 900), name: "consumer" }, thread(11, 1, 500), thread(12, 2, 1)]);
-    tracks.openAtFirst();
+    tracks.expandInitially();
     expect(tracks.roots.map((id) => tracks.all.get(id)?.name)).toEqual(["sh", "busy", "tompion"]);
     expect([0, 1, 2].map((id) => tracks.open.has(id))).toEqual([false, true, true]);
   });
@@ -50,7 +50,7 @@ describe("tracks", () => {
     expect(originOf({ pid: 4, parent: null })).toBe("");
   });
 
-  it("lose no process where numbers were given again", () => {
+  it("lose no process when process IDs are reused", () => {
     const tracks = new Tracks();
     tracks.recorded = new Map([
       [1, { pid: 1, parent: 2 }],
@@ -61,7 +61,7 @@ describe("tracks", () => {
     expect([...tracks.roots].sort()).toEqual([1, 2, 3]);
   });
 
-  it("show a pinned process' threads, also while these stand in the tree", () => {
+  it("show the threads of a pinned process, also while they are in the tree", () => {
     const tracks = machine();
     tracks.pin(1);
     tracks.toggle(1);
@@ -72,20 +72,20 @@ describe("tracks", () => {
     expect(lanePlaces(placed).get(20)?.slot.small, "arrows lead to the thread's own row").toBe(false);
   });
 
-  it("are meant with all below them, but headings only where nothing below them is marked", () => {
+  it("are selected with everything below, headings only if nothing below is marked", () => {
     const tracks = machine();
-    // Folded, it has two thin lines; open, none.
-    expect(tracks.meant([1, 4])).toEqual([1, 4]);
+    // Collapsed, it has two thin lines; expanded, none.
+    expect(tracks.selectedBy([1, 4])).toEqual([1, 4]);
     tracks.toggle(1);
-    expect(tracks.meant([1])).toEqual([1]);
-    expect(tracks.meant([1, 3, 4, 3])).toEqual([3, 4]);
+    expect(tracks.selectedBy([1])).toEqual([1]);
+    expect(tracks.selectedBy([1, 3, 4, 3])).toEqual([3, 4]);
     expect([1, 2, 3, 4, 99].filter((id) => tracks.isIn(id, new Set([1])))).toEqual([1, 2, 3]);
     expect([1, 2, 3, 4].filter((id) => tracks.isIn(id, new Set()))).toEqual([]);
   });
 
-  it("stand below each other without a gap", () => {
+  it("are placed without gaps", () => {
     const tracks = machine();
-    tracks.openAtFirst();
+    tracks.expandInitially();
     tracks.layout();
     let y = 0;
     for (const row of tracks.rows) {
@@ -97,14 +97,14 @@ describe("tracks", () => {
     expect(Tracks.rowAt(tracks.rows, tracks.rows[2]?.y ?? 0)).toBe(2);
   });
 
-  it("are revealed with everything above them", () => {
+  it("are revealed with all their parents", () => {
     const tracks = machine();
     tracks.reveal(3);
     tracks.layout();
     expect(tracks.rows.map((row) => row.track.id)).toEqual([1, 2, 3, 4]);
   });
 
-  it("of a hundred thousand threads are laid out, and of a tree without an end, too", () => {
+  it("of a hundred thousand threads are laid out, and of an endless tree", () => {
     const tracks = new Tracks();
     const many: WireTrack[] = [{ id: 0, parent: -1, kind: "process", name: "p", pid: 1 }];
     for (let id = 1; id <= 100_000; id++) many.push(thread(id, 0));
@@ -114,12 +114,12 @@ describe("tracks", () => {
     expect(tracks.rows.length).toBe(100_001);
     const endless = new Tracks();
     endless.add([{ id: 1, parent: 2, kind: "group", name: "a" }, { id: 2, parent: 1, kind: "group", name: "b" }, { id: 3, parent: 3, kind: "group", name: "c" }]);
-    endless.openAtFirst();
+    endless.expandInitially();
     endless.layout();
     expect(endless.rows.length).toBeLessThan(100);
   });
 
-  it("keep their place when they are pinned and let go", () => {
+  it("can be pinned and unpinned", () => {
     const tracks = machine();
     tracks.pin(3);
     tracks.layout();
@@ -139,20 +139,20 @@ describe("the finder", () => {
     expect(best[1]?.match.places).toEqual([2, 3, 4]);
   });
 
-  it("has the best of many, and all for who goes on typing", () => {
+  it("returns the best of many, and all matches for longer texts", () => {
     const names = Array.from({ length: 2000 }, (_, at) => `worker-${at}`);
     const found = rank("wo1", names, (name) => name, 5);
     expect(found.best.map(({ item }) => item)).toEqual(["worker-1", "worker-10", "worker-11", "worker-12", "worker-13"]);
     expect(found.all).toEqual(names.filter((name) => name.includes("1")));
-    const anew = rank("wo1999", names, (name) => name, 5);
-    expect(rank("wo1999", found.all, (name) => name, 5)).toEqual(anew);
-    expect(anew.best.map(({ item }) => item)).toEqual(["worker-1999"]);
+    const again = rank("wo1999", names, (name) => name, 5);
+    expect(rank("wo1999", found.all, (name) => name, 5)).toEqual(again);
+    expect(again.best.map(({ item }) => item)).toEqual(["worker-1999"]);
     expect(rank("", names, (name) => name, 2).best.map(({ item }) => item)).toEqual(["worker-0", "worker-1"]);
   });
 });
 
-describe("tracks of a trace that was read anew", () => {
-  it("are open and pinned as before, as far as they are still there", () => {
+describe("tracks of a trace that was indexed again", () => {
+  it("stay expanded and pinned if they still exist", () => {
     const tracks = machine();
     tracks.reveal(3);
     tracks.pin(3);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { View } from "../../src/data/view";
 
-/** A view of a second, with a clock that the test moves. */
+/** View of a second, with a clock that the test moves. */
 function given(): { view: View; wait: (milliseconds: number) => void } {
   let now = 0;
   const view = new View(() => {}, () => now);
@@ -17,14 +17,14 @@ function given(): { view: View; wait: (milliseconds: number) => void } {
 }
 
 describe("a view", () => {
-  it("keeps the moment under the pointer in its place when it zooms", () => {
+  it("keeps the time at the pointer in its place when it zooms", () => {
     const { view } = given();
     view.zoom(0.5, 250e6, false);
     expect(view.span).toBeCloseTo(0.5e9);
     expect((250e6 - view.begin) / view.span).toBeCloseTo(0.25);
   });
 
-  it("reaches its goal within 120 ms", () => {
+  it("reaches its target within 120 ms", () => {
     const { view, wait } = given();
     view.go({ begin: 100e6, end: 200e6 });
     expect(view.moving).toBe(true);
@@ -35,7 +35,7 @@ describe("a view", () => {
     expect([view.begin, view.end]).toEqual([100e6, 200e6]);
   });
 
-  it("takes movements back, those of one gesture together", () => {
+  it("undoes and redoes movements, those of one gesture together", () => {
     const { view, wait } = given();
     wait(1000);
     for (let at = 0; at < 5; at++) view.zoom(0.9, 0, false);
@@ -53,7 +53,7 @@ describe("a view", () => {
     expect(view.span).toBeCloseTo(1e9 * 0.9 ** 5);
   });
 
-  it("goes no farther in than some nanoseconds and no farther out than the trace", () => {
+  it("is limited to some nanoseconds and to the trace", () => {
     const { view } = given();
     view.zoom(1e-15, 5e8, false);
     expect(view.span).toBeGreaterThanOrEqual(40);
@@ -61,7 +61,7 @@ describe("a view", () => {
     expect(view.span).toBeLessThan(1.3e9);
   });
 
-  it("of the whole trace stays one while the trace grows", () => {
+  it("of the whole trace follows its growth", () => {
     const { view } = given();
     view.limit(0, 1e9);
     view.set(view.whole());
