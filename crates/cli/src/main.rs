@@ -124,15 +124,21 @@ fn start_log() {
     let Some(level) = std::env::var_os(LOG_VARIABLE).filter(|level| !level.is_empty()) else { return };
     let level = level.to_string_lossy();
     let Ok(level) = level.parse() else {
-        let found = messages::harmless(&level);
-        return messages::say(format!(
+        let found = messages::escape_control(&level);
+        return messages::print_status(format!(
             "expected off, error, warn, info, debug or trace in {LOG_VARIABLE}, found {found}"
         ));
     };
     let mut builder = env_logger::Builder::new();
     builder.filter_module("tompion", level).format(|line, record| {
         let text = record.args().to_string();
-        writeln!(line, "tompion[{}] {}: {}", std::process::id(), record.target(), messages::harmless(&text))
+        writeln!(
+            line,
+            "tompion[{}] {}: {}",
+            std::process::id(),
+            record.target(),
+            messages::escape_control(&text)
+        )
     });
     builder.init();
 }
