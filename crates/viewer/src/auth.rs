@@ -1,16 +1,17 @@
-//! Who may ask: the browser that was given the token, and nobody else on the machine or in the network.
+//! Authentication: only the browser that was given the token is answered.
 //!
-//! A page of another origin can make a browser send requests here, also by a name that it lets point to this machine.
-//! It knows no token, its requests carry its own `Origin` or `Host`, and the cookie is sent from no other site. Cookies
-//! don't tell ports apart, browsers do, in `Sec-Fetch-Site`.
+//! A page of another origin can make a browser send requests here, also by a host name that it lets
+//! point to this machine. Such requests lack the token, carry their own `Origin` or `Host`, and
+//! have no cookie, which is limited to this site. Cookies don't distinguish ports; browsers do in
+//! `Sec-Fetch-Site`.
 //!
-//! A browser would also send the cookie to servers on other ports of this machine, who could use it. So the page stands
-//! in a folder whose name is random, and the cookie is for that folder alone: others are not asked for what they can't
-//! name. Who comes with the token is sent there.
+//! A browser would also send the cookie to servers on other ports of this machine. So the page is
+//! in a folder with a random name, and the cookie is limited to that path. A request with the token
+//! is redirected there.
 //!
-//! Whoever starts a browser shows its arguments to all users of the machine, so browsers are started with a secret
-//! that opens the page once, and only for a socket of the user who started this program ([`Peer::OwnUser`]).
-//! Whoever else comes with it is refused, and it stays good.
+//! All users of the machine can see a browser's arguments. So browsers are started with a secret
+//! that opens the page once, and only for a socket of the user that started this program
+//! ([`Peer::OwnUser`]). An attempt by another user is refused, and the secret stays valid.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,22 +21,22 @@ use std::sync::{Mutex, PoisonError};
 
 use tompion_http::{Peer, Request, Response};
 
-/// Decides on requests.
+/// Token, path and address that requests are checked against.
 #[derive(Debug)]
 pub struct Auth {
     token: String,
-    /// The folder in which the page stands.
+    /// Random name of the page's folder.
     folder: String,
-    /// What opens the page once; none when it was used.
+    /// Secret that opens the page once; `None` after its use.
     once: Mutex<Option<String>>,
     address: SocketAddr,
-    /// Who is told of those who came with a secret that wasn't meant for them, and whether that was said.
+    /// Receives a line about an attempt with another user's secret, and whether one was reported.
     say: fn(&str),
     has_said: AtomicBool,
 }
 
 impl Auth {
-    /// With a new token, for the address that is listened on, and who is told of what is odd.
+    /// Makes a new token for an address; `say` receives warnings.
     ///
     /// # Errors
     ///
@@ -45,12 +46,13 @@ impl Auth {
         Ok(Self { token, folder, once: Mutex::new(None), address, say, has_said: AtomicBool::new(false) })
     }
 
-    /// Where the page is, with the token.
+    /// Returns the address of the page, with the token.
     pub fn url(&self) -> String {
         self.page(&self.token)
     }
 
-    /// Where the page is, with a secret that is good once, for the user who started this program.
+    /// Returns the address of the page with a secret that is valid once, for the user that started
+    /// this program.
     ///
     /// # Errors
     ///
@@ -74,13 +76,13 @@ impl Auth {
         format!("http://{address}/?token={secret}")
     }
 
-    /// The path below the page's folder, for what is asked for there.
+    /// Returns the path below the page's folder; `None` for other paths.
     pub fn below<'p>(&self, path: &'p str) -> Option<&'p str> {
         let (folder, below) = path.strip_prefix('/')?.split_at_checked(self.folder.len())?;
         (below.starts_with('/') && is_same(folder, &self.folder)).then_some(below)
     }
 
-    /// Leads who came with the token to the page, with a cookie that stands for the token from now on.
+    /// Redirects a request with the token to the page, with a cookie that replaces the token.
     pub fn welcome(&self) -> Response {
         let folder = format!("/{}/", self.folder);
         let cookie =
@@ -90,7 +92,7 @@ impl Auth {
         response
     }
 
-    /// The answer to a request that is not allowed.
+    /// Returns the refusal of a request that is not allowed; `None` if it is allowed.
     pub fn refuse(&self, request: &Request) -> Option<Response> {
         let line = if !request.header("host").is_some_and(|host| self.is_own(host)) {
             "the host is not the one that is listened on"
@@ -123,7 +125,7 @@ impl Auth {
             SocketAddr::V4(address) => address.ip().to_string(),
             SocketAddr::V6(address) => format!("[{}]", address.ip()),
         };
-        // Whoever listens on all addresses is asked by any of them, but by no name.
+        // A server on all addresses accepts any address in `Host`, but no name.
         let is_any = self.address.ip().is_unspecified()
             && name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
         (is_name || name == own || is_any) && port == self.address.port().to_string()
@@ -166,7 +168,7 @@ impl Auth {
                     .to_owned()
             }
         };
-        // Once: who comes again and again tells nothing new.
+        // Repeated attempts are reported once.
         if !self.has_said.swap(true, Ordering::Relaxed) {
             (self.say)(&line);
         }
@@ -174,20 +176,20 @@ impl Auth {
     }
 }
 
-/// 128 bits that nobody knows, in hexadecimal digits.
+/// Returns 128 random bits in hexadecimal digits.
 fn secret() -> io::Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Whether two texts are the same, in a time that doesn't tell how much of them is.
+/// Compares two texts in constant time.
 fn is_same(given: &str, token: &str) -> bool {
     let bytes = given.bytes().zip(token.bytes());
     given.len() == token.len() && bytes.fold(0, |odd, (a, b)| odd | (a ^ b)) == 0
 }
 
-/// What every answer says to the browser about what it may do with it.
+/// Returns the security headers of every answer.
 pub fn headers() -> [(&'static str, &'static str); 7] {
     [
         (
@@ -207,7 +209,7 @@ pub fn headers() -> [(&'static str, &'static str); 7] {
 mod tests {
     use super::*;
 
-    /// What guards of these tests said.
+    /// Messages of these tests' authenticators.
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
     fn guard() -> (Auth, String) {

@@ -1,33 +1,35 @@
-//! Who looks at something comes first: while a question is answered, and a moment longer, since a browser draws the answer,
-//! whoever makes the index waits.
+//! Pauses indexing while a request is served and for 30 ms after, while the browser draws the
+//! answer. A pause is never longer than the work since the last one, so constant requests at most
+//! double the indexing time.
 //!
-//! Priorities of threads don't do that: a browser that was started by somebody else is in another group of the scheduler,
-//! and all that a group of ours does counts against it as much as its most urgent thread.
+//! Thread priorities alone don't suffice: a browser started elsewhere is in another scheduling
+//! group, and all work of our group counts against it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long after an answer, and after the page itself was sent, in milliseconds.
+/// Times in milliseconds after an answer, and after the page itself was sent.
 const RENDER_GRACE_MS: u64 = 30;
 const PAGE_LOAD_GRACE_MS: u64 = 600;
-/// Longest pause in milliseconds, and how often is looked whether it is over.
+/// Maximum pause in milliseconds, and how often a pause checks whether it is over.
 const MAX_PAUSE_MS: u64 = 600;
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Lets questions pass.
+/// Gate at which indexing waits while requests are served.
 #[derive(Debug)]
 pub struct ForegroundGate {
     begun: Instant,
-    /// How many are being answered.
+    /// Number of requests that are being served.
     requests: AtomicUsize,
-    /// When what was answered last is drawn, in milliseconds from the begin; 0 for long ago.
+    /// End of the browser's drawing of the last answer, in milliseconds from the start; 0 if
+    /// passed.
     render_until: AtomicU64,
-    /// When the page that is being opened has asked for what it shows; 0 for long ago.
+    /// Time by which a page that is loading has requested its contents; 0 if passed.
     page_load_until: AtomicU64,
-    /// When the last pause ended.
+    /// End of the last pause.
     resumed_at: AtomicU64,
-    /// Whether a page was shown what was seen so far.
+    /// Whether a page has received its contents.
     was_shown: AtomicBool,
 }
 
@@ -39,7 +41,7 @@ impl Default for ForegroundGate {
     }
 }
 
-/// A question that is being answered, until this is dropped.
+/// Request that is being served, until this is dropped.
 pub struct RequestGuard<'w>(&'w ForegroundGate);
 
 impl ForegroundGate {
@@ -47,18 +49,19 @@ impl ForegroundGate {
         self.begun.elapsed().as_millis() as u64
     }
 
-    /// The page is being opened: the browser is busy with it, and then it asks for what it shows.
+    /// Announces that the page is loading: the browser is busy, and will request its contents.
     pub fn begin_page_load(&self) {
         self.page_load_until.store(self.now() + PAGE_LOAD_GRACE_MS, Ordering::Relaxed);
     }
 
-    /// What the page shows was answered.
+    /// Announces that the page's contents were answered.
     pub fn page_shown(&self) {
         self.page_load_until.store(0, Ordering::Relaxed);
         self.was_shown.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until a page shows something and draws it, but not beyond a moment: till then the processors are the browser's.
+    /// Waits until a page has drawn its contents, or until a deadline: until then the CPUs are the
+    /// browser's.
     pub fn wait_for_page(&self, until: Instant) {
         let is_shown = || self.was_shown.load(Ordering::Relaxed) && self.is_idle();
         while !is_shown() && Instant::now() < until {
@@ -66,20 +69,19 @@ impl ForegroundGate {
         }
     }
 
-    /// A question is being answered.
+    /// Begins to serve a request.
     pub fn begin_request(&self) -> RequestGuard<'_> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         RequestGuard(self)
     }
 
-    /// Waits while somebody else comes first, but not longer than was worked before: whoever asks all the time makes it
-    /// take twice as long, not for ever.
+    /// Waits while requests are served, but not longer than the work since the last pause.
     pub fn yield_to_requests(&self) {
         self.wait_while(&|| !self.is_idle() || self.is_future(&self.page_load_until));
     }
 
-    /// The same for those who read what a page asks for that is being opened; nobody waits longer than until something is
-    /// so.
+    /// Waits like [`Self::yield_to_requests`] but not for a loading page, and only until a
+    /// condition holds: for work that the page itself waits for.
     pub fn yield_unless(&self, is_so: &dyn Fn() -> bool) {
         self.wait_while(&|| !self.is_idle() && !is_so());
     }
@@ -96,12 +98,12 @@ impl ForegroundGate {
         self.resumed_at.fetch_max(self.now(), Ordering::Relaxed);
     }
 
-    /// Whether nobody waits for an answer or draws one.
+    /// Whether no request is served and no answer drawn.
     fn is_idle(&self) -> bool {
         self.requests.load(Ordering::Relaxed) == 0 && !self.is_future(&self.render_until)
     }
 
-    /// Whether a time is still to come. Of those that are not, nobody need look at a clock again.
+    /// Whether a time has not passed. A passed time is cleared, so that the clock is read no more.
     fn is_future(&self, time: &AtomicU64) -> bool {
         let known = time.load(Ordering::Relaxed);
         if known == 0 {
@@ -129,10 +131,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_works_waits_for_an_answer() {
+    fn work_waits_for_an_answer() {
         let gate = ForegroundGate::default();
         let is_idle = AtomicBool::new(false);
-        // Without work before there would be no pause.
+        // Without work before it there would be no pause.
         thread::sleep(Duration::from_millis(20));
         thread::scope(|scope| {
             let guard = gate.begin_request();
@@ -145,18 +147,18 @@ mod tests {
             is_idle.store(true, Ordering::SeqCst);
             drop(guard);
             let (was_idle, now) = worker.join().unwrap();
-            // Or it has waited for as long as had been worked before.
+            // Or it has waited for as long as it had worked.
             assert!(was_idle || now - begun >= 20, "it went on after {} ms", now - begun);
         });
     }
 
     #[test]
-    fn whoever_asks_all_the_time_does_not_stop_the_work() {
+    fn constant_requests_do_not_stop_the_work() {
         let gate = ForegroundGate::default();
         let _turn = gate.begin_request();
         for _ in 0..3 {
             thread::sleep(2 * POLL_INTERVAL);
-            // It comes back, although the question is not answered.
+            // It returns although the request is not answered.
             gate.yield_to_requests();
         }
         assert!(!gate.is_idle());
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_when_nobody_asks() {
+    fn without_requests_there_is_no_pause() {
         let gate = ForegroundGate::default();
         assert!(gate.is_idle());
         drop(gate.begin_request());
@@ -185,11 +187,11 @@ mod tests {
             let guard = gate.begin_request();
             gate.page_shown();
             drop(guard);
-            // An hour later else.
+            // The test would take an hour otherwise.
             waits.join().unwrap();
         });
         assert!(gate.is_idle());
-        // Nobody waits for a page for ever.
+        // A page that never loads doesn't stop the indexing.
         ForegroundGate::default().wait_for_page(Instant::now());
     }
 

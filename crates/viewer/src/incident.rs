@@ -1,4 +1,4 @@
-//! What `tompion monitor` says of an incident whose folder is opened: what was late, and when.
+//! Description of an incident that `tompion monitor` saved: what was late, and when.
 
 use std::path::PathBuf;
 
@@ -6,49 +6,49 @@ use serde::Deserialize;
 
 use crate::recording;
 
-/// The file in an incident's folder, and its largest size in bytes.
+/// File in an incident's folder, and its maximum size in bytes.
 const NAME: &str = "incident.json";
 const MAX_SIZE: u64 = 4 << 20;
 
-/// Most culprits that are shown.
+/// Maximum number of blockers that are shown.
 const MAX_BLOCKERS: usize = 12;
 
-/// What was late.
+/// Late wakeup or job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incident {
-    /// From when to when, in nanoseconds since the epoch: from what it should have followed to what came late.
+    /// Late interval in nanoseconds since the epoch.
     pub span: (i64, i64),
-    /// How long it may have taken.
+    /// Allowed time in nanoseconds.
     pub limit: i64,
-    /// The thread and its name.
+    /// Number and name of the late thread.
     pub thread: (i32, String),
-    /// The job that missed its deadline; nothing for a late wake-up.
+    /// Job that missed its deadline; `None` for a late wakeup.
     pub job: Option<String>,
-    /// What most of it was, and of how much of it, in percent.
+    /// Main cause, with its share in percent.
     pub verdict: Option<Verdict>,
-    /// Who had how much of it, the largest part first.
+    /// Shares of the interval by cause, the largest first.
     pub culprits: Vec<Blocker>,
 }
 
-/// What most of it was.
+/// Main cause of the late interval.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Verdict {
-    /// In percent of all.
+    /// Share of the interval in percent.
     pub percent: f64,
-    /// In a sentence.
+    /// Sentence that names the cause.
     pub words: String,
 }
 
-/// Who had a part of it.
+/// Cause of a part of the interval.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Blocker {
-    /// What it did, in words.
+    /// Description in words.
     pub words: String,
     /// Its thread; 0 if it is none.
     pub tid: i32,
-    /// In percent of all.
+    /// Share of the interval in percent.
     pub percent: f64,
-    /// When it had the longest part, in nanoseconds since the epoch.
+    /// Begin of its longest part in nanoseconds since the epoch.
     pub time_ns: i64,
 }
 
@@ -75,7 +75,7 @@ struct Job {
     name: String,
 }
 
-/// Of the folders that are opened, if they are one incident's; what can't be read is none.
+/// Returns the incident of the folder, if exactly one is open and it is a valid incident's.
 pub fn incident(paths: &[PathBuf]) -> Option<Incident> {
     let [path] = paths else { return None };
     let file: IncidentFile = serde_json::from_slice(&recording::read(&path.join(NAME), MAX_SIZE)?).ok()?;

@@ -1,12 +1,13 @@
-//! The trace viewer's server.
+//! Server of the trace viewer.
 //!
 //! ```text
-//! trace ──reader, analysis──► index (levels of detail, in a file) ──► answers in JSON ──HTTP──► page in a browser
-//!   └──────reader, from any moment on────────────► events, search, export ──┘
+//! trace ─reader, analysis─► index (levels of detail) ─► answers in JSON ─HTTP─► page in a browser
+//!   └────reader, from any time on───────► events, search, export ──┘
 //! ```
 //!
-//! [`Server::bind`] finds traces and begins to read them; [`Server::run`] answers the page that is embedded here. What
-//! the page draws and which keys it knows is the business of `web/`; what events mean is `tompion-analysis`'s.
+//! [`Server::bind`] finds traces and begins to index them. [`Server::run`] answers the page that is
+//! embedded here. The page's drawing and keys are in `web/`; the meaning of events is in
+//! `tompion-analysis`.
 #![forbid(unsafe_code)]
 
 mod api;
@@ -33,7 +34,7 @@ pub use picture_link::PictureRange;
 use tompion_http::{Answer, Limits, Request, Response};
 use workspace::{PendingOpen, Workspace};
 
-/// Bounds on what browsers and strangers may use. Exports may be long, and lines slow.
+/// Limits of connections. Exports may be long, and networks slow.
 const LIMITS: Limits = Limits {
     max_connections: 64,
     max_per_peer: 16,
@@ -43,20 +44,21 @@ const LIMITS: Limits = Limits {
     min_bytes_per_second: Some(16 << 10),
 };
 
-/// What to show, and where.
+/// Traces to show, and the address.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Folders with traces.
     pub paths: Vec<PathBuf>,
-    /// The address to listen on; port 0 takes one that is free.
+    /// Address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// The user's cache, for what can't be kept beside a trace; nothing for the one that the environment says.
+    /// The user's cache, for files that can't be kept beside a trace; `None` for the one that the
+    /// environment names.
     pub cache: Option<PathBuf>,
-    /// Who is told, in one line, of what the user should know while browsers are answered.
+    /// Receives warnings for the user, in one line each, while browsers are answered.
     pub say: fn(&str),
 }
 
-/// Why nothing can be shown.
+/// Reason why nothing can be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A trace cannot be opened.
@@ -65,17 +67,17 @@ pub enum Error {
     /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
     Listen {
-        /// The address.
+        /// Address to listen on.
         address: SocketAddr,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// There is no room for the index.
+    /// There is no space for the index.
     #[error("cannot write an index, neither beside the trace nor in the cache nor among temporary files")]
     Index(#[source] io::Error),
 }
 
-/// Answers browsers.
+/// Server of the page.
 pub struct Server {
     http: tompion_http::Server,
     shared: Arc<Shared>,
@@ -84,14 +86,14 @@ pub struct Server {
 
 struct Shared {
     guard: Auth,
-    /// What is to be opened, until somebody does.
+    /// Traces to open; taken by the first caller that needs them.
     pending: Mutex<Option<PendingOpen>>,
-    /// What is shown, or why it can't be.
+    /// Open traces, or the reason why they can't be opened.
     workspace: OnceLock<Result<Arc<Workspace>, String>>,
 }
 
 impl Server {
-    /// Finds traces, listens, and begins to read the traces.
+    /// Finds traces, listens, and begins to index them.
     ///
     /// # Errors
     ///
@@ -107,7 +109,7 @@ impl Server {
         let opening = shared.clone();
         let watch = move || {
             let Ok(workspace) = opening.workspace().map(Arc::downgrade) else { return };
-            // It is looked after for as long as somebody else has it.
+            // From here on the workspace is watched only while the server holds it.
             drop(opening);
             Workspace::watch(&workspace);
         };
@@ -115,12 +117,13 @@ impl Server {
         Ok(Self { http, shared, remark })
     }
 
-    /// Where the page is, with the token without which nobody is answered.
+    /// Returns the address of the page, with the token that every request needs.
     pub fn url(&self) -> String {
         self.shared.guard.url()
     }
 
-    /// The same for a browser of the user who started this program, once: for its arguments, which other users can see.
+    /// Returns an address that opens the page once, for a browser of the user that started this
+    /// program: other users can see its arguments.
     ///
     /// # Errors
     ///
@@ -129,19 +132,20 @@ impl Server {
         self.shared.guard.url_for_once()
     }
 
-    /// One line on where things are kept, where that is odd: somebody put something else in the folder's place.
+    /// Returns a line about where files are kept, where that is unusual, as when another user
+    /// replaced the folder.
     pub fn remark(&self) -> Option<&str> {
         self.remark.as_deref()
     }
 
-    /// Why the index can't be completed.
+    /// Returns the reason why the index can't be completed.
     pub fn failure(&self) -> Option<String> {
         self.shared
             .workspace()
             .map_or_else(|line| Some(line.to_owned()), |workspace| workspace.opened().index().error.clone())
     }
 
-    /// How much of the traces is indexed: 1 is all.
+    /// Returns the indexed share of the traces: 1 when complete.
     pub fn progress(&self) -> f64 {
         self.shared.workspace().map_or(0.0, |workspace| workspace.progress())
     }
@@ -164,7 +168,7 @@ impl Server {
 }
 
 impl Shared {
-    /// What is shown. Whoever asks while it is being opened waits.
+    /// Returns the open traces. Callers wait while they are being opened.
     fn workspace(&self) -> Result<&Arc<Workspace>, &str> {
         let open = || {
             let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -185,7 +189,7 @@ impl Shared {
         if is_given && request.path == "/" && request.method == "GET" {
             return self.guard.welcome();
         }
-        // Scripts that send the token with each question need no folder.
+        // Scripts that send the token with each request need no folder.
         let path = self.guard.below(&request.path).unwrap_or(&request.path);
         if let Some(name) = path.strip_prefix("/api/") {
             return match self.workspace() {
@@ -197,7 +201,7 @@ impl Shared {
             return Response::error(405, "expected GET");
         }
         if path == "/" {
-            // While the packets are looked for, it is there before they are.
+            // While packets are searched, the workspace does not exist yet.
             self.workspace.get().into_iter().flatten().for_each(|workspace| workspace.opening());
         }
         page::file(path).unwrap_or_else(|| Response::error(404, "there is nothing of this name"))

@@ -1,8 +1,8 @@
-//! The page, as it was built.
+//! Built page, embedded in the program.
 
 use tompion_http::Response;
 
-/// A file of the page: its path, what it is, its bytes.
+/// Path, media type and bytes of a file.
 type File = (&'static str, &'static str, &'static [u8]);
 
 const FILES: [File; 4] = [
@@ -12,7 +12,7 @@ const FILES: [File; 4] = [
     ("/assets/worker.js", "text/javascript; charset=utf-8", include_bytes!("../page/assets/worker.js")),
 ];
 
-/// A file of the page by its path.
+/// Returns a file of the page by its path.
 pub fn file(path: &str) -> Option<Response> {
     let (_, kind, bytes) = FILES.iter().find(|(known, ..)| *known == path)?;
     Some(Response::new(200, kind, *bytes))

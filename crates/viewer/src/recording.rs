@@ -1,4 +1,4 @@
-//! What Tompion's recordings say of themselves in `tompion.json`.
+//! Facts that Tompion's recordings state in `tompion.json`.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tompion_reader::{TraceSet, manifest};
 
-/// Largest file in bytes.
+/// Maximum size of a file in bytes.
 const MAX_SIZE: u64 = 64 << 20;
-/// How many folders up from a trace the file is looked for.
+/// Number of parent folders of a trace in which the file is searched.
 const LEVELS: usize = 4;
 
-/// What recordings tell.
+/// Losses as recordings count them.
 #[derive(Debug, Default)]
 pub struct RecordedLosses {
-    /// Folders of the traces of which losses are told.
+    /// Folders of the traces with counted losses.
     pub traces: Vec<PathBuf>,
-    /// Lost events of all.
+    /// Lost events of all traces.
     pub lost: u64,
     /// Overwritten events of each trace.
     pub overwritten: Vec<(PathBuf, u64)>,
-    /// What was wrong.
+    /// Unreadable files, a line each.
     pub damages: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ struct State {
     state: String,
 }
 
-/// What the recordings of these traces tell.
+/// Returns the losses that the recordings of these traces counted.
 pub fn recorded_losses(traces: &TraceSet) -> RecordedLosses {
     let mut losses = RecordedLosses::default();
     let mut folders: BTreeMap<PathBuf, ()> = BTreeMap::new();
@@ -80,9 +80,9 @@ pub fn commands(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().filter_map(|path| path.ancestors().take(LEVELS).find_map(name)).collect()
 }
 
-/// Most processes that the page is told of.
+/// Maximum number of processes that are sent to the page.
 const MAX_PROCESSES: usize = 4096;
-/// Longest command line that the page is told, in characters.
+/// Maximum length of a command line in characters.
 const MAX_COMMAND_LINE: usize = 300;
 
 /// Process that a recording names. Texts are empty where nothing is known.
@@ -94,7 +94,7 @@ pub struct RecordedProcess {
     pub parent: Option<i64>,
     /// Command line, as a shell would take it, or else the program's file.
     pub command: String,
-    /// How it ended, in words.
+    /// Its end, in words.
     pub end: String,
 }
 
@@ -139,7 +139,7 @@ fn command_line(words: &[String]) -> String {
     manifest::shell_line(words).chars().take(MAX_COMMAND_LINE).collect()
 }
 
-/// Whether one of these folders is of a recording that goes on.
+/// Whether one of these folders belongs to a running recording.
 pub fn is_recording(paths: &[PathBuf]) -> bool {
     let mut folders = paths.iter().flat_map(|path| path.ancestors().take(LEVELS));
     folders.any(|folder| {
@@ -149,7 +149,7 @@ pub fn is_recording(paths: &[PathBuf]) -> bool {
     })
 }
 
-/// What stands beside a trace, if it is a file and no larger: a pipe would never end.
+/// Reads a file beside a trace, if it is a regular file of limited size: a FIFO would never end.
 pub fn read(path: &Path, max_size: u64) -> Option<Vec<u8>> {
     let file = tompion_os::open_regular(path).ok()?;
     let mut bytes = Vec::new();

@@ -3,7 +3,7 @@
 /// Bits of the kind.
 const BITS: u32 = 3;
 
-/// Thread; its track, and 1, is stored with it.
+/// Thread; its track plus 1 is stored with it.
 pub const THREAD: u64 = 1;
 /// Interrupt handler or softirq; its CPU is stored with it.
 pub const INTERRUPT: u64 = 2;
@@ -11,7 +11,7 @@ pub const INTERRUPT: u64 = 2;
 pub const TIMER: u64 = 3;
 /// Timer of the thread's own sleep; its CPU is stored with it.
 pub const OWN_TIMER: u64 = 4;
-/// A thread or an interrupt within it, events don't tell which; the thread's track, and 1, is stored
+/// A thread or an interrupt within it, events don't tell which; the thread's track plus 1 is stored
 /// with it.
 pub const DURING: u64 = 5;
 

@@ -1,4 +1,4 @@
-//! What is shown: traces, their index, and who looks after both while they change.
+//! Open traces with their index, kept up to date while the traces change.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,103 +20,104 @@ use crate::index::{Index, Shared, directory};
 use crate::recording::RecordedProcess;
 use crate::{Error, recording};
 
-/// How often is looked whether a trace has grown.
+/// Interval between two checks whether a trace has grown.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Most threads that read before its turn what is looked at.
+/// Maximum number of prefetching threads.
 const MAX_PREFETCHERS: usize = 8;
-/// The niceness of threads that make the index, which nobody waits for who looks at what is there, and of the others.
+/// Nice values of the indexing threads, which no request waits for, and of the prefetching ones.
 const INDEXER_NICE: i32 = 10;
 const PREFETCH_NICE: i32 = 5;
 
-/// Traces that are shown.
+/// Traces that are shown, with the state of the server.
 pub struct Workspace {
     paths: Vec<PathBuf>,
-    /// Where the index and notes are kept.
+    /// Storage of the index and the notes.
     pub storage: IndexStorage,
-    /// What is said of the incident whose folder is shown.
+    /// Incident whose folder is shown.
     pub incident: Option<Incident>,
     /// Names of the programs that the recordings started.
     pub commands: Vec<String>,
     /// Processes that the recording names.
     pub processes: Vec<RecordedProcess>,
     opened: RwLock<Arc<OpenTrace>>,
-    /// By how much each trace is shifted, in nanoseconds.
+    /// Clock offset of each trace in nanoseconds.
     offsets: Mutex<Vec<i64>>,
-    /// The traces as they were shifted last.
+    /// Shifted traces of the last request.
     shifted: Mutex<Option<Arc<Shifted>>>,
-    /// What is remembered of questions that were asked.
+    /// Cached results of requests.
     query_cache: Mutex<crate::api::QueryCache>,
-    /// What is being exported, or was.
+    /// Exports and their progress.
     exports: Mutex<crate::api::Exports>,
-    /// Held by who writes notes.
+    /// Held while notes are written.
     notes: Mutex<()>,
 }
 
-/// A trace as it was when it was opened last.
+/// Trace as it was when it was opened last.
 pub struct OpenTrace {
-    /// How often it was opened.
+    /// Counts how often it was opened.
     pub generation: u64,
-    /// What is said of each trace.
+    /// Description of each trace.
     pub traces: Vec<TraceInfo>,
     /// Parts of the traces.
     pub parts: Arc<Parts>,
     /// Bytes of a part.
     pub part_bytes: u64,
-    /// The trace of each event class, by its number in the index.
+    /// Trace of each event class, by the class's number in the index.
     pub trace_of_class: Vec<u32>,
     /// Event classes by their places.
     pub classes: Classes,
-    /// The name of the channel's track of each stream.
+    /// Name of the channel's track of each stream.
     pub channel_tracks: Vec<String>,
-    /// The traces, unread, for questions about their descriptions.
+    /// Unread traces, for their descriptions.
     pub set: TraceSet,
-    /// What is known.
+    /// The index.
     pub index: Shared,
-    /// What reads parts before their turn, while the index is made.
+    /// Prefetcher, while a large trace is indexed.
     pub prefetcher: Option<Prefetcher>,
-    /// Lets those who look at it come before those who read it.
+    /// Gate at which indexing yields to requests.
     pub gate: Arc<ForegroundGate>,
-    /// Whether the recording goes on.
+    /// Whether the recording is running.
     pub is_growing: bool,
-    /// The files as they were.
+    /// Names, sizes and times of the files when they were opened.
     fingerprint: String,
     stop: AtomicBool,
-    /// Whether files have vanished since.
+    /// Message about files that have vanished since.
     gone: Mutex<Option<String>>,
 }
 
-/// What is said of a trace.
+/// Description of a trace.
 pub struct TraceInfo {
     /// Its folder.
     pub path: String,
-    /// What to call it.
+    /// Its name.
     pub name: String,
-    /// What recorded it.
+    /// Tracer that recorded it.
     pub tracer: String,
-    /// Where.
+    /// Host on which it was recorded.
     pub host: String,
 }
 
 impl OpenTrace {
-    /// Whether something is there to be shown while the index is made, for which its makers pause. A small trace has
-    /// nothing else: whoever asks waits for the index, and to pause would only make it later.
+    /// Whether something is shown before the index is complete, so that indexing yields to
+    /// requests. A small trace has nothing else: its requests wait for the index, and pauses would
+    /// only delay it.
     pub fn is_shown_before_index(&self) -> bool {
         self.prefetcher.is_some() || self.is_growing
     }
 
-    /// The index, for reading.
+    /// Locks the index for reading.
     pub fn index(&self) -> RwLockReadGuard<'_, Index> {
         self.index.read()
     }
 
-    /// The selected events of a part.
+    /// Returns the selected events of a part.
     pub fn read(&self, part: usize, selection: Selection) -> Option<TraceSet> {
         self.parts.read(part, selection)
     }
 
-    /// What is to be said of files that were there and aren't any more. Recordings that go on may remove their oldest
-    /// ones.
+    /// Returns a message about files that no longer exist. A running recording may remove its
+    /// oldest files.
     fn missing(&self) -> Option<String> {
         let descriptions = self.set.traces().iter().map(|trace| trace.path.join("metadata"));
         let streams = self.set.streams().into_iter().flat_map(|(_, paths)| paths);
@@ -139,23 +140,23 @@ impl OpenTrace {
         Some(format!("{path}{others} {is} not there any more; what is known of them is shown"))
     }
 
-    /// What is said where files have vanished.
+    /// Returns the message about vanished files.
     pub fn gone(&self) -> Option<String> {
         self.gone.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Workspace {
-    /// Finds the packets of traces and begins to read them.
+    /// Finds the packets of traces and begins to index them.
     ///
     /// # Errors
     ///
-    /// If no thread can be begun.
+    /// If no thread can be started.
     pub fn open(pending: PendingOpen) -> Result<Self, Error> {
         let PendingOpen { paths, discovered, storage, slot } = pending;
         let opened = open(discovered, (&storage, slot), None)?;
         let count = opened.traces.len();
-        // What can't be read is nothing that anybody could not shift again.
+        // Offsets that can't be read can be set again by the user.
         let offsets = storage.shifts().ok().and_then(|saved| shifts(&saved, &opened.traces));
         Ok(Self {
             incident: incident(&paths),
@@ -172,12 +173,13 @@ impl Workspace {
         })
     }
 
-    /// The traces as they were opened last.
+    /// Returns the traces as they were opened last.
     pub fn opened(&self) -> Arc<OpenTrace> {
         self.opened.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The page is being opened; of large traces, something is there to be shown before the index is.
+    /// Announces that the page is loading. Of large traces, something is shown before the index is
+    /// complete.
     pub fn opening(&self) {
         let opened = self.opened();
         if opened.prefetcher.is_some() {
@@ -185,17 +187,17 @@ impl Workspace {
         }
     }
 
-    /// How much is indexed.
+    /// Returns the indexed share.
     pub fn progress(&self) -> f64 {
         self.opened().index().progress
     }
 
-    /// By how much each trace is shifted, in nanoseconds.
+    /// Returns the clock offset of each trace in nanoseconds.
     pub fn offsets(&self) -> Vec<i64> {
         self.offsets.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shifts a trace, and keeps that for who opens the traces again; false if there is no such one.
+    /// Sets and saves the clock offset of a trace; false if there is no such trace.
     pub fn shift(&self, trace: usize, offset: i64) -> bool {
         let mut offsets = self.offsets.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = offsets.get_mut(trace) else { return false };
@@ -203,16 +205,16 @@ impl Workspace {
         let opened = self.opened();
         let names = opened.traces.iter().map(|trace| trace.name.as_str());
         let saved: Vec<(&str, i64)> = names.zip(offsets.iter().copied()).collect();
-        // Where nothing can be kept, they are shifted for as long as the command runs.
+        // If it can't be saved, it applies until the command ends.
         let _ = serde_json::to_vec(&saved).map(|bytes| self.storage.write_shifts(&bytes));
         true
     }
 
-    /// The traces as they are shifted.
+    /// Returns the traces with their clock offsets.
     ///
     /// # Errors
     ///
-    /// If they can't be described anew.
+    /// If they can't be described.
     pub fn shifted(
         &self,
         opened: &OpenTrace,
@@ -227,27 +229,27 @@ impl Workspace {
         Ok(shifted)
     }
 
-    /// What is remembered of questions that were asked.
+    /// Locks the cached results of requests.
     pub fn query_cache(&self) -> MutexGuard<'_, crate::api::QueryCache> {
         self.query_cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is being exported, or was.
+    /// Locks the exports.
     pub fn exports(&self) -> MutexGuard<'_, crate::api::Exports> {
         self.exports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nobody else writes notes until this is dropped.
+    /// Locks the notes for writing.
     pub fn notes(&self) -> MutexGuard<'_, ()> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The folders that were opened.
+    /// Returns the opened folders.
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// Name of the whole.
+    /// Returns the name of the workspace.
     pub fn name(&self) -> String {
         let name = |path: &PathBuf| {
             let path = path.canonicalize().unwrap_or_else(|_| path.clone());
@@ -256,7 +258,8 @@ impl Workspace {
         self.paths.iter().map(name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Looks after traces that grow or vanish, for as long as the view is there. To be called in a thread of its own.
+    /// Watches for traces that grow or vanish while the workspace exists. To be called in a thread
+    /// of its own.
     pub fn watch(workspace: &std::sync::Weak<Self>) {
         let mut pause = REFRESH_INTERVAL;
         loop {
@@ -264,7 +267,7 @@ impl Workspace {
             let Some(workspace) = workspace.upgrade() else { return };
             let began = Instant::now();
             workspace.refresh();
-            // Traces that take long to read are read again less often.
+            // Traces that take long to read are checked less often.
             pause = REFRESH_INTERVAL.max(began.elapsed() * 4).min(Duration::from_secs(60));
         }
     }
@@ -281,13 +284,13 @@ impl Workspace {
         if gone.is_some() || !has_changed || opened.index().progress < 1.0 && opened.index().error.is_none() {
             return;
         }
-        // What is being written may be no trace at this moment.
+        // A trace that is being written may be unreadable at this moment.
         let next = DiscoveredTraces::new(&self.paths).and_then(|discovered| {
             let (store, _) = self.storage.begin(&discovered.set).map_err(Error::Index)?;
             open(discovered, (&self.storage, IndexSlot::Empty(store)), Some(&opened))
         });
         let Ok(next) = next else { return };
-        // The page had rather see what was there than an index that is just begun.
+        // The old index is better than one that has just begun.
         while next.index().progress < 1.0 && next.index().error.is_none() {
             thread::sleep(Duration::from_millis(20));
         }
@@ -303,7 +306,7 @@ impl Workspace {
     }
 }
 
-/// By how much traces were shifted when they were shown last, if these are the same.
+/// Returns the saved clock offsets, if they are of these traces.
 fn shifts(saved: &[u8], traces: &[TraceInfo]) -> Option<Vec<i64>> {
     let saved: Vec<(String, i64)> = serde_json::from_slice(saved).ok()?;
     let are_these = saved.iter().map(|(name, _)| name).eq(traces.iter().map(|trace| &trace.name));
@@ -311,7 +314,7 @@ fn shifts(saved: &[u8], traces: &[TraceInfo]) -> Option<Vec<i64>> {
     are_these.then(|| saved.into_iter().map(|(_, offset)| offset.clamp(-far, far)).collect())
 }
 
-/// The end of whoever makes an index, however it comes.
+/// Guard that ends prefetching, and reports a panic, when indexing ends for any reason.
 struct IndexingGuard<'o> {
     index: &'o Shared,
     prefetcher: Option<&'o Prefetcher>,
@@ -326,7 +329,7 @@ impl Drop for IndexingGuard<'_> {
                 index.error.get_or_insert_with(|| line.into());
             }
         }
-        // Who reads ahead waits for wishes until then.
+        // Prefetching threads wait for requests until then.
         self.prefetcher.into_iter().for_each(Prefetcher::end);
     }
 }
@@ -337,11 +340,11 @@ impl Drop for OpenTrace {
     }
 }
 
-/// Traces of which nothing was read.
+/// Unread traces.
 struct DiscoveredTraces {
-    /// Whether the recording goes on.
+    /// Whether the recording is running.
     is_growing: bool,
-    /// For questions about their descriptions, and for the index.
+    /// Traces for their descriptions, and for the index.
     set: TraceSet,
     traces: TraceSet,
 }
@@ -353,8 +356,9 @@ impl DiscoveredTraces {
     }
 }
 
-/// Traces that were found, and room for their index: what can fail is done, and what takes long is not. The headers of packets of
-/// which there are millions, or that are on a disk that is slow, take longer than anybody waits for an address.
+/// Found traces with a slot for their index. Everything that can fail is done, and nothing that
+/// takes long: headers of millions of packets, or on a slow disk, take longer than a user waits for
+/// an address.
 pub struct PendingOpen {
     paths: Vec<PathBuf>,
     discovered: DiscoveredTraces,
@@ -362,7 +366,7 @@ pub struct PendingOpen {
     slot: IndexSlot,
 }
 
-/// An index that was kept, or where one is to be written.
+/// Saved index, or the file for a new one.
 enum IndexSlot {
     Saved(Box<Index>),
     Empty(Store),
@@ -373,9 +377,9 @@ impl PendingOpen {
     ///
     /// # Errors
     ///
-    /// If they cannot be opened, or there is no place for an index.
+    /// If they can't be opened, or there is no space for an index.
     pub fn new(paths: &[PathBuf], cache: Option<&Path>) -> Result<Self, Error> {
-        // Where no trace is, nothing is made.
+        // Without a trace, no folder is created.
         let discovered = DiscoveredTraces::new(paths)?;
         let mut storage = IndexStorage::new(paths, cache);
         let slot = match storage.load(&fingerprint(&discovered.set)) {
@@ -389,14 +393,14 @@ impl PendingOpen {
         Ok(Self { paths: paths.to_vec(), discovered, storage, slot })
     }
 
-    /// Where things are kept.
+    /// Returns the storage.
     pub fn storage(&self) -> &IndexStorage {
         &self.storage
     }
 }
 
-/// Opens what was found. `before` is what it was when it was shorter: what another one kept of the traces as they are now may
-/// have other numbers.
+/// Opens the traces. `before` is their shorter state: their index keeps its numbers, so a saved
+/// index of another server is not used.
 fn open(
     discovered: DiscoveredTraces,
     (storage, slot): (&IndexStorage, IndexSlot),
@@ -416,7 +420,7 @@ fn open(
             (index, Some(indexer))
         }
     };
-    // What grows is shown when it is read.
+    // A growing trace is shown once it is read.
     let prefetcher = indexer.as_ref().filter(|_| before.is_none()).and_then(Indexer::prefetcher);
     let gate = before.map_or_else(Arc::default, |before| before.gate.clone());
     let opened = Arc::new(OpenTrace {
@@ -444,7 +448,7 @@ fn open(
             thread::scope(|scope| {
                 let _guard = IndexingGuard { index: &opened.index, prefetcher: opened.prefetcher.as_ref() };
                 if let Some(prefetcher) = &opened.prefetcher {
-                    // One processor is the browser's, which is begun at the same time.
+                    // One CPU is left to the browser, which starts at the same time.
                     let threads = thread::available_parallelism().map_or(1, usize::from) - 1;
                     for _ in 0..threads.clamp(1, MAX_PREFETCHERS) {
                         scope.spawn(|| {
@@ -455,14 +459,14 @@ fn open(
                     prefetcher.wait(&opened.gate);
                 }
                 if !is_awaited {
-                    // Who looks at something comes first, and the browser that draws it. Threads inherit this.
+                    // Requests and the browser go first. Threads inherit this.
                     let _ = rustix::process::setpriority_process(None, INDEXER_NICE);
                 }
                 indexer.run(&opened.index, &opened.stop, &opened.gate);
             });
             let index = opened.index();
             if index.progress >= 1.0 {
-                // An index that can't be kept is made again the next time.
+                // An index that can't be saved is made again the next time.
                 let _ = directory::write(&index, &opened.fingerprint)
                     .and_then(|()| storage.publish(&index.store));
             }
@@ -489,7 +493,7 @@ fn trace_info(set: &TraceSet, trace: usize) -> TraceInfo {
     }
 }
 
-/// What a trace says of itself.
+/// Returns a value of the trace's environment.
 fn environment(trace: &Trace, name: &str) -> Option<String> {
     match trace.metadata().environment_value(name)? {
         EnvironmentValue::Text(text) => Some(text.clone()),
@@ -514,9 +518,9 @@ mod tests {
             scope.spawn(make).join()
         });
         assert!(failed.is_err());
-        let error = index.read().error.clone().expect("whoever waits for it is told");
+        let error = index.read().error.clone().expect("the failure is reported");
         assert!(error.contains("failed") && !error.contains('\n'), "{error}");
-        // One that was made says nothing.
+        // A completed index has no error.
         let store = Store::new(tempfile::tempfile().unwrap(), 0);
         let index = Shared::new(Index::new((0, 1000), store));
         drop(IndexingGuard { index: &index, prefetcher: None });

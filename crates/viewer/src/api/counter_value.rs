@@ -1,5 +1,5 @@
-//! What counters and channels say of a moment. They have no boxes: a counter has a value until it has another one, and a
-//! channel so many events in a while, or lost so many.
+//! Values of counters and counts of channels at one time. Neither has slices: a counter keeps its
+//! value until the next one, and a channel has so many events, or lost so many, in an interval.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,10 @@ use crate::index::entry::Entry;
 use crate::index::{Index, Lane, LaneKind};
 use crate::slice_kind;
 
-/// Into how many cells a while is divided at most, of which events are added up.
+/// Maximum number of cells into which an interval is divided when its events are counted.
 const CELLS: i64 = 1000;
 
-/// The value that a counter has at a time, and until when.
+/// Answers with the value of a counter at a time, and the time up to which it has that value.
 pub fn counter(request: &ApiRequest<'_>, id: u32, time: i64) -> ApiResult {
     let around = Around::find(request, id, time)?;
     let point = |place: Option<usize>| around.entries.get(place?).copied();
@@ -43,8 +43,9 @@ pub fn counter(request: &ApiRequest<'_>, id: u32, time: i64) -> ApiResult {
     Ok(value)
 }
 
-/// How many events a channel has around a time, and how many are missing there. Where something is missing, all is told of
-/// that while; else of so much as the question says is near.
+/// Answers with the number of events of a channel around a time, and the number of missing ones.
+/// Where events are missing, the whole interval of the loss is counted; else as much as the request
+/// calls near.
 pub fn channel(request: &ApiRequest<'_>, id: u32, time: i64) -> ApiResult {
     let near = request.optional("near")?.unwrap_or(0).clamp(0, MAX_TIME_NS);
     let (lanes, store, offset, chosen) = {
@@ -65,7 +66,7 @@ pub fn channel(request: &ApiRequest<'_>, id: u32, time: i64) -> ApiResult {
     let mut missing: Option<Entry> = None;
     for slice in slices {
         slice.read(&store, window, &mut |entry| {
-            // What was lost tells more than what a flight recorder let go on purpose.
+            // A loss tells more than what a flight recorder overwrites on purpose.
             let rank = |entry: &Entry| (entry.style != slice_kind::LOST, away(entry));
             if missing.as_ref().is_none_or(|known| rank(entry) < rank(known)) {
                 missing = Some(*entry);
@@ -94,19 +95,19 @@ pub fn channel(request: &ApiRequest<'_>, id: u32, time: i64) -> ApiResult {
     Ok(value)
 }
 
-/// The lane that says where something of a channel is missing.
+/// Returns the lane with the losses of a channel.
 pub fn missing(request: &ApiRequest<'_>, id: u32) -> Option<u32> {
     let index = request.opened.index();
     missing_lanes(&index, index.lanes.get(id as usize)?).next()
 }
 
-/// Lanes that say what of a channel is missing: what was lost first.
+/// Returns the lanes with a channel's missing events: lost ones first.
 fn missing_lanes<'i>(index: &'i Index, lane: &Lane) -> impl Iterator<Item = u32> + use<'i> {
     let track = lane.track;
     [LaneKind::Lost, LaneKind::Overwritten].into_iter().filter_map(move |kind| index.lane_of(track, kind))
 }
 
-/// Events of a while, by the lanes that have them: those that are there, lost ones, overwritten ones.
+/// Counts the events of an interval: recorded, lost and overwritten ones.
 fn counts(request: &ApiRequest<'_>, lanes: &[u32], span: (i64, i64)) -> Result<Value, ApiError> {
     let (store, slices) = {
         let index = request.opened.index();
@@ -131,7 +132,7 @@ fn counts(request: &ApiRequest<'_>, lanes: &[u32], span: (i64, i64)) -> Result<V
     Ok(json!({ "events": sums[0], "lost": sums[1], "overwritten": sums[2] }))
 }
 
-/// How many of those that an entry stands for are in a while, if they are spread evenly over it.
+/// Returns how many of an entry's events are in an interval, if they are spread evenly over it.
 fn share(entry: &Entry, (from, to): (i64, i64)) -> u64 {
     let whole = i128::from(entry.end.max(entry.begin)) - i128::from(entry.begin) + 1;
     let inside = i128::from(entry.end.max(entry.begin).min(to)) - i128::from(entry.begin.max(from)) + 1;
@@ -139,7 +140,7 @@ fn share(entry: &Entry, (from, to): (i64, i64)) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX).max(u64::from(entry.count > 0))
 }
 
-/// Where something is missing before and after a while.
+/// Returns the intervals with missing events before and after an interval.
 fn neighbours(
     request: &ApiRequest<'_>,
     lanes: &[u32],

@@ -1,4 +1,4 @@
-//! How many events of each class some tracks have in a while: part by part, since they have to be read for that.
+//! Counts of events by class for some tracks. Their events must be read, part by part.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -10,16 +10,16 @@ use super::events::{key_of, scan_timeout};
 use super::row_reader::RowReader;
 use super::{ApiRequest, ApiResult, selection_stats, track_filter};
 
-/// What was counted so far.
+/// Counts of a request so far.
 #[derive(Debug)]
 pub struct Counted {
-    /// The part that is next.
+    /// Part to read next.
     next: usize,
-    /// By names.
+    /// Counts by the names of event classes.
     counts: HashMap<String, u64>,
 }
 
-/// Counts for some time, and says whether there is more.
+/// Counts events until the timeout, and says whether more are left.
 pub fn counts(request: &ApiRequest<'_>) -> ApiResult {
     let (from, to) = request.window()?;
     let scan_timeout = scan_timeout(request)?;

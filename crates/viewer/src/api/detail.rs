@@ -1,4 +1,4 @@
-//! One box: what it says, what is before and behind it, and the event that it began with.
+//! One slice: its description, its neighbours, and the events with which it began and ended.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use crate::index::store::Store;
 use crate::index::{Index, Lane, LaneKind, Track, TrackKind};
 use crate::{slice_kind, wakeup_source};
 
-/// Most events that are looked at in search of one.
+/// Maximum number of events that are read in search of one.
 const MAX_EVENTS_READ: usize = 1000;
 
-/// Maximum number of threads that are listed with the time for which each ran while another one waited.
+/// Maximum number of threads that are listed with the time for which each ran while another waited.
 const MAX_SHARES: usize = 12;
 
 /// Share in percent that is shown as 100 %.
@@ -26,16 +26,16 @@ const SHARES_IN_WORDS: usize = 3;
 
 /// Entries of a lane around a time.
 pub struct Around {
-    /// In the order in which they begin.
+    /// Entries by their begin.
     pub entries: Vec<Entry>,
-    /// The index of the first one that begins later.
+    /// Index of the first entry that begins after the time.
     pub after: usize,
-    /// By how much the lane's trace is shifted.
+    /// Clock offset of the lane's trace in nanoseconds.
     pub offset: i64,
 }
 
 impl Around {
-    /// Those of a lane around a time as it is shown.
+    /// Reads the entries of a lane around a time of the page.
     pub fn find(request: &ApiRequest<'_>, id: u32, time: i64) -> Result<Self, ApiError> {
         let (store, slice, offset, known, kind) = {
             let index = request.opened.index();
@@ -59,7 +59,7 @@ impl Around {
         Ok(Self { entries, after, offset })
     }
 
-    /// The one at a time: it began before, and has not ended.
+    /// Returns the entry at a time: it began before, and has not ended.
     fn at(&self, time: i64) -> Option<usize> {
         let index = self.after.checked_sub(1)?;
         let entry = self.entries.get(index)?;
@@ -68,7 +68,7 @@ impl Around {
     }
 }
 
-/// The box of a lane at a time.
+/// Answers with the slice of a lane at a time.
 pub fn at(request: &ApiRequest<'_>) -> ApiResult {
     let time = request.number("time")?;
     let id =
@@ -91,7 +91,7 @@ pub fn at(request: &ApiRequest<'_>) -> ApiResult {
     let fields = fields_at(request, (id, &entry));
     let next = around.entries.get(place + 1).copied();
     let before = place.checked_sub(1).and_then(|place| around.entries.get(place));
-    // What ended a sleep is known of the wait behind it.
+    // The runnable state behind a sleep tells what ended the sleep.
     let woken = next.filter(|next| is_asleep(entry.style) && next.style == slice_kind::RUNNABLE);
     let others = match &woken {
         Some(woken) => others(request, id, Wait { before: Some(&entry), entry: woken, next: None })?,
@@ -144,7 +144,7 @@ fn is_asleep(style: u8) -> bool {
     matches!(style, slice_kind::SLEEPING | slice_kind::UNINTERRUPTIBLE | slice_kind::STOPPED)
 }
 
-/// Says of a sleep who ended it.
+/// Adds to a sleep what ended it.
 fn tell_waker(index: &Index, (lane, woken): (&Lane, &Entry), offset: i64, object: &mut Map<String, Value>) {
     let mut found = Map::new();
     relations(index, (lane, woken), offset, &mut found);
@@ -161,18 +161,18 @@ fn kind_of(request: &ApiRequest<'_>, id: u32) -> Option<LaneKind> {
     request.opened.index().lanes.get(id as usize).map(|lane| lane.kind)
 }
 
-/// What other lanes tell of a thread that was ready.
+/// Facts about a runnable thread from other lanes.
 #[derive(Default)]
 struct Others {
-    /// The CPU on which it ran next; of a preempted thread, only if it left that CPU.
+    /// CPU on which the thread ran next; of a preempted thread, only if it is the CPU that it left.
     cpu: Option<u64>,
-    /// The threads that this CPU ran meanwhile, and for how long; the longest first.
+    /// Threads that this CPU ran in the meantime and for how long, the longest first.
     ran: Vec<(Entry, i64)>,
-    /// The interrupt that woke it.
+    /// Interrupt that woke the thread.
     interrupt: Option<Entry>,
 }
 
-/// A thread's wait for a CPU, between the entries beside it.
+/// Wait of a thread for a CPU, with the entries before and after it.
 #[derive(Clone, Copy)]
 struct Wait<'e> {
     before: Option<&'e Entry>,
@@ -181,8 +181,9 @@ struct Wait<'e> {
 }
 
 impl Wait<'_> {
-    /// The number of the CPU for which the thread waited. A preempted thread waits for the CPU that
-    /// it left; if it runs on another one next, no event tells since when it waited for that.
+    /// Returns the number of the CPU for which the thread waited. A preempted thread waits for the
+    /// CPU that it left. If it runs on another one next, no event tells since when it waited for
+    /// that one.
     fn cpu(&self) -> Option<u64> {
         let of = |entry: &Entry| entry.extra.checked_sub(1).filter(|_| entry.style == slice_kind::RUNNING);
         let next = self.next.and_then(of)?;
@@ -191,7 +192,7 @@ impl Wait<'_> {
     }
 }
 
-/// Looks at the processor on which a thread waited, and at the one where it was woken.
+/// Reads the CPU for which a thread waited, and the CPU on which it was woken.
 fn others(request: &ApiRequest<'_>, id: u32, wait: Wait<'_>) -> Result<Others, ApiError> {
     let entry = wait.entry;
     let mut others = Others::default();
@@ -242,7 +243,7 @@ fn others(request: &ApiRequest<'_>, id: u32, wait: Wait<'_>) -> Result<Others, A
     Ok(others)
 }
 
-/// Adds up for how long each thread ran on a CPU from one time to another; the longest comes first.
+/// Adds up for how long each thread ran on a CPU in an interval; the longest comes first.
 fn shares(slice: &Slice, store: &Store, (from, to): (i64, i64)) -> std::io::Result<Vec<(Entry, i64)>> {
     let mut times: Vec<(Entry, i64)> = Vec::new();
     let mut places: HashMap<u64, usize> = HashMap::new();
@@ -261,8 +262,8 @@ fn shares(slice: &Slice, store: &Store, (from, to): (i64, i64)) -> std::io::Resu
     Ok(times)
 }
 
-/// Says which threads had the CPU while an entry's thread was preempted; `None` if it was not, or if
-/// no event tells on which CPU it waited.
+/// Says which threads had the CPU while an entry's thread was preempted; `None` if it was not, or
+/// if no event tells on which CPU it waited.
 pub fn preemptors(
     request: &ApiRequest<'_>,
     id: u32,
@@ -307,7 +308,7 @@ fn shares_in_words(cpu: u64, ran: &[(String, i64)], wait: i64) -> String {
     format!("preempted; meanwhile CPU {cpu} ran {}{more}", shown.join(", "))
 }
 
-/// A thread that ran meanwhile, when it began to, and for how long.
+/// Describes a thread that ran in the meantime, with its begin and duration.
 fn blocker_value(index: &Index, (entry, ns): &(Entry, i64), offset: i64) -> Option<Value> {
     let mut value = thread_value(index, track_of(entry.extra)?)?;
     let object = value.as_object_mut()?;
@@ -316,7 +317,7 @@ fn blocker_value(index: &Index, (entry, ns): &(Entry, i64), offset: i64) -> Opti
     Some(value)
 }
 
-/// The entry that is nearest to a time, if it is near enough.
+/// Returns the entry nearest to a time, if it is near enough.
 fn nearest(around: &Around, time: i64, near: i64) -> Option<usize> {
     let time = time.saturating_sub(around.offset);
     let distance = |place: usize| {
@@ -335,7 +336,7 @@ fn brief(index: &Index, entry: &Entry, offset: i64) -> Value {
     })
 }
 
-/// Threads, processors and reasons.
+/// Adds the threads, the CPU and the reason of an entry to its description.
 pub fn relations(
     index: &Index,
     (lane, entry): (&Lane, &Entry),
@@ -405,7 +406,7 @@ pub fn relations(
     }
 }
 
-/// Nanoseconds as people say them.
+/// Formats nanoseconds in the unit that fits.
 fn duration(nanoseconds: u64) -> String {
     let (divisor, unit) = match nanoseconds {
         0..=999 => (1.0, "ns"),
@@ -417,7 +418,7 @@ fn duration(nanoseconds: u64) -> String {
     format!("{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// What woke a thread, as far as events tell.
+/// Says what woke a thread, as far as events tell.
 fn wakeup_words(index: &Index, source: u64) -> Option<String> {
     let (kind, number) = wakeup_source::parts(source);
     let thread =
@@ -437,7 +438,7 @@ pub fn track_of(stored: u64) -> Option<u32> {
     u32::try_from(stored.checked_sub(1)?).ok()
 }
 
-/// `name (tid 55)`
+/// Names a thread: `name (tid 55)`.
 fn describe(index: &Index, track: u32) -> Option<String> {
     let track = index.tracks.get(track as usize)?;
     Some(match index.label(track.name) {
@@ -446,7 +447,7 @@ fn describe(index: &Index, track: u32) -> Option<String> {
     })
 }
 
-/// A thread and where it is shown.
+/// Describes a thread and the lane that shows it.
 pub fn thread_value(index: &Index, id: u32) -> Option<Value> {
     let track = index.tracks.get(id as usize).filter(|track| track.kind == TrackKind::Thread)?;
     let is_thread =
@@ -459,14 +460,15 @@ pub fn thread_value(index: &Index, id: u32) -> Option<Value> {
     }))
 }
 
-/// What the event says with which an entry began, and for a system call the one with which it ended.
+/// Returns the fields of the event with which an entry began; for a system call or span, also of
+/// the one with which it ended.
 pub fn fields_at(request: &ApiRequest<'_>, (id, entry): (u32, &Entry)) -> Vec<(String, String)> {
     let (kind, label, number, base) = {
         let index = request.opened.index();
         let Some(lane) = index.lanes.get(id as usize) else { return Vec::new() };
         let track = index.tracks.get(lane.track as usize);
         let number = track.map_or(-1, |track| track.number);
-        // A counter's events have its name, and its points none.
+        // Events of a counter have the counter's name; points of a counter have no label.
         let label =
             if lane.kind == LaneKind::Counter { track.map_or(0, |track| track.name) } else { entry.label };
         let label = index.label(label).map(ToString::to_string).unwrap_or_default();
@@ -486,11 +488,11 @@ pub fn fields_at(request: &ApiRequest<'_>, (id, entry): (u32, &Entry)) -> Vec<(S
     fields
 }
 
-/// Which event an entry began or ended with.
+/// Properties of the event with which an entry began or ended.
 struct Wanted {
     kind: LaneKind,
     label: String,
-    /// The thread or processor.
+    /// Number of the thread or CPU.
     number: i64,
 }
 
@@ -537,7 +539,7 @@ impl Wanted {
         fits && self.is_here(event)
     }
 
-    /// Whether an event is of the thread, or on the processor.
+    /// Whether an event belongs to the thread or happened on the CPU.
     fn is_here(&self, event: &Event<'_>) -> bool {
         let integer =
             |name: &str| event.field(name).and_then(|value| i64::try_from(value.as_integer()?).ok());
@@ -571,7 +573,7 @@ impl Wanted {
     }
 }
 
-/// Adds the name and the fields of the event at a time that is wanted.
+/// Adds name and fields of the wanted event at a time.
 fn event_fields(
     request: &ApiRequest<'_>,
     time: i64,
@@ -590,13 +592,13 @@ fn event_fields(
     }
 }
 
-/// The next or previous box of a lane.
+/// Answers with the next or previous slice of a lane.
 pub fn step(request: &ApiRequest<'_>) -> ApiResult {
     let time = request.number("time")?;
     let id =
         request.number("lane")?.try_into().map_err(|_| ApiError::bad_request("there is no such lane"))?;
     let forward = request.optional("dir")?.unwrap_or(1) >= 0;
-    // A channel goes from one place where something is missing to the next.
+    // A channel's steps lead from one loss to the next.
     let id = match kind_of(request, id) {
         Some(LaneKind::Density) => counter_value::missing(request, id),
         _ => Some(id),
@@ -622,15 +624,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_told_in_the_unit_that_people_use() {
-        let told = [
+    fn durations_have_the_unit_that_fits() {
+        let durations = [
             (0, "0 ns"),
             (850, "850 ns"),
             (2_074_161, "2.074 ms"),
             (5_000_000, "5 ms"),
             (1 << 40, "1099.512 s"),
         ];
-        for (nanoseconds, expected) in told {
+        for (nanoseconds, expected) in durations {
             assert_eq!(duration(nanoseconds), expected);
         }
     }

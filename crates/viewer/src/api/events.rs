@@ -1,4 +1,4 @@
-//! The table of events: any rows of it, without reading those before them.
+//! Table of events: any of its rows, without reading those before them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,38 +15,38 @@ use super::threads::Threads;
 use super::track_filter::TrackFilter;
 use super::{ApiError, ApiRequest, ApiResult};
 
-/// Most rows in an answer.
+/// Maximum number of rows in an answer.
 const MAX_ROWS: i64 = 2000;
-/// How long is looked for rows that a filter takes before what is there is answered, in milliseconds, unless less or more is
-/// asked for.
+/// Default and maximum time in milliseconds for which filtered rows are searched before the rows
+/// found so far are answered.
 const DEFAULT_SCAN_TIMEOUT_MS: i64 = 250;
 const MAX_SCAN_TIMEOUT_MS: i64 = 10_000;
-/// How many tables are remembered, and how many counts.
+/// Maximum number of cached tables, and of cached counts.
 const MAX_CACHED_ANSWERS: usize = 8;
-/// Longest text of a row in bytes.
+/// Maximum text of a row in bytes.
 const MAX_TEXT_BYTES: usize = 2000;
 
-/// How many events of each part a table has.
+/// Numbers of matching events in the parts of a trace.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// The part of the first number.
+    /// Part of the first count.
     first: usize,
     counts: Vec<u64>,
 }
 
-/// Which events are wanted.
+/// Events that a request asks for.
 pub struct EventSelection {
     filter: Option<Filter>,
-    /// For each trace, stream class and event class, unless all are wanted.
+    /// Whether each event class is wanted, by trace and stream class; `None` if all are.
     classes: Option<Vec<Vec<Vec<bool>>>>,
-    /// The tracks to which they belong, unless all are wanted.
+    /// Tracks to which events must belong; `None` for all.
     track_filter: Option<Arc<TrackFilter>>,
-    /// What is said where the filter is wrong.
+    /// Message about an invalid filter.
     bad: Option<String>,
 }
 
 impl EventSelection {
-    /// What is asked for.
+    /// Reads the selection from the parameters of a request.
     pub fn new(request: &ApiRequest<'_>) -> Result<Self, ApiError> {
         let globs: Vec<&str> = request.query.all("e").filter(|glob| !glob.is_empty()).collect();
         let classes = (!globs.is_empty()).then(|| {
@@ -90,7 +90,7 @@ impl EventSelection {
     }
 }
 
-/// A filter that fits the traces, or one line that says what is wrong.
+/// Compiles a filter for the traces, or returns one line that says what is wrong.
 pub fn compile(text: &str, traces: &TraceSet) -> Result<Filter, String> {
     let line = |error: tompion_filter::FilterError| {
         let text = error.to_string();
@@ -105,7 +105,7 @@ pub fn compile(text: &str, traces: &TraceSet) -> Result<Filter, String> {
     Ok(filter)
 }
 
-/// What is asked for, as readers take it.
+/// Returns the selection of a request as the reader takes it.
 pub fn selection(request: &ApiRequest<'_>) -> Result<Selection, ApiError> {
     let text = request.query.text("filter").unwrap_or_default().trim();
     let filter = match text {
@@ -117,7 +117,7 @@ pub fn selection(request: &ApiRequest<'_>) -> Result<Selection, ApiError> {
     Ok(Selection { events, filter, predicate: only, ..Selection::default() })
 }
 
-/// Rows of the table.
+/// Answers with rows of the table.
 pub fn events(request: &ApiRequest<'_>) -> ApiResult {
     let (from, mut to) = request.window()?;
     let row = request.optional("row")?.unwrap_or(0).max(0) as u64;
@@ -129,7 +129,7 @@ pub fn events(request: &ApiRequest<'_>) -> ApiResult {
     let base = {
         let index = request.opened.index();
         if choice.track_filter.is_some() {
-            // What ran where is known so far.
+            // Events can be assigned to tracks as far as the trace is indexed.
             to = to.min(request.known(&index));
         }
         index.base
@@ -144,7 +144,7 @@ pub fn events(request: &ApiRequest<'_>) -> ApiResult {
     } else {
         range.chosen((request, scan_timeout(request)?), &choice, (row, count))
     };
-    // Where nothing can be read, that nothing was found says nothing.
+    // An empty answer would be wrong where files can't be read.
     if let Some(gone) = found.rows.is_empty().then(|| request.gone()).flatten() {
         return Err(gone);
     }
@@ -159,14 +159,15 @@ pub fn events(request: &ApiRequest<'_>) -> ApiResult {
     Ok(answer)
 }
 
-/// How long may be looked for what is asked for before what is there is answered.
+/// Returns for how long a request may search before it answers.
 pub fn scan_timeout(request: &ApiRequest<'_>) -> Result<Duration, ApiError> {
     let scan_timeout =
         request.optional("patience")?.unwrap_or(DEFAULT_SCAN_TIMEOUT_MS).clamp(0, MAX_SCAN_TIMEOUT_MS);
     Ok(Duration::from_millis(scan_timeout as u64))
 }
 
-/// What distinguishes a question, of which the trace may be another one later, from others.
+/// Returns a key that distinguishes requests, including the state of the traces that they were made
+/// of.
 pub fn key_of(request: &ApiRequest<'_>, (from, to): (i64, i64)) -> String {
     let (generation, offsets) = (request.opened.generation, &request.offsets);
     let all: Vec<&str> = request.query.all("e").collect();
@@ -174,26 +175,26 @@ pub fn key_of(request: &ApiRequest<'_>, (from, to): (i64, i64)) -> String {
     format!("{generation}\n{offsets:?}\n{from}\n{to}\n{:?}\n{:?}\n{all:?}", text("tracks"), text("filter"))
 }
 
-/// A row before it is shown.
+/// Row of the table.
 pub struct Row {
-    /// Its number among all events.
+    /// Number among all events.
     pub number: u64,
-    /// When it happened, from the base, as its trace is shifted.
+    /// Time in nanoseconds from the base, with the trace's clock offset.
     pub time: i64,
-    /// Its trace.
+    /// Index of the trace.
     pub trace: usize,
-    /// Its processor.
+    /// CPU on which the event happened.
     pub cpu: Option<u64>,
-    /// Its thread, as far as the event says it.
+    /// Thread, if the event's context has it.
     pub tid: Option<i32>,
-    /// Its class's name.
+    /// Name of the event class.
     pub name: String,
-    /// Its fields.
+    /// Fields as text.
     pub text: String,
 }
 
 impl Row {
-    /// Of an event.
+    /// Makes a row of an event.
     pub fn new(event: &Event<'_>, number: u64, base: i64) -> Self {
         let contexts = [event.stream_context(), event.context()];
         let find = |name: &str| contexts.iter().find_map(|fields| fields.get(name));
@@ -221,13 +222,13 @@ impl Row {
 struct FoundRows {
     rows: Vec<Row>,
     total: Option<u64>,
-    /// Whether there is more to be found: rows behind those that are there, or how many there are.
+    /// Whether more remains to be found: further rows, or their total.
     goes_on: bool,
-    /// How much of the range was looked at.
+    /// Share of the range that was searched.
     scanned: f64,
 }
 
-/// From when to when, in nanoseconds since the epoch, of what.
+/// Time range in nanoseconds since the epoch, with its reader.
 struct Range<'q> {
     from: i64,
     to: i64,
@@ -258,15 +259,15 @@ impl Range<'_> {
                 number += 1;
             }
             part += 1;
-            // What parts say of their rows holds, whatever was read.
+            // A part's first row is known however many of its rows were read.
             let known = if number < wanted.end { reading.known_first_row(part) } else { None };
             number = known.unwrap_or(number);
         }
         found
     }
 
-    /// Rows that a filter takes: those that are found within some time, one part at least. What was counted is remembered,
-    /// so that who comes again for the rows that are left goes on where the last one ended.
+    /// Returns the rows that match the selection, found until the timeout, from one part at least.
+    /// Counts are cached, so a repeated request continues where the last one ended.
     fn chosen(
         &self,
         (request, scan_timeout): (&ApiRequest<'_>, Duration),
@@ -309,7 +310,8 @@ impl Range<'_> {
         found
     }
 
-    /// Reads a part; adds the rows of a range of those that are wanted, and returns how many are wanted.
+    /// Reads a part and adds those matching rows whose numbers are in a range; returns the number
+    /// of matching rows.
     fn part(&self, choice: &EventSelection, part: usize, rows: (u64, u64), found: &mut FoundRows) -> u64 {
         let selection = Selection { to: Some(self.to), ..Selection::default() };
         let Some(mut traces) = self.reading.read(part, selection) else { return 0 };
@@ -328,16 +330,16 @@ impl Range<'_> {
     }
 }
 
-/// What is remembered of questions.
+/// Cached results of requests that are answered piece by piece.
 #[derive(Debug, Default)]
 pub struct QueryCache {
-    /// How many events of each part tables have.
+    /// Matching events of each part, of tables.
     tables: AnswerCache<Table>,
-    /// What was counted so far.
+    /// Counts so far.
     pub counts: AnswerCache<Counted>,
 }
 
-/// The last answers, by their questions' keys.
+/// Cache of the newest answers, by the keys of their requests.
 #[derive(Debug)]
 pub struct AnswerCache<T> {
     answers: VecDeque<(String, T)>,
@@ -350,13 +352,13 @@ impl<T> Default for AnswerCache<T> {
 }
 
 impl<T> AnswerCache<T> {
-    /// What is known of a question; who goes on with it keeps it again.
+    /// Takes the state of a request; the caller puts it back when it continues.
     pub fn take(&mut self, key: &str) -> Option<T> {
         let place = self.answers.iter().position(|(known, _)| known == key)?;
         self.answers.remove(place).map(|(_, answer)| answer)
     }
 
-    /// Remembers an answer, and forgets the oldest one if there are too many.
+    /// Caches a state, and evicts the oldest one if there are too many.
     pub fn keep(&mut self, key: String, answer: T) {
         self.answers.push_back((key, answer));
         if self.answers.len() > MAX_CACHED_ANSWERS {

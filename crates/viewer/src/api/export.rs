@@ -1,4 +1,4 @@
-//! A part of the trace, written elsewhere.
+//! Export of a selection as CSV or as a trace.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -16,25 +16,25 @@ use super::track_filter::TrackFilter;
 use super::{ApiError, ApiRequest, ApiResult, events};
 use tompion_http::{Body, Response};
 
-/// Most folders of the same name that are tried.
+/// Maximum number of names that are tried for a new folder.
 const MAX_FOLDER_NAMES: u32 = 1000;
-/// Exports of which is remembered how far they are.
+/// Maximum number of exports whose progress is remembered.
 const MAX_EXPORTS: usize = 16;
 
-/// What is being exported, or was, by what whoever asked for it calls it.
+/// Exports of the newest requests, by the id that the page gave them.
 #[derive(Debug, Default)]
 pub struct Exports(VecDeque<(String, Arc<Export>)>);
 
-/// How far one is.
+/// Progress of an export.
 #[derive(Debug, Default)]
 struct Export {
-    /// Events that were looked at.
+    /// Events read so far.
     looked_at: AtomicU64,
-    /// Of how many.
+    /// Events to read.
     of: u64,
-    /// Bytes that were written and one, once it is done.
+    /// Bytes written plus 1 when the export is complete; 0 before.
     written: AtomicU64,
-    /// Whether it came to nothing.
+    /// Whether the export failed.
     has_failed: AtomicBool,
 }
 
@@ -49,7 +49,7 @@ impl Exports {
     }
 }
 
-/// How far an export is.
+/// Answers with the progress of an export.
 pub fn exporting(request: &ApiRequest<'_>) -> ApiResult {
     let id = request.query.text("id").unwrap_or_default();
     let exports = request.workspace.exports();
@@ -61,7 +61,7 @@ pub fn exporting(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json!({ "share": share.min(1.0), "bytes": bytes, "failed": has_failed }))
 }
 
-/// Writes what is selected: a download, or a folder beside the trace.
+/// Exports the selection: as a download, or into a folder beside the trace.
 pub fn export(request: &ApiRequest<'_>) -> Result<Response, ApiError> {
     let base = request.opened.index().base;
     let (from, to) = request.window()?;
@@ -97,7 +97,7 @@ pub fn export(request: &ApiRequest<'_>) -> Result<Response, ApiError> {
     written
 }
 
-/// Counts the events that it is asked of; takes those of the tracks that are asked for.
+/// Returns a predicate that counts the events read, and accepts those of the requested tracks.
 fn counting(request: &ApiRequest<'_>, export: Arc<Export>) -> Result<EventPredicate, ApiError> {
     let track_filter = TrackFilter::new(request)?;
     Ok(EventPredicate::new(move |event| {
@@ -150,7 +150,8 @@ fn ctf(
     Ok(Response::new(200, "application/json", answer.to_string()))
 }
 
-/// Why a smaller trace isn't there; where nobody may write beside the trace, also what writes it elsewhere.
+/// Says why a smaller trace was not written. Where the folder is read-only, it also names the
+/// command that writes elsewhere.
 fn not_written(
     error: &tompion_export::Error,
     (trace, out): (&Path, &Path),
@@ -172,7 +173,7 @@ fn not_written(
     )
 }
 
-/// Bytes of all files in a folder.
+/// Returns the bytes of all files in a folder.
 fn size(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
     let size = |entry: fs::DirEntry| match entry.metadata() {
@@ -188,9 +189,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_nobody_may_write_the_command_that_writes_elsewhere_is_told() {
+    fn a_read_only_folder_yields_the_command_that_writes_elsewhere() {
         let (trace, out) = (Path::new("/cd/trace"), Path::new("/cd/trace-part"));
-        let told = |path: &Path| {
+        let message = |path: &Path| {
             let source = std::io::ErrorKind::ReadOnlyFilesystem.into();
             let error = tompion_export::Error::Io { path: path.into(), source };
             not_written(
@@ -199,11 +200,11 @@ mod tests {
                 (Some(1_700_000_000_000_000_001), Some(1_700_000_002_500_000_000)),
             )
         };
-        let line = told(out);
+        let line = message(out);
         assert!(line.starts_with("cannot write /cd/trace-part: read-only filesystem"), "{line}");
         let command =
             "`tompion trim /cd/trace --from 1700000000.000000001 --to 1700000002.500000000 -o FOLDER`";
         assert!(line.contains(command), "{line}");
-        assert!(!told(&out.join("stream")).contains("trim"), "a disk that is full is full elsewhere, too");
+        assert!(!message(&out.join("stream")).contains("trim"), "a disk that is full is full elsewhere, too");
     }
 }

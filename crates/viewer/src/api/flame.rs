@@ -1,4 +1,4 @@
-//! Spans and functions by who called whom.
+//! Flame graph: spans and functions by their callers.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,10 +9,10 @@ use super::{ApiRequest, ApiResult};
 use crate::index::LaneKind;
 use crate::index::entry::Entry;
 
-/// Most nodes in an answer.
+/// Maximum number of nodes in an answer.
 const MAX_NODES: usize = 20_000;
 
-/// A name below others.
+/// Span or function below its callers.
 struct Node {
     label: u32,
     parent: Option<usize>,
@@ -22,7 +22,7 @@ struct Node {
     count: u64,
 }
 
-/// Who called whom.
+/// Tree of callers and callees.
 #[derive(Default)]
 struct Tree {
     nodes: Vec<Node>,
@@ -31,7 +31,7 @@ struct Tree {
 }
 
 impl Tree {
-    /// Adds time to a name below others; nothing if there are too many.
+    /// Adds time to a child of a node; returns `None` if there are too many nodes.
     fn add(&mut self, parent: Option<usize>, label: u32, (time, count): (i64, u64)) -> Option<usize> {
         let node = match self.known.get(&(parent, label)) {
             Some(&known) => known,
@@ -56,7 +56,7 @@ impl Tree {
     }
 }
 
-/// The spans of an area, of some tracks or all.
+/// Answers with the spans of an area, of some tracks or all.
 pub fn flame(request: &ApiRequest<'_>) -> ApiResult {
     let (store, area, places) = {
         let index = request.opened.index();
@@ -79,7 +79,7 @@ pub fn flame(request: &ApiRequest<'_>) -> ApiResult {
     let mut tree = Tree::default();
     for spans in threads.values_mut() {
         spans.sort_by_key(|(begin, depth, _)| (*begin, *depth));
-        // The open ones, the innermost last: depth, end, node.
+        // Open spans, the innermost last: depth, end, node.
         let mut open: Vec<(u16, i64, Option<usize>)> = Vec::new();
         for (begin, depth, entry) in spans.iter() {
             while open.last().is_some_and(|(above, end, _)| above >= depth || end < begin) {

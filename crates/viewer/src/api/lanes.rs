@@ -1,4 +1,4 @@
-//! What is drawn: boxes, points and bins of lanes, and arrows between lanes.
+//! Contents of lanes: slices, points and bins, and arrows between lanes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,16 +13,16 @@ use crate::index::store::Store;
 use crate::index::{Index, LaneKind};
 use crate::slice_kind;
 
-/// Most lanes that are answered at once.
+/// Maximum number of lanes in an answer.
 const MAX_LANES: usize = 1000;
-/// Most arrows in an answer.
+/// Maximum number of arrows in an answer.
 const MAX_ARROWS: usize = 2000;
-/// Most arrows that are read for it one by one.
+/// Maximum number of arrows that are read one by one for an answer.
 const MAX_ENTRIES_READ: u64 = 200_000;
-/// Bytes of an event where nothing better is known.
+/// Bytes of an event, where nothing better is known.
 const EVENT: u32 = 32;
 
-/// A window in pixels.
+/// Time window with the width of a pixel.
 #[derive(Clone, Copy)]
 struct Window {
     from: i64,
@@ -31,32 +31,35 @@ struct Window {
     pixel: i64,
 }
 
-/// What a lane is answered from, once the index is free again.
+/// Source of a lane's answer that needs no lock on the index.
 struct LaneReader {
     id: u32,
     kind: LaneKind,
     offset: i64,
     slice: Slice,
-    /// Around the window's begin: a counter has the value that it had before.
+    /// Entries around the window's begin: a counter keeps the value that it had before.
     before: Slice,
     /// Lost and overwritten events of a channel.
     beside: Vec<Slice>,
     outline: Option<Vec<u32>>,
 }
 
-/// Boxes, points and bins, as bytes:
+/// Answers with slices, points and bins, as bytes:
 ///
 /// ```text
-/// length of the head   4 bytes, as all numbers the least one first
-/// head                 JSON: { "from", "to", "known", "labels": [...], "lanes": [[id, shape, count], ...] }, and spaces until
-///                      what follows begins at a multiple of 8; up to the time `known`, all is there
-/// of each lane         boxes:  begin and end of each (f64), label numbers (i32, -1 for none), counts (u32), styles (u8)
-///                      points: time, least, greatest and last value of each (f64)
-///                      bins:   time, events, lost and overwritten ones of each (f64)
-///                      zeros up to a multiple of 8
+/// length of the head   4 bytes; all numbers are little-endian
+/// head                 JSON: { "from", "to", "known", "labels": [...],
+///                              "lanes": [[id, shape, count], ...] }
+///                      and spaces up to a multiple of 8 bytes; `known` is the time up to which
+///                      everything is known
+/// each lane            boxes:  begin and end of each (f64), label numbers (i32, -1 for none),
+///                              counts (u32), styles (u8)
+///                      points: time, minimum, maximum and last value of each (f64)
+///                      bins:   time, events, lost and overwritten events of each (f64)
+///                      zeros up to a multiple of 8 bytes
 /// ```
 ///
-/// A screen has some fifty thousand boxes: as text, to write and read them takes longer than all else.
+/// A screen has some fifty thousand slices: as text, writing and parsing them would take longest.
 pub fn lanes(request: &ApiRequest<'_>) -> Result<Vec<u8>, ApiError> {
     let (from, to) = request.window()?;
     let ids = request.ids()?;
@@ -74,7 +77,7 @@ pub fn lanes(request: &ApiRequest<'_>) -> Result<Vec<u8>, ApiError> {
         let known = (index.known(), request.known(&index));
         (index.store.clone(), ids.iter().filter_map(reading).collect::<Vec<_>>(), known, index.end)
     };
-    // How many events there are is known of all.
+    // Event counts of unread parts are known from packet headers.
     let has_more = readings.iter().any(|reading| reading.kind != LaneKind::Density);
     let preview = request.preview((from, to), (known, has_more && !request.is_again()));
     let (mut labels, mut body, mut heads) = (Labels::default(), Vec::new(), Vec::new());
@@ -109,7 +112,7 @@ fn pad(bytes: &mut Vec<u8>, with: u8) {
     bytes.resize(bytes.len().next_multiple_of(8), with);
 }
 
-/// Labels of an answer, which has numbers of its own for them.
+/// Labels of an answer, numbered by their first use in it.
 #[derive(Default)]
 struct Labels {
     numbers: Vec<u32>,
@@ -157,7 +160,8 @@ impl LaneReader {
         (window.from.saturating_sub(self.offset), window.to.saturating_sub(self.offset))
     }
 
-    /// Entries of the slice, narrow ones made one a pixel, and what was seen behind them.
+    /// Returns the entries of the slice, narrow ones merged one per pixel, and the previews behind
+    /// them.
     fn merged(&self, window: Window, store: &Store, preview: &PreviewRange) -> std::io::Result<Vec<Entry>> {
         let (mut merge, mut entries) = (Merge::default(), Vec::new());
         self.slice.read(store, self.times(window), &mut |entry| {
@@ -245,7 +249,7 @@ impl LaneReader {
                 true
             })?;
         }
-        // Of what was not read yet, packets tell how much there is.
+        // For unread parts, packet headers give the amount of data.
         if let Some(outline) = &self.outline {
             let width = (end / OUTLINE_CELLS as i64).max(1);
             for (part, bytes) in outline.iter().enumerate().filter(|(_, bytes)| **bytes > 0) {
@@ -266,8 +270,8 @@ impl LaneReader {
     }
 }
 
-/// Shares events, of which is known that they happened from one moment to another, among the pixels of this time by how much
-/// of it is in each. Together the pixels have all of them, but those of pixels beside the window.
+/// Spreads the events of an entry over the pixels of its interval, in proportion to their time. All
+/// events are assigned, except to pixels outside the window.
 fn spread((begin, end, count): (i64, i64, u64), window: Window, give: &mut dyn FnMut(i64, u64)) {
     let end = end.max(begin).saturating_add(1);
     let whole = i128::from(end) - i128::from(begin);
@@ -288,12 +292,12 @@ fn spread((begin, end, count): (i64, i64, u64), window: Window, give: &mut dyn F
     }
 }
 
-/// Wake-ups and flows between lanes.
+/// Answers with wakeups and flows between lanes.
 pub fn arrows(request: &ApiRequest<'_>) -> ApiResult {
     let (from, to) = request.window()?;
     let ids: HashSet<u32> = request.ids()?.into_iter().collect();
     let is_shifted = request.offsets.iter().any(|offset| *offset != 0);
-    // What is shifted into the window stands elsewhere in the index.
+    // Events that are shifted into the window have other times in the index.
     let least = request.offsets.iter().copied().min().unwrap_or(0);
     let most = request.offsets.iter().copied().max().unwrap_or(0);
     let window = (from.saturating_sub(most), to.saturating_sub(least));
@@ -331,7 +335,7 @@ pub fn arrows(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json!({ "arrows": arrows, "more": found.has_more }))
 }
 
-/// Arrows that were found. Where there are too many, one in so many is kept.
+/// Arrows found so far. Where there are too many, every n-th is kept.
 struct Arrows {
     all: Vec<Entry>,
     has_more: bool,
@@ -373,7 +377,7 @@ mod tests {
     fn events_of_a_cell_are_shared_among_its_pixels() {
         assert_eq!(shares((1200, 1200, 1)), [(2, 1)]);
         assert_eq!(shares((1150, 1249, 10)), [(1, 5), (2, 5)]);
-        // None is lost where they cannot be shared evenly.
+        // None is lost where they can't be spread evenly.
         assert_eq!(shares((1050, 1349, 7)), [(0, 1), (1, 2), (2, 2), (3, 2)]);
         assert_eq!(shares((1000, 1999, 1000)).len(), 10);
     }

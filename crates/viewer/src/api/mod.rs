@@ -1,4 +1,4 @@
-//! What the page asks for.
+//! Requests of the page and their answers.
 
 mod counter_value;
 mod counts;
@@ -28,13 +28,14 @@ use crate::index::preview::PreviewRange;
 use crate::workspace::{OpenTrace, Workspace};
 use tompion_http::{Query, Request, Response};
 
-/// Times that are asked for lie at most so many nanoseconds from the traces' begin: 36 years, and sums don't overflow.
+/// Maximum distance of requested times from the traces' begin: 36 years in nanoseconds, so that
+/// sums don't overflow.
 pub const MAX_TIME_NS: i64 = 1 << 60;
 
-/// Tracks stand at most so deep below others; a hostile index could say that they stand below themselves.
+/// Maximum depth of tracks below others: a hostile index could have a track below itself.
 const MAX_TRACK_DEPTH: usize = 16;
 
-/// Why a question has no answer.
+/// Error that a request is answered with: HTTP status and message.
 #[derive(Debug)]
 pub struct ApiError {
     status: u16,
@@ -42,12 +43,12 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// The question is wrong.
+    /// The request is invalid (status 400).
     fn bad_request(line: impl Into<String>) -> Self {
         Self { status: 400, line: line.into() }
     }
 
-    /// It cannot be answered any more.
+    /// The data no longer exists (status 410).
     fn gone(line: impl Into<String>) -> Self {
         Self { status: 410, line: line.into() }
     }
@@ -59,21 +60,21 @@ impl From<std::io::Error> for ApiError {
     }
 }
 
-/// A question: to whom and what.
+/// Request with the workspace and the trace that it asks about.
 struct ApiRequest<'q> {
     workspace: &'q Workspace,
     opened: &'q Arc<OpenTrace>,
     query: &'q Query,
-    /// By how much each trace is shifted, in nanoseconds.
+    /// Clock offset of each trace in nanoseconds.
     offsets: Vec<i64>,
 }
 
 type ApiResult = Result<serde_json::Value, ApiError>;
 
-/// Answers a question by its name.
+/// Answers a request by its name.
 pub fn answer(workspace: &Workspace, name: &str, http: &Request) -> Response {
     let opened = workspace.opened();
-    // What the page asks again and again is no hurry.
+    // Requests that the page repeats by timer don't delay indexing.
     let request = ApiRequest { workspace, opened: &opened, query: &http.query, offsets: workspace.offsets() };
     let is_urgent = !matches!(name, "trace" | "exporting") && !request.is_again();
     let _guard = (is_urgent && opened.is_shown_before_index()).then(|| opened.gate.begin_request());
@@ -117,13 +118,13 @@ pub fn answer(workspace: &Workspace, name: &str, http: &Request) -> Response {
 }
 
 impl ApiRequest<'_> {
-    /// By how much a trace is shifted, in nanoseconds.
+    /// Returns the clock offset of a trace in nanoseconds.
     fn offset(&self, trace: usize) -> i64 {
         self.offsets.get(trace).copied().unwrap_or(0)
     }
 
-    /// What was seen of a window (times as they are shown) behind the time up to which the index knows all, and more of it
-    /// soon if somebody looks at it.
+    /// Returns the previews of a window (in times of the page) behind the indexed part. If the user
+    /// looks at it, more of it is prefetched.
     fn preview(&self, (from, to): (i64, i64), (known, is_looked_at): (i64, bool)) -> PreviewRange {
         let Some(prefetcher) = &self.opened.prefetcher else { return PreviewRange::default() };
         let least = self.offsets.iter().copied().min().unwrap_or(0);
@@ -131,32 +132,32 @@ impl ApiRequest<'_> {
         prefetcher.preview((from.saturating_sub(most), to.saturating_sub(least)), known, is_looked_at)
     }
 
-    /// Why events cannot be read that were there, if files have vanished.
+    /// Returns an error that says why events can't be read, if files have vanished.
     fn gone(&self) -> Option<ApiError> {
         Some(ApiError::gone(format!("{}, so its events cannot be read", self.vanished()?)))
     }
 
-    /// What is not there any more.
+    /// Says which files no longer exist.
     fn vanished(&self) -> Option<String> {
         let folder = self.workspace.paths().iter().find(|path| !path.exists());
         let folder = folder.map(|path| format!("{} is not there any more", path.display()));
-        // What was noticed of single files goes on to say what is shown nevertheless.
+        // The message about single files goes on with what is shown nevertheless.
         let first = |line: String| line.split("; ").next().unwrap_or_default().to_owned();
         folder.or_else(|| self.opened.gone().map(first))
     }
 
-    /// Whether the page shows an older answer of it.
+    /// Whether the page shows an older answer of this request.
     fn is_again(&self) -> bool {
         self.query.text("again").is_some()
     }
 
-    /// A number that must be there.
+    /// Returns a required number.
     fn number(&self, name: &str) -> Result<i64, ApiError> {
         self.optional(name)?
             .ok_or_else(|| ApiError::bad_request(format!("expected {name}=NUMBER, found nothing")))
     }
 
-    /// A number that need not be there.
+    /// Returns an optional number.
     fn optional(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(text) = self.query.text(name) else { return Ok(None) };
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && number.abs() <= 9.1e18);
@@ -169,7 +170,7 @@ impl ApiRequest<'_> {
         }
     }
 
-    /// From when to when.
+    /// Returns the requested time window.
     fn window(&self) -> Result<(i64, i64), ApiError> {
         let (from, to) = (self.number("from")?, self.number("to")?);
         if from > to {
@@ -178,17 +179,18 @@ impl ApiRequest<'_> {
         Ok((from.clamp(-MAX_TIME_NS, MAX_TIME_NS), to.clamp(-MAX_TIME_NS, MAX_TIME_NS)))
     }
 
-    /// How many pixels there are.
+    /// Returns the width in pixels.
     fn width(&self) -> Result<i64, ApiError> {
         Ok(self.optional("width")?.unwrap_or(1000).clamp(1, 16_384))
     }
 
-    /// Numbers of lanes.
+    /// Returns the requested lane numbers.
     fn ids(&self) -> Result<Vec<u32>, ApiError> {
         Ok(self.numbers("ids")?.unwrap_or_default())
     }
 
-    /// Numbers of a list; nothing where there is no such list, which is not the same as an empty one.
+    /// Returns the numbers of a list; `None` if the list is absent, which differs from an empty
+    /// one.
     fn numbers<C: FromIterator<u32>>(&self, name: &str) -> Result<Option<C>, ApiError> {
         let Some(text) = self.query.text(name) else { return Ok(None) };
         let numbers = text.split(',').filter(|number| !number.is_empty()).map(str::parse);
@@ -196,8 +198,8 @@ impl ApiRequest<'_> {
         numbers.collect::<Result<_, _>>().map(Some).map_err(wrong)
     }
 
-    /// The lanes of the tracks that are asked for and of all below these, also those that aren't drawn by themselves; all
-    /// lanes where no tracks are named.
+    /// Returns the lanes of the requested tracks and of all below them, drawn or not; all lanes if
+    /// no tracks are named.
     fn lanes(&self, index: &Index) -> Result<Vec<u32>, ApiError> {
         let Some(wanted) = self.tracks(index)? else {
             return Ok((0..index.lanes.len() as u32).collect());
@@ -206,7 +208,8 @@ impl ApiRequest<'_> {
         Ok(tracks.flat_map(|track| track.lanes.iter().copied()).collect())
     }
 
-    /// The tracks that are asked for and all below these, in the order of their numbers; nothing where none are named.
+    /// Returns the requested tracks and all below them in order of number; `None` if no tracks are
+    /// named.
     fn tracks(&self, index: &Index) -> Result<Option<Vec<u32>>, ApiError> {
         let Some(wanted) = self.numbers::<HashSet<u32>>("tracks")? else { return Ok(None) };
         let above = |id: &u32| index.tracks.get(*id as usize).and_then(|track| track.parent);
@@ -216,7 +219,8 @@ impl ApiRequest<'_> {
         Ok(Some((0..index.tracks.len() as u32).filter(is_wanted).collect()))
     }
 
-    /// Up to when all is known, as it is shown: traces that are shifted back are known less far.
+    /// Returns the time up to which everything is known, as the page shows it: the least over the
+    /// traces' clock offsets.
     fn known(&self, index: &Index) -> i64 {
         index.known().saturating_add(self.offsets.iter().copied().min().unwrap_or(0)).min(MAX_TIME_NS)
     }

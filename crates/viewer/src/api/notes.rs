@@ -1,7 +1,8 @@
-//! Bookmarks and notes, and shifts of traces.
+//! Bookmarks, notes and clock offsets of traces.
 //!
-//! Numbers of tracks are those of an index, and times count from its base; notes outlive both. So they are kept with what
-//! the track is, and with the base, and get the number that the track has now when they are asked for.
+//! Track numbers belong to an index, and times count from its base; notes outlive both. So a note
+//! is saved with its track's identity and its base, and gets the track's current number when it is
+//! requested.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -11,10 +12,10 @@ use crate::index::index_storage::hash;
 use crate::index::indexer::is_of_kernel;
 use crate::index::{Index, Track, TrackKind};
 
-/// Most notes.
+/// Maximum number of notes.
 const MAX_NOTES: usize = 10_000;
 
-/// A bookmark, or a note on a time or a while.
+/// Bookmark, or note on a time or an interval.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Note {
     time: i64,
@@ -22,28 +23,29 @@ struct Note {
     end: Option<i64>,
     #[serde(default)]
     text: String,
-    /// The track's number now. It is not kept.
+    /// Current number of the track. It is not saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     track: Option<u32>,
-    /// What the track is; the page hands it back.
+    /// Identity of the track; the page hands it back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     of: Option<Identity>,
-    /// From when on its times count, in nanoseconds since the epoch; the page's count from the index's base.
+    /// Base of the times in nanoseconds since the epoch. Times of the page start at the index's
+    /// base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     base: Option<i64>,
 }
 
-/// What a track is, whatever its number in an index.
+/// Identity of a track that survives a new index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Identity {
     kind: String,
-    /// The machine's name.
+    /// Name of the machine.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     host: String,
-    /// Of a processor, process or thread.
+    /// Number of a CPU, process or thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     number: Option<i64>,
-    /// Of the others, which have no number that stays.
+    /// Name of other tracks, which have no stable number.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     name: String,
 }
@@ -63,7 +65,8 @@ impl Identity {
         }
     }
 
-    /// The number of the track that is it; of several threads that had a number one after the other, the one of a time.
+    /// Returns the number of the track with this identity. Of threads that reused a number, it is
+    /// the one that lived at the time.
     fn find(&self, request: &ApiRequest<'_>, index: &Index, time: i64) -> Option<u32> {
         let is_it = |(_, track): &(usize, &Track)| {
             self.kind == track.kind.name()
@@ -81,7 +84,7 @@ impl Identity {
 }
 
 impl Note {
-    /// As it is kept.
+    /// Returns the note as it is saved.
     fn keep(mut self, request: &ApiRequest<'_>, index: &Index) -> Self {
         let track = self.track.take().and_then(|track| index.tracks.get(track as usize));
         self.of = track.map(|track| Identity::of(request, index, track)).or(self.of);
@@ -89,7 +92,7 @@ impl Note {
         self
     }
 
-    /// As the page shows it.
+    /// Returns the note as the page shows it.
     fn show(mut self, request: &ApiRequest<'_>, index: &Index) -> Self {
         let moved = self.base.take().map_or(0, |base| base.saturating_sub(index.base));
         self.time = self.time.saturating_add(moved);
@@ -99,12 +102,12 @@ impl Note {
     }
 }
 
-/// Notes as they are kept.
+/// Notes as they are saved.
 struct NotesFile {
-    /// Changes with what is in the file, whoever writes it.
+    /// Hash of the file's contents, which changes with every write.
     version: String,
     notes: Vec<Note>,
-    /// Why the file's notes aren't among them.
+    /// Message about a damaged file, whose notes are missing.
     damage: Option<String>,
 }
 
@@ -133,7 +136,7 @@ fn version(bytes: &[u8]) -> String {
     format!("{:016x}", hash(bytes, bytes.len() as u64))
 }
 
-/// All notes, and the version that whoever writes them hands back.
+/// Answers with all notes, and the version that the next write must name.
 pub fn notes(request: &ApiRequest<'_>) -> ApiResult {
     let NotesFile { version, notes, damage } = NotesFile::read(request)?;
     let index = request.opened.index();
@@ -141,14 +144,14 @@ pub fn notes(request: &ApiRequest<'_>) -> ApiResult {
     Ok(json!({ "version": version, "notes": notes, "remark": damage }))
 }
 
-/// Notes that are to be kept, and the version of those whose place they take.
+/// Notes to save, and the version of the notes that they replace.
 #[derive(Deserialize)]
 struct NewNotes {
     version: String,
     notes: Vec<Note>,
 }
 
-/// Takes the place of all notes, if nobody has written others meanwhile.
+/// Replaces all notes, unless another client has written since the version that the request names.
 pub fn write_notes(request: &ApiRequest<'_>, body: &[u8]) -> ApiResult {
     let NewNotes { version: read, notes } = serde_json::from_slice(body).map_err(|error| {
         ApiError::bad_request(format!("expected {{\"version\":…,\"notes\":[…]}}: {error}"))
@@ -187,7 +190,7 @@ struct Shift {
     offset_ns: i64,
 }
 
-/// Shifts a trace. Its entries stay as they are: answers are shifted.
+/// Sets the clock offset of a trace. Its entries stay as they are: answers are shifted.
 pub fn shift(request: &ApiRequest<'_>, body: &[u8]) -> ApiResult {
     let shift: Shift = serde_json::from_slice(body).map_err(|error| {
         ApiError::bad_request(format!("expected {{\"trace\":…,\"offset_ns\":…}}: {error}"))
@@ -205,7 +208,8 @@ pub fn shift(request: &ApiRequest<'_>, body: &[u8]) -> ApiResult {
     Ok(json!({ "trace": shift.trace, "offset_ns": offset }))
 }
 
-/// Another trace of the same machine's kernel, if a trace is one. Their boxes lie on the same lanes, so one can't be shifted without the other.
+/// Returns another kernel trace of the same machine. Their slices share lanes, so neither can be
+/// shifted alone.
 fn beside(request: &ApiRequest<'_>, trace: usize) -> Option<String> {
     let index = request.opened.index.read();
     let machine = index.machines.get(trace)?;

@@ -1,8 +1,9 @@
-//! Where events are read: in the traces as they are, or as they are shifted against each other.
+//! Reader of rows, in the traces as they are or with clock offsets.
 //!
-//! The index knows parts and rows of the traces as they are. Shifted ones come in another order, so they have parts of
-//! their own, found by packets' headers. How many rows are before a time is the sum of what traces with the same shift
-//! have before that time less the shift: that the index knows, but for the one part that is read.
+//! The index knows parts and rows of unshifted traces. Shifted traces have another order, so they
+//! get parts of their own, found from packet headers. The number of rows before a time is a sum
+//! over the traces with the same offset: how many each has before that time minus the offset. The
+//! index knows it except for one part, which is read.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,15 +13,15 @@ use tompion_reader::{Parts, Selection, TraceSet};
 use super::{ApiError, ApiRequest};
 use crate::workspace::OpenTrace;
 
-/// Traces as they are shifted.
+/// Traces with clock offsets, and their own parts.
 pub struct Shifted {
-    /// By how much each of them, in nanoseconds.
+    /// Clock offset of each trace in nanoseconds.
     offsets: Vec<i64>,
-    /// How often they were opened.
+    /// Generation of the open trace.
     generation: u64,
     parts: Parts,
     set: TraceSet,
-    /// The first rows of parts, as far as they were asked for.
+    /// First rows of parts, as far as they were asked for.
     first: Mutex<HashMap<usize, u64>>,
 }
 
@@ -29,7 +30,7 @@ impl Shifted {
     ///
     /// # Errors
     ///
-    /// If they can't be described anew.
+    /// If the shifted traces can't be described.
     pub fn new(opened: &OpenTrace, offsets: &[i64], bytes: u64) -> Result<Self, tompion_reader::Error> {
         let set = opened.set.shifted(offsets)?;
         let parts = Parts::new(&set, bytes);
@@ -37,22 +38,22 @@ impl Shifted {
         Ok(Self { offsets, generation, parts, set, first: Mutex::default() })
     }
 
-    /// Whether it is of these traces, so shifted.
+    /// Whether these are the traces of this generation with these offsets.
     pub fn is_of(&self, opened: &OpenTrace, offsets: &[i64]) -> bool {
         self.generation == opened.generation && self.offsets == offsets
     }
 }
 
-/// Traces with the same shift.
+/// Traces with the same clock offset.
 pub struct Shift {
-    /// By how much, in nanoseconds.
+    /// Clock offset in nanoseconds.
     pub offset: i64,
-    /// For each trace: whether it is one of them.
+    /// Whether each trace has this offset.
     pub has: Vec<bool>,
 }
 
 impl Shift {
-    /// All shifts of a question, each once.
+    /// Returns all offsets of a request, each once.
     pub fn all(request: &ApiRequest<'_>) -> Vec<Self> {
         let traces = request.opened.traces.len();
         let offsets: BTreeSet<i64> = (0..traces).map(|trace| request.offset(trace)).collect();
@@ -63,28 +64,29 @@ impl Shift {
         offsets.into_iter().map(shift).collect()
     }
 
-    /// Whether a trace is one of them.
+    /// Whether a trace has this offset.
     pub fn has(&self, trace: usize) -> bool {
         self.has.get(trace).copied().unwrap_or(false)
     }
 
-    /// A part's counts by class, but those of other traces; `traces` has the trace of each class.
+    /// Returns a part's counts by class without those of other traces; `traces` has the trace of
+    /// each class.
     pub fn counts(&self, counts: &[(u32, u64)], traces: &[u32]) -> impl Iterator<Item = (u32, u64)> {
         let is_of = |class: u32| traces.get(class as usize).is_some_and(|trace| self.has(*trace as usize));
         counts.iter().copied().filter(move |(class, _)| is_of(*class))
     }
 }
 
-/// What a question reads.
+/// Reader of a request's rows.
 pub struct RowReader<'q> {
     opened: &'q OpenTrace,
     shifts: Vec<Shift>,
-    /// Nothing where no trace is shifted.
+    /// Shifted traces; `None` if no trace is shifted.
     shifted: Option<Arc<Shifted>>,
 }
 
 impl<'q> RowReader<'q> {
-    /// Of what is asked.
+    /// Opens the rows of a request.
     pub fn new(request: &ApiRequest<'q>) -> Result<Self, ApiError> {
         let wrong = |error: tompion_reader::Error| ApiError { status: 500, line: error.to_string() };
         let is_shifted = request.offsets.iter().any(|offset| *offset != 0);
@@ -93,7 +95,8 @@ impl<'q> RowReader<'q> {
         Ok(Self { opened: request.opened, shifts: Shift::all(request), shifted })
     }
 
-    /// All of it, not read so far, for who reads it at once; nothing where no trace is shifted.
+    /// Returns the shifted traces, unread, for a caller that reads them at once; `None` if no trace
+    /// is shifted.
     pub fn whole(&self) -> Result<Option<TraceSet>, tompion_reader::Error> {
         self.shifted.as_ref().map(|shifted| shifted.set.shifted(&[])).transpose()
     }
@@ -102,27 +105,27 @@ impl<'q> RowReader<'q> {
         self.shifted.as_ref().map_or(&*self.opened.parts, |shifted| &shifted.parts)
     }
 
-    /// How many parts there are.
+    /// Returns the number of parts.
     pub fn count(&self) -> usize {
         self.parts().count()
     }
 
-    /// The part to which events of a time belong.
+    /// Returns the part to which events of a time belong.
     pub fn at(&self, time: i64) -> usize {
         self.parts().at(time)
     }
 
-    /// From which time on events belong to a part.
+    /// Returns the time from which on events belong to a part.
     pub fn begin(&self, part: usize) -> Option<i64> {
         self.parts().begin(part)
     }
 
-    /// The selected events of a part.
+    /// Returns the selected events of a part.
     pub fn read(&self, part: usize, selection: Selection) -> Option<TraceSet> {
         self.parts().read(part, selection)
     }
 
-    /// How many events are before a time. What was not read yet is none.
+    /// Returns the number of events before a time. Events of unread parts are not counted.
     pub fn rows_before(&self, time: i64) -> u64 {
         match self.shifted {
             None => self.unshifted_before(time),
@@ -137,11 +140,11 @@ impl<'q> RowReader<'q> {
             let last = index.parts.last().map_or(0, |rows| rows.first);
             (index.parts.get(part).map(|rows| rows.first), last)
         };
-        // Of what was not read yet, no rows are known.
+        // No rows of unread parts are known.
         known.map_or(last, |known| known + self.steps(part, time, &|_| true))
     }
 
-    /// How many events of traces with this shift are before a time.
+    /// Returns the number of events before a time, of traces with this offset.
     fn before(&self, time: i64, shift: &Shift) -> u64 {
         let time = time.saturating_sub(shift.offset);
         let part = self.opened.parts.at(time);
@@ -154,7 +157,7 @@ impl<'q> RowReader<'q> {
         if is_known { known + self.steps(part, time, &|trace| shift.has(trace)) } else { known }
     }
 
-    /// How many events of some traces stand in a part before a time, of the traces as they are.
+    /// Counts the events of some unshifted traces in a part before a time.
     fn steps(&self, part: usize, time: i64, is_of: &dyn Fn(usize) -> bool) -> u64 {
         let selection = Selection { to: time.checked_sub(1), ..Selection::default() };
         let Some(mut traces) = self.opened.read(part, selection) else { return 0 };
@@ -165,21 +168,21 @@ impl<'q> RowReader<'q> {
         count
     }
 
-    /// The number of a part's first row.
+    /// Returns the number of a part's first row.
     pub fn first_row(&self, part: usize) -> u64 {
         if let Some(known) = self.known_first_row(part) {
             return known;
         }
         let (Some(shifted), Some(begin)) = (&self.shifted, self.begin(part)) else { return 0 };
         let first = self.rows_before(begin);
-        // What the index learns later moves rows.
+        // Row numbers change while the index grows.
         if self.opened.index().progress >= 1.0 {
             shifted.first.lock().unwrap_or_else(PoisonError::into_inner).insert(part, first);
         }
         first
     }
 
-    /// The same, if it is known without reading.
+    /// Returns the number of a part's first row, if it is known without reading.
     pub fn known_first_row(&self, part: usize) -> Option<u64> {
         match &self.shifted {
             None => self.opened.index().parts.get(part).map(|rows| rows.first),
@@ -187,7 +190,7 @@ impl<'q> RowReader<'q> {
         }
     }
 
-    /// The part in which a row is.
+    /// Returns the part that has a row.
     pub fn part_of(&self, row: u64) -> usize {
         if self.shifted.is_none() {
             let index = self.opened.index();

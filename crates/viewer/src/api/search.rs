@@ -1,4 +1,4 @@
-//! The next or previous event that has something: in its name, its fields, its contexts, or the name of its thread.
+//! Search for the next or previous event with a text in its name, fields, contexts or thread name.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use super::threads::Threads;
 use super::track_filter::TrackFilter;
 use super::{ApiError, ApiRequest, ApiResult, MAX_TIME_NS};
 
-/// How long is looked before what was looked at is answered.
+/// Time after which a search answers how far it has come.
 const SCAN_TIMEOUT: Duration = Duration::from_millis(200);
-/// Events after which is looked at the clock.
+/// Number of events between two looks at the clock.
 const CLOCK_CHECK_INTERVAL: u64 = 1024;
 
-/// What is looked for.
+/// Condition of a search.
 enum Wanted {
     Matching(Box<Filter>),
-    /// In small letters; and the threads in whose names it stands.
+    /// Text in lower case, and the threads whose names contain it.
     Text(String, Option<Arc<TrackFilter>>),
 }
 
@@ -39,7 +39,7 @@ impl Wanted {
     }
 }
 
-/// The event that is next to a time.
+/// Answers with the matching event nearest to a time.
 pub fn search(request: &ApiRequest<'_>) -> ApiResult {
     let text = request.query.text("q").unwrap_or_default();
     if text.is_empty() {
@@ -50,7 +50,7 @@ pub fn search(request: &ApiRequest<'_>) -> ApiResult {
     let forward = request.optional("dir")?.unwrap_or(1) >= 0;
     let (wanted, bad) = match condition(text).then(|| compile(text, &request.opened.set)) {
         Some(Ok(filter)) => (Wanted::Matching(Box::new(filter)), None),
-        // Names have signs in them, too: a function `operator==`, a thread `wk<i>3`.
+        // Names contain operators, too: a function `operator==`, a thread `wk<i>3`.
         other => {
             let text = text.to_lowercase();
             let threads = TrackFilter::named(request, &text);
@@ -61,7 +61,7 @@ pub fn search(request: &ApiRequest<'_>) -> ApiResult {
     let mut looking = Looking { reading, wanted, base, began: Instant::now(), scanned: 0 };
     let found = if forward { looking.forward(from) } else { looking.backward(from) };
     let scanned = looking.scanned;
-    // Who found nothing since nothing can be read doesn't know that there is nothing.
+    // An empty result would be wrong where files can't be read.
     let gone = matches!(found, Ending::None).then(|| request.gone()).flatten();
     if let Some(gone) = gone {
         return Err(gone);
@@ -88,25 +88,25 @@ pub fn search(request: &ApiRequest<'_>) -> ApiResult {
     })
 }
 
-/// The contexts of an event, as text.
+/// Returns the contexts of an event as text.
 fn contexts(event: &Event<'_>) -> String {
     let fields = event.stream_context().chain(event.context());
     fields.map(|(name, value)| format!("{name} = {}", text::value_text(value))).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a text is meant as a condition: it is one, be it of what no event has, or it has an operator of two signs. Names
-/// of functions have single ones: `operator<`, `vector<int>`.
+/// Whether a text is meant as a condition: it parses as one, or it has an operator of two
+/// characters. Names of functions have single ones: `operator<`, `vector<int>`.
 fn condition(text: &str) -> bool {
     let is_one = || tompion_filter::parse(text).is_ok();
     text.contains(['=', '<', '>', '&', '|', '!'])
         && (["==", "!=", "<=", ">=", "&&", "||"].iter().any(|sign| text.contains(sign)) || is_one())
 }
 
-/// How a search ended.
+/// Result of a search.
 enum Ending {
     Found(Row),
     None,
-    /// It is to go on at this time.
+    /// The search is to be continued at this time.
     Later(i64),
 }
 

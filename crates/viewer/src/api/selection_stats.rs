@@ -1,4 +1,4 @@
-//! What is in an area: times by state, durations by name, events by class.
+//! Statistics of an area: times by state, durations by name, events by class.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,42 +13,46 @@ use crate::index::lane::{Levels, Slice};
 use crate::index::{Index, LaneKind, TrackKind};
 use crate::slice_kind;
 
-/// Most boxes of an area that are read one by one; of larger areas, those of a coarser level are.
+/// Maximum number of slices of an area that are read one by one; larger areas are read from a
+/// coarser level.
 pub const MAX_ENTRIES_READ: u64 = 1_500_000;
-/// Most boxes that are passed to read these: those beside the area that stand in blocks with some inside, too.
+/// Maximum number of slices that are read and skipped: those outside the area, in blocks that reach
+/// into it.
 const MAX_ENTRIES_SKIPPED: u64 = 8 * MAX_ENTRIES_READ;
-/// Into how many cells a coarser level divides the area at least.
+/// Minimum number of cells into which a coarser level divides the area.
 const CELLS: i64 = 2000;
-/// Threads in the list, unless more are asked for: those that ran longest.
+/// Default number of threads in the list: those that ran longest.
 const THREADS: usize = 1000;
-/// Names in lists of durations, unless more are asked for: those that took most time.
+/// Default number of names in lists of durations: those that took most time.
 const NAMES: usize = 500;
-/// Most that may be asked for.
+/// Maximum length of a list that a request may ask for.
 const MAX_LIST: usize = 1 << 20;
-/// Most waits in the list.
+/// Maximum number of waits in the list.
 const MAX_WAITS: usize = 20;
 
 /// Lanes of an area, ready to be read.
 pub struct Area {
-    /// From when to when, as far as all is known. What goes on at that end is not known, for it has not ended.
+    /// Time window as far as everything is known. Slices that go on at its end have not ended, so
+    /// they are unknown.
     pub window: (i64, i64),
-    /// Up to when all is known.
+    /// Time up to which everything is known.
     pub known: i64,
-    /// Each lane with its kind, its shift, and where its boxes are.
+    /// Lanes with their kind, clock offset and slices.
     pub lanes: Vec<(u32, LaneKind, i64, Slice)>,
-    /// Whether boxes stand for several.
+    /// Whether entries stand for several slices.
     pub is_partial: bool,
-    /// What is narrower may be merged with others, in nanoseconds; 0 if nothing is.
+    /// Slices narrower than this, in nanoseconds, may be merged with others; 0 if none are.
     pub narrow: i64,
-    /// How long an area here may be that nothing is merged, in nanoseconds, about.
+    /// Approximate length in nanoseconds of an area here in which nothing is merged.
     pub exact: i64,
 }
 
-/// Lanes of an area and how many boxes they have: inside, about, and in all that has to be read.
+/// Lanes of an area, with their estimated number of slices inside and the number in all blocks to
+/// be read.
 type Found = (Vec<(u32, LaneKind, i64, Slice)>, u64, u64);
 
 impl Area {
-    /// The lanes of some kinds, of the tracks that are asked for or all.
+    /// Finds the lanes of some kinds, of the requested tracks or all.
     pub fn new(
         request: &ApiRequest<'_>,
         index: &Index,
@@ -98,8 +102,8 @@ impl Area {
     }
 }
 
-/// How many boxes of a lane's level stand in blocks that reach into a time, but not in it themselves, if they are spread
-/// evenly over their blocks.
+/// Estimates how many entries of a lane's level are outside an interval, but in blocks that reach
+/// into it, if they are spread evenly over their blocks.
 fn outside(levels: &Levels, (from, to): (i64, i64), level: usize) -> u64 {
     let level = level.min(levels.0.len().saturating_sub(1));
     let Some(level) = levels.0.get(level) else { return 0 };
@@ -120,27 +124,27 @@ struct Times {
     running: i64,
     ready: i64,
     preempted: i64,
-    /// Asleep, or waiting for a lock.
+    /// Interruptible sleep, also for a lock.
     blocked: i64,
-    /// Waiting for what no signal ends, mostly a disk.
+    /// Uninterruptible sleep, mostly for I/O.
     io: i64,
-    /// Stopped, or made and not begun.
+    /// Stopped, or created and not started.
     stopped: i64,
     unknown: i64,
-    /// In several states that were merged: how long in each is not known.
+    /// Several merged states, of which the single times are unknown.
     mixed: i64,
 }
 
-/// Times of a processor, in nanoseconds.
+/// Times of a CPU, in nanoseconds.
 #[derive(Default)]
 struct CpuTimes {
     busy: i64,
     idle: i64,
     unknown: i64,
-    /// Several that were merged.
+    /// Several merged states.
     mixed: i64,
     interrupts: i64,
-    /// Whether some of them were merged, so that their time isn't known.
+    /// Whether interrupts were merged, so that their time is unknown.
     has_merged_interrupts: bool,
 }
 
@@ -215,7 +219,7 @@ impl Sums {
     }
 }
 
-/// Statistics of an area.
+/// Answers with the statistics of an area.
 pub fn selection_stats(request: &ApiRequest<'_>) -> ApiResult {
     let wanted = |kind| !matches!(kind, LaneKind::Marks | LaneKind::Counter | LaneKind::Density);
     let (store, area, tracks) = {
@@ -235,7 +239,7 @@ pub fn selection_stats(request: &ApiRequest<'_>) -> ApiResult {
             true
         })?;
     }
-    // Those of some tracks have to be read, which takes its time: the page asks for them by themselves.
+    // Events of some tracks must be read, which takes long; the page requests them separately.
     let is_of_all = request.query.text("tracks").is_none();
     let events = is_of_all.then(|| if from <= area.known { events(request, (from, to)) } else { Vec::new() });
     let most = request.optional("most")?.map(|most| usize::try_from(most).unwrap_or(0).clamp(1, MAX_LIST));
@@ -258,7 +262,7 @@ pub fn selection_stats(request: &ApiRequest<'_>) -> ApiResult {
     }))
 }
 
-/// The longest waits for a CPU, each with its reason in the words of the entry's own panel.
+/// Returns the longest waits for a CPU, each with its reason in the words of the entry's own panel.
 fn waits(request: &ApiRequest<'_>, waits: &[(i64, u32, Entry)]) -> Result<Vec<Value>, super::ApiError> {
     let offset = |lane: u32| {
         let trace = request.opened.index().lanes.get(lane as usize).map_or(0, |lane| lane.trace);
@@ -267,7 +271,7 @@ fn waits(request: &ApiRequest<'_>, waits: &[(i64, u32, Entry)]) -> Result<Vec<Va
     let mut values = Vec::new();
     for (_, lane, entry) in waits {
         let offset = offset(*lane);
-        // The index is locked by this call, so it is not locked here meanwhile.
+        // This call locks the index, so it must not be locked here.
         let preemptors = detail::preemptors(request, *lane, (entry, offset))?;
         let Some(mut value) = wait_value(&request.opened.index(), (*lane, entry), offset) else { continue };
         if let (Some(words), Some(object)) = (preemptors, value.as_object_mut()) {
@@ -331,8 +335,8 @@ fn cpus(index: &Index, cpus: BTreeMap<u32, CpuTimes>) -> Vec<Value> {
     values.into_iter().map(|(_, value)| value).collect()
 }
 
-/// How many events of each class all tracks have from one time to another, up to which everything is known. Those of whole
-/// parts are as they were counted; the first and the last one are read.
+/// Counts the events of all tracks by class in an interval that is completely known. Whole parts
+/// were counted by the index; the first and the last one are read.
 fn events(request: &ApiRequest<'_>, (from, to): (i64, i64)) -> Vec<Value> {
     let opened = request.opened;
     let (base, classes, known) = {
@@ -371,7 +375,7 @@ fn events(request: &ApiRequest<'_>, (from, to): (i64, i64)) -> Vec<Value> {
     counts_value(counts)
 }
 
-/// How many events of each class, those of which there are most first.
+/// Sorts counts of event classes, the largest first.
 pub fn counts_value(counts: HashMap<&str, u64>) -> Vec<Value> {
     let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
     counts.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));

@@ -1,4 +1,4 @@
-//! Durations of what has the same name: how many, how long, and where the longest is.
+//! Durations of slices with the same name: number, percentiles and the longest one.
 
 use std::collections::HashMap;
 
@@ -17,21 +17,21 @@ const ALL_SEEN: u8 = 3;
 /// Durations of one label.
 #[derive(Debug, Default)]
 struct Group {
-    /// Each duration in nanoseconds and where it is: lane and beginning.
+    /// Durations in nanoseconds, each with its lane and begin.
     all: Vec<(u64, u32, i64)>,
-    /// How many more were merged in narrow cells. How long these take is not known.
+    /// Number of slices merged in narrow cells, of unknown duration.
     merged: u64,
-    /// How long those of which the duration is known take inside the area.
+    /// Time inside the area of the slices with known duration.
     total: u64,
-    /// How many more have a beginning or an end that was not observed. Their durations are unknown.
+    /// Number of slices with an unobserved begin or end, of unknown duration.
     unfinished: u64,
-    /// How long these take inside the area at least.
+    /// Minimum time of these inside the area.
     unfinished_total: u64,
 }
 
 impl Durations {
-    /// Adds a box of a lane. One that stands for several only counts: what lies between them is in it, too.
-    /// Of one that reaches out of the area, as much is in the total as lies inside: `time`.
+    /// Adds a slice of a lane. A merged one is only counted, since it contains gaps. `time` is how
+    /// much of a slice is inside the area, and is added to the total.
     pub fn add(&mut self, lane: u32, (entry, time): (&Entry, i64), offset: i64) {
         let group = self.0.entry(entry.label).or_default();
         if entry.count > 1 {
@@ -49,14 +49,15 @@ impl Durations {
         group.total = group.total.saturating_add(inside);
     }
 
-    /// How many labels there are.
+    /// Returns the number of labels.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// As the page wants it: so many, those that took most time, and before them those that happened most of which this is
-    /// not known. What was merged is narrower than `narrow` nanoseconds. Percentiles, totals and `count` have only those
-    /// whose both ends were observed: `unfinished` counts the others, which take `unfinished_total` nanoseconds at least.
+    /// Returns the description for the page: `most` groups, those with merged slices first, then by
+    /// total time. Merged slices are narrower than `narrow` nanoseconds. Percentiles, totals and
+    /// `count` are of slices with both ends observed. `unfinished` counts the others, which take at
+    /// least `unfinished_total` nanoseconds.
     pub fn into_value(self, index: &Index, (most, narrow): (usize, i64)) -> Value {
         let mut groups: Vec<(u32, Group)> = self.0.into_iter().collect();
         let merged = |group: &Group| if group.merged > 0 { group.count() } else { 0 };
@@ -84,7 +85,8 @@ impl Group {
         self.all.sort_unstable();
         let last = self.all.last().copied().unwrap_or_default();
         if self.merged > 0 || self.all.is_empty() {
-            // What is at least as long as a cell was not merged: the longest of these is the longest of all.
+            // Slices at least as long as a cell are never merged, so the longest of these is the
+            // longest of all.
             let longest = (last.0 >= narrow && !self.all.is_empty()).then_some(last);
             return json!({
                 "name": name, "count": self.count(), "merged": self.merged, "unfinished": self.unfinished,
@@ -105,13 +107,13 @@ impl Group {
         })
     }
 
-    /// The histogram of what is sorted.
+    /// Returns the histogram of the sorted durations.
     fn bins(&self) -> Vec<Bin> {
         let mut bins: Vec<Bin> = Vec::new();
         for &(duration, lane, begin) in &self.all {
-            // Bins are twice as wide from one to the next.
+            // Each bin is twice as wide as the one before.
             let low = if duration == 0 { 0 } else { 1u64 << duration.ilog2() };
-            // Those between two that have something are there, too, so that equally wide bars stand for equal ratios.
+            // Empty bins are listed, too, so that bars of equal width stand for equal ratios.
             while let Some(before) = bins.last().map(|bin| bin.low).filter(|before| behind(*before) < low) {
                 bins.push(Bin { low: behind(before), count: 0, longest: (0, 0, 0) });
             }
@@ -123,7 +125,7 @@ impl Group {
         bins
     }
 
-    /// The duration that so many of a hundred of what is sorted don't exceed.
+    /// Returns a percentile of the sorted durations.
     fn at(&self, percent: usize) -> u64 {
         let rank = (self.all.len() * percent).div_ceil(100);
         self.all.get(rank.saturating_sub(1)).map_or(0, |it| it.0)
@@ -136,7 +138,7 @@ struct Bin {
     longest: (u64, u32, i64),
 }
 
-/// Where the bin ends that begins there, and the next one begins.
+/// Returns the end of a bin, where the next one begins.
 fn behind(low: u64) -> u64 {
     low.saturating_mul(2).max(1)
 }
@@ -160,20 +162,20 @@ mod tests {
 
     #[test]
     fn what_was_merged_is_counted_and_has_no_durations() {
-        let told = durations(&[(0, 99, 40), (100, 102, 1)]);
-        assert_eq!((&told["count"], &told["merged"]), (&json!(41), &json!(40)));
+        let value = durations(&[(0, 99, 40), (100, 102, 1)]);
+        assert_eq!((&value["count"], &value["merged"]), (&json!(41), &json!(40)));
         for name in ["min", "p50", "p90", "p99", "max", "total", "longest"] {
-            assert_eq!(told[name], Value::Null, "{name}");
+            assert_eq!(value[name], Value::Null, "{name}");
         }
-        assert_eq!(told["histogram"], json!([]));
+        assert_eq!(value["histogram"], json!([]));
     }
 
     #[test]
     fn the_longest_is_known_where_it_is_longer_than_anything_that_was_merged() {
-        let told = durations(&[(0, 99, 40), (200, 350, 1), (400, 500, 1)]);
-        assert_eq!(told["max"], 150);
-        assert_eq!(told["longest"], json!({ "lane": 7, "begin": 200, "end": 350 }));
-        assert_eq!(told["total"], Value::Null);
+        let value = durations(&[(0, 99, 40), (200, 350, 1), (400, 500, 1)]);
+        assert_eq!(value["max"], 150);
+        assert_eq!(value["longest"], json!({ "lane": 7, "begin": 200, "end": 350 }));
+        assert_eq!(value["total"], Value::Null);
     }
 
     #[test]
@@ -185,20 +187,23 @@ mod tests {
             let entry = Entry { begin, end, count: 1, label: 1, seen, ..Entry::default() };
             durations.add(7, (&entry, entry.duration()), 0);
         }
-        let told = durations.0.remove(&1).unwrap().into_value("read", 100);
-        assert_eq!((&told["count"], &told["max"], &told["total"]), (&json!(2), &json!(4), &json!(6)));
-        assert_eq!((&told["unfinished"], &told["unfinished_total"]), (&json!(3), &json!(1985)));
+        let value = durations.0.remove(&1).unwrap().into_value("read", 100);
+        assert_eq!((&value["count"], &value["max"], &value["total"]), (&json!(2), &json!(4), &json!(6)));
+        assert_eq!((&value["unfinished"], &value["unfinished_total"]), (&json!(3), &json!(1985)));
         let mut durations = Durations::default();
         let entry = Entry { end: 9, count: 1, label: 1, seen: 1, ..Entry::default() };
         durations.add(7, (&entry, 9), 0);
-        let told = durations.0.remove(&1).unwrap().into_value("read", 100);
-        assert_eq!((&told["count"], &told["unfinished"], &told["p50"]), (&json!(0), &json!(1), &Value::Null));
+        let value = durations.0.remove(&1).unwrap().into_value("read", 100);
+        assert_eq!(
+            (&value["count"], &value["unfinished"], &value["p50"]),
+            (&json!(0), &json!(1), &Value::Null)
+        );
     }
 
     #[test]
     fn what_was_read_one_by_one_has_all_of_them() {
-        let told = durations(&[(0, 2, 1), (10, 14, 1), (20, 28, 1), (30, 130, 1)]);
-        assert_eq!((&told["p50"], &told["p99"], &told["total"]), (&json!(4), &json!(100), &json!(114)));
-        assert_eq!(told["merged"], Value::Null);
+        let value = durations(&[(0, 2, 1), (10, 14, 1), (20, 28, 1), (30, 130, 1)]);
+        assert_eq!((&value["p50"], &value["p99"], &value["total"]), (&json!(4), &json!(100), &json!(114)));
+        assert_eq!(value["merged"], Value::Null);
     }
 }

@@ -1,4 +1,4 @@
-//! Whose an event is: the thread that it names, or the one that ran where it happened.
+//! Threads of events: the thread in the event's context, or the one that ran on its CPU.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,18 +11,18 @@ use crate::index::entry::Entry;
 use crate::index::{Index, LaneKind, TrackKind};
 use crate::slice_kind;
 
-/// Threads and processors of some events.
+/// Threads of some events, and what their CPUs ran.
 pub struct Threads {
-    /// Tracks by machine and number; several where a number was used again.
+    /// Tracks by machine and number; several where a number was reused.
     threads: HashMap<(u16, i64), Vec<u32>>,
-    /// For each machine and processor: what ran there, in order.
+    /// Entries of each CPU by machine and number, in order.
     ran: HashMap<(u16, i64), Vec<Entry>>,
-    /// By how much each trace is shifted: the index knows them as they are.
+    /// Clock offset of each trace: the index has unshifted times.
     offsets: Vec<i64>,
 }
 
 impl Threads {
-    /// What is to be known of the threads of these rows.
+    /// Collects the threads of some rows.
     pub fn new(request: &ApiRequest<'_>, rows: &[Row]) -> Self {
         let offsets = request.offsets.clone();
         let times = rows.iter().map(|row| unshifted(row, &offsets));
@@ -58,7 +58,7 @@ impl Threads {
         let mut ran = HashMap::new();
         for (key, slice) in slices {
             let mut entries = Vec::new();
-            // Where the file can't be read, nobody knows.
+            // If the file can't be read, the threads are unknown.
             let _ = slice.read(&store, window, &mut |entry| {
                 entries.push(*entry);
                 entries.len() < super::selection_stats::MAX_ENTRIES_READ as usize
@@ -68,13 +68,13 @@ impl Threads {
         Self { threads, ran, offsets }
     }
 
-    /// The track of a row's thread.
+    /// Returns the track of a row's thread.
     fn track(&self, index: &Index, row: &Row) -> Option<u32> {
         let machine = index.machine_of(row.trace);
         let time = unshifted(row, &self.offsets);
         if let Some(tid) = row.tid {
             let known = self.threads.get(&(machine, tid.into()))?;
-            // Of threads with the same number, the one that was there.
+            // Of threads that reused a number, the one that lived at the time.
             let is_there = |track: &&u32| {
                 let lanes = index.tracks.get(**track as usize).map_or(&[][..], |track| &track.lanes);
                 let mut lanes = lanes.iter().filter_map(|lane| index.lanes.get(*lane as usize));
@@ -91,7 +91,7 @@ impl Threads {
         runs.then(|| track_of(entry.extra)).flatten()
     }
 
-    /// A row as the page wants it.
+    /// Describes a row for the page.
     pub fn value(&self, request: &ApiRequest<'_>, row: Row) -> Value {
         let index = request.opened.index();
         let track = self.track(&index, &row);
@@ -109,7 +109,7 @@ impl Threads {
     }
 }
 
-/// When the event of a row happened by its trace's own clock.
+/// Returns the time of a row's event by its trace's own clock.
 fn unshifted(row: &Row, offsets: &[i64]) -> i64 {
     row.time.saturating_sub(offsets.get(row.trace).copied().unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! What there is: the traces, and the tree of tracks.
+//! Description of the traces, and the tree of tracks.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{ApiError, ApiRequest, ApiResult};
 use crate::index::{Index, LaneKind, Track, TrackKind};
 
-/// The traces and how much of them is known.
+/// Answers with the traces and how much of them is indexed.
 pub fn trace(request: &ApiRequest<'_>) -> ApiResult {
     let (workspace, opened) = (request.workspace, request.opened);
     let index = opened.index();
@@ -28,11 +28,11 @@ pub fn trace(request: &ApiRequest<'_>) -> ApiResult {
     });
     let (first, last) =
         shifted.fold((i64::MAX, i64::MIN), |(first, last), (begin, end)| (first.min(begin), last.max(end)));
-    // Before everything is read, packets tell more of the end than events do.
+    // Until everything is read, packet headers know the end better than events do.
     let is_whole = index.progress >= 1.0 && first <= last;
     let (begin, end) = if is_whole { (first, last) } else { (first.min(0), index.end.max(last)) };
     let [events, packets, overwritten] = index.losses;
-    // What is known behind that: from when to when.
+    // Ranges that are known behind the indexed part.
     let prefetcher = opened.prefetcher.as_ref().filter(|_| !is_whole);
     let (previews, seen) =
         prefetcher.map(|prefetcher| (prefetcher.count(), prefetcher.whole())).unwrap_or_default();
@@ -49,12 +49,12 @@ pub fn trace(request: &ApiRequest<'_>) -> ApiResult {
         "gone": opened.gone(), "error": index.error,
         "incident": incident(request, index.base), "commands": workspace.commands,
         "processes": workspace.processes,
-        // The kernel adds words to the name of a folder that was removed.
+        // The kernel appends words to the name of a removed folder.
         "kept": workspace.storage.path().filter(|path| path.exists()).map(|path| path.display().to_string()),
     }))
 }
 
-/// What was late, if an incident is shown.
+/// Describes the incident, if one is shown.
 fn incident(request: &ApiRequest<'_>, base: i64) -> Option<Value> {
     let incident = request.workspace.incident.as_ref()?;
     let offset = request.offset(0);
@@ -72,7 +72,7 @@ fn incident(request: &ApiRequest<'_>, base: i64) -> Option<Value> {
     }))
 }
 
-/// The tree of tracks, in the order in which they are drawn, as text: there may be a hundred thousand.
+/// Writes the tree of tracks in drawing order, as text: there may be a hundred thousand.
 pub fn tracks(request: &ApiRequest<'_>) -> Result<String, ApiError> {
     let from = request.optional("from")?.unwrap_or(0);
     let index = request.opened.index();
@@ -93,7 +93,7 @@ pub fn tracks(request: &ApiRequest<'_>) -> Result<String, ApiError> {
     Ok(text)
 }
 
-/// The names of all machines, if there is more than one.
+/// Returns the names of all machines, if there is more than one.
 fn hosts(request: &ApiRequest<'_>, index: &Index) -> Vec<Value> {
     let machines = index.machines.iter().map(|machine| usize::from(*machine) + 1).max().unwrap_or(0);
     let mut hosts = vec![Value::from(""); machines];
@@ -105,7 +105,7 @@ fn hosts(request: &ApiRequest<'_>, index: &Index) -> Vec<Value> {
     if machines > 1 { hosts } else { Vec::new() }
 }
 
-/// All tracks in the order of the tree, each with whether there is anything to be seen of it.
+/// Returns all tracks in the order of the tree, each with whether it has anything to show.
 fn in_order(index: &Index) -> Vec<(u32, bool)> {
     let mut children: HashMap<Option<u32>, Vec<u32>> = HashMap::new();
     for (id, track) in index.tracks.iter().enumerate() {
@@ -114,7 +114,7 @@ fn in_order(index: &Index) -> Vec<(u32, bool)> {
     }
     let order = |id: &u32| {
         let track = index.tracks.get(*id as usize);
-        // Processors, processes, threads of no process, counters, channels.
+        // CPUs, processes, threads without a process, counters, channels.
         let rank = track.map(|track| match (track.kind, track.number) {
             (TrackKind::Group, 0) => 0,
             (TrackKind::Process, _) => 1,
@@ -129,7 +129,7 @@ fn in_order(index: &Index) -> Vec<(u32, bool)> {
     let mut list = Vec::with_capacity(index.tracks.len());
     let mut rest: Vec<u32> = children.remove(&None).unwrap_or_default();
     rest.reverse();
-    // Each track is below one other at most, and left out below itself.
+    // Each track is below at most one other; a track below itself is left out.
     while let Some(id) = rest.pop() {
         let below = children.remove(&Some(id)).unwrap_or_default();
         let is_shown = index.tracks.get(id as usize).is_some_and(|track| is_shown(index, track, &below));
@@ -139,7 +139,7 @@ fn in_order(index: &Index) -> Vec<(u32, bool)> {
     list
 }
 
-/// Whether there is anything to be seen of it.
+/// Whether a track or one below it has a lane.
 fn is_shown(index: &Index, track: &Track, below: &[u32]) -> bool {
     let has_lane = |track: &Track| !track.lanes.is_empty();
     has_lane(track) || below.iter().any(|id| index.tracks.get(*id as usize).is_some_and(has_lane))
@@ -153,7 +153,7 @@ fn write_track(index: &Index, (id, track): (u32, &Track), hosts: &[Value], text:
         (None, _) => String::new(),
     };
     let (parent, kind, number) = (track.parent.map_or(-1, i64::from), track.kind.name(), track.number);
-    // It can't fail, here and below.
+    // Writing to a string can't fail, here and below.
     let _ =
         write!(text, "{{\"id\":{id},\"parent\":{parent},\"kind\":\"{kind}\",\"name\":{}", Value::from(name));
     let _ = match track.kind {
@@ -166,7 +166,7 @@ fn write_track(index: &Index, (id, track): (u32, &Track), hosts: &[Value], text:
     if let Some(pid) = track.pid.filter(|_| track.kind == TrackKind::Thread) {
         let _ = write!(text, ",\"pid\":{pid}");
     }
-    // Numbers of processors and threads mean something on their machine only.
+    // Numbers of CPUs and threads are unique only on their machine.
     if let Some(host) = hosts.get(usize::from(track.machine)) {
         let _ = write!(text, ",\"host\":{host}");
     }
@@ -187,7 +187,7 @@ fn write_track(index: &Index, (id, track): (u32, &Track), hosts: &[Value], text:
     text.push('}');
 }
 
-/// Interrupts stand above what they interrupt, inner ones above outer ones; spans below their thread.
+/// Orders lanes: interrupts above what they interrupt, inner ones first; spans below their thread.
 fn lane_order(kind: LaneKind, depth: u16) -> (u8, i32) {
     let depth = if kind == LaneKind::Interrupt { -i32::from(depth) } else { depth.into() };
     (kind as u8, depth)

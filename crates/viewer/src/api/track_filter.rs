@@ -1,8 +1,8 @@
-//! Which events belong to some tracks.
+//! Assignment of events to tracks.
 //!
-//! An event belongs to the thread that its context names, or to the one that ran where and when it happened, and to those
-//! that it is about: of a switch, the one that leaves and the one that comes; of a wake-up, the one that is woken. It
-//! belongs to the processor on which it happened, to its channel, and a counter's value to its counter.
+//! An event belongs to the thread in its context, or else to the thread that ran on its CPU at its
+//! time. It also belongs to the threads that it is about: both threads of a switch, the woken
+//! thread of a wakeup. It belongs to its CPU and its channel, and a counter's value to its counter.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,63 +16,64 @@ use crate::index::{Index, LaneKind, TrackKind};
 use crate::slice_kind;
 use crate::workspace::OpenTrace;
 
-/// Most turns of threads on processors that are remembered: 16 bytes each.
+/// Maximum number of cached run intervals: 16 bytes each.
 const MAX_RUN_INTERVALS: usize = 1 << 20;
 
-/// Some tracks, to be asked whether an event belongs to one of them.
+/// Set of tracks with the events that belong to them.
 pub struct TrackFilter {
     opened: Arc<OpenTrace>,
     says: FactExtractor,
-    /// By how much each trace is shifted: the index knows them as they are.
+    /// Clock offset of each trace: the index has unshifted times.
     offsets: Vec<i64>,
     base: i64,
-    /// The machine of each trace.
+    /// Machine of each trace.
     machines: Vec<u16>,
-    /// Threads that are among them, and the others with the same numbers.
+    /// Tracks of the wanted threads, and of others that reused their numbers.
     threads: HashMap<(u16, i64), Vec<Candidate>>,
     tracks: HashSet<u32>,
     cpus: HashSet<(u16, i64)>,
-    /// For each stream: whether its channel is among them.
+    /// Whether each stream's channel is wanted.
     channels: Vec<bool>,
-    /// Numbers of counters' classes.
+    /// Numbers of the counters' event classes.
     counters: HashSet<u32>,
-    /// What each processor ran: the lane, and its trace.
+    /// Lane of what each CPU ran, and its trace.
     lanes: HashMap<(u16, i64), (u32, usize)>,
     intervals: Mutex<RunIntervalCache>,
 }
 
-/// A track of a thread's number.
+/// Track of a thread number.
 struct Candidate {
-    /// From when to when something is known of it.
+    /// Times of its first and last entry.
     bounds: Option<(i64, i64)>,
     is_among: bool,
 }
 
-/// From when to when a thread ran.
+/// Begin and end of a thread's run on a CPU.
 type RunInterval = (i64, i64);
 
-/// A processor's lane, and a part of the trace.
+/// Lane of a CPU, and part of the trace.
 type CacheKey = (u32, usize);
 
-/// When the threads that are among the tracks ran on a processor, for some parts of the trace.
+/// Run intervals of the wanted threads on CPUs, for some parts of the trace.
 #[derive(Default)]
 struct RunIntervalCache {
     known: HashMap<CacheKey, Arc<[RunInterval]>>,
-    /// The ones that were found first come first.
+    /// Keys in insertion order.
     order: VecDeque<CacheKey>,
     count: usize,
 }
 
 impl TrackFilter {
-    /// Of the tracks that are asked for, with all below them; nothing where none are named.
+    /// Builds the filter of the requested tracks with all below them; `None` if no tracks are
+    /// named.
     pub fn new(request: &ApiRequest<'_>) -> Result<Option<Arc<Self>>, ApiError> {
         let index = request.opened.index();
         let wanted = request.tracks(&index)?;
         Ok(wanted.map(|wanted| Self::of(request, &index, &wanted)))
     }
 
-    /// Of the threads in whose names, or their processes' names, a text stands, which is in small letters; nothing where there
-    /// are none.
+    /// Builds the filter of the threads whose names, or whose processes' names, contain a text in
+    /// lower case; `None` if there are none.
     pub fn named(request: &ApiRequest<'_>, text: &str) -> Option<Arc<Self>> {
         let index = request.opened.index();
         let is_named = |id: u32| {
@@ -137,7 +138,7 @@ impl TrackFilter {
         }
     }
 
-    /// As readers ask it.
+    /// Returns the filter as a predicate for the reader.
     pub fn only(self: Arc<Self>) -> EventPredicate {
         EventPredicate::new(move |event| self.takes(event))
     }
@@ -179,7 +180,7 @@ impl TrackFilter {
         self.offsets.get(trace).copied().unwrap_or(0)
     }
 
-    /// Whether the thread that had this number then is among them.
+    /// Whether the thread that had this number at a time is wanted.
     fn is_among(&self, key: (u16, i64), time: i64) -> bool {
         let Some(candidates) = self.threads.get(&key) else { return false };
         let was_there = |candidate: &&Candidate| {
@@ -189,21 +190,22 @@ impl TrackFilter {
         candidate.is_some_and(|candidate| candidate.is_among)
     }
 
-    /// Whether one of the threads ran on a processor at a time.
+    /// Whether one of the threads ran on a CPU at a time.
     fn ran(&self, cpu: (u16, i64), time: i64) -> bool {
         let Some(&(lane, trace)) = self.lanes.get(&cpu) else { return false };
         let time = time.saturating_sub(self.offset(trace));
         let part = self.opened.parts.at(time.saturating_add(self.base));
         let intervals = self.intervals(lane, part);
         let after = intervals.partition_point(|interval| interval.0 <= time);
-        // What happens when its turn ends is the switch, which is of both.
+        // The event at the end of a run is the switch, which belongs to both threads.
         after
             .checked_sub(1)
             .and_then(|before| intervals.get(before))
             .is_some_and(|interval| time <= interval.1)
     }
 
-    /// The turns of the threads on a processor that touch a part of the trace, in order.
+    /// Returns the run intervals of the wanted threads on a CPU that touch a part of the trace, in
+    /// order.
     fn intervals(&self, lane: u32, part: usize) -> Arc<[RunInterval]> {
         let mut intervals = self.intervals.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = intervals.known.get(&(lane, part)) {
@@ -216,7 +218,7 @@ impl TrackFilter {
             (index.store.clone(), index.slice(lane, window, 0))
         };
         let mut found: Vec<RunInterval> = Vec::new();
-        // Where the file can't be read, nobody knows.
+        // If the file can't be read, no run is known.
         let _ = slice.read(&store, window, &mut |entry| {
             let track = track_of(entry.extra);
             if entry.style == slice_kind::RUNNING && track.is_some_and(|track| self.tracks.contains(&track)) {
@@ -233,7 +235,7 @@ impl TrackFilter {
 
 impl RunIntervalCache {
     fn keep(&mut self, key: CacheKey, intervals: Arc<[RunInterval]>) -> Arc<[RunInterval]> {
-        // What is empty takes some room, too.
+        // Empty lists take some memory, too.
         let size = |intervals: &[RunInterval]| intervals.len() + 16;
         self.count += size(&intervals);
         while self.count > MAX_RUN_INTERVALS {
@@ -246,7 +248,7 @@ impl RunIntervalCache {
     }
 }
 
-/// From when to when something is known of a thread.
+/// Returns the first and the last time of a thread's lanes.
 fn bounds(index: &Index, lanes: &[u32]) -> Option<(i64, i64)> {
     let lanes = lanes.iter().filter_map(|lane| index.lanes.get(*lane as usize));
     let all = lanes.filter_map(|lane| lane.levels.bounds());

@@ -1,4 +1,4 @@
-//! What happened becomes entries of lanes.
+//! Conversion of findings into tracks and lane entries.
 
 use std::io;
 use std::sync::Arc;
@@ -12,100 +12,100 @@ use super::entry::{Entry, Values};
 use super::{Index, LaneKind, PartRows, Track, TrackKind};
 use crate::{slice_kind, wakeup_source};
 
-/// Steps of flows and jobs that are remembered until the next one comes.
+/// Maximum number of flow steps and jobs that wait for their next step.
 const MAX_OPEN_STEPS: usize = 1 << 18;
 
-/// Something that the reading thread found.
+/// Result of reading an event.
 #[derive(Clone, Debug)]
 pub enum Finding {
-    /// A state has ended.
+    /// Completed state.
     Interval(Interval),
-    /// Something happened to a thread.
+    /// Instant of a thread.
     Instant(Instant),
-    /// A thread of a program was met.
+    /// First event of a program's thread.
     Meet {
-        /// The thread.
+        /// Thread of the event.
         thread: ThreadId,
-        /// Its process.
+        /// Process of the thread.
         pid: Option<i32>,
-        /// Its name.
+        /// Name of the thread.
         name: Option<String>,
-        /// The program's trace.
+        /// Trace of the program.
         trace: u32,
     },
-    /// An interrupt has this name.
+    /// Name of an interrupt.
     InterruptName(i64, String),
-    /// A function has this name.
+    /// Name of a function.
     FunctionName(u64, Arc<str>),
-    /// An event that is no state.
+    /// Event that is drawn as a mark.
     Mark(Where, i64, Arc<str>),
-    /// A counter's value: of which class and trace, its name, when, what.
+    /// Value of a counter: event class and trace, name, time and value.
     Counter((u32, u32), Arc<str>, (i64, f64)),
-    /// A step of a flow.
+    /// Step of a flow.
     Flow(ThreadId, i64, (Arc<str>, i128)),
-    /// A job of this name begins, with its deadline in nanoseconds.
+    /// Begin of a job, with its deadline in nanoseconds.
     Job(ThreadId, (i64, Arc<str>), u64),
-    /// Events of a channel, from when to when and how many.
+    /// Events of a channel: interval and number.
     Density(u32, (i64, i64), u64),
-    /// Lost events of a channel.
+    /// Lost events of a channel: interval and number.
     Lost(u32, (i64, i64), u64),
-    /// Packets of a channel are missing, of which trace, from when to when and how many.
+    /// Missing packets of a channel: trace, interval and number.
     Gap(u32, u32, (i64, i64), u64),
-    /// A part was read.
+    /// Rows of a part that was read.
     Part(usize, PartRows),
-    /// How far it went, and how many events each trace has, with its bounds.
+    /// Progress, and the number of events and time bounds of each trace.
     Progress(f64, Vec<(u64, Option<(i64, i64)>)>),
 }
 
-/// Where an event belongs.
+/// Track of an event.
 #[derive(Clone, Copy, Debug)]
 pub enum Where {
-    /// To a thread, in a trace.
+    /// Thread, and the event's trace.
     Thread(ThreadId, u32),
-    /// To a processor of a machine.
+    /// CPU of a machine.
     Cpu(MachineId, u32),
-    /// To a channel.
+    /// Channel.
     Channel(u32),
 }
 
-/// What is made of findings.
+/// Converter of findings, with the state that it needs between them.
 #[derive(Clone)]
 pub struct Applier {
-    /// For each machine: its name, and the trace of its kernel.
+    /// Name and kernel trace of each machine.
     machines: Vec<(String, u32)>,
-    /// For each trace: its machine.
+    /// Machine of each trace.
     machine_of: Vec<u16>,
     /// Tracks of channels.
     channels: Vec<u32>,
     flows: QuickMap<(Arc<str>, i128), (i64, u32)>,
-    /// Deadlines of open jobs, by thread, begin and name: other spans may begin at the same time.
+    /// Deadlines of open jobs by thread, begin and name: other spans may begin at the same time.
     jobs: QuickMap<(ThreadId, i64, Arc<str>), u64>,
-    /// The traces of programs' threads.
+    /// Traces of programs' threads.
     traces: QuickMap<ThreadId, u32>,
     /// Traces of flight recorders that have overwritten events.
     overwrites: Vec<u32>,
-    /// The latest end of a gap, for each trace.
+    /// Latest end of a gap for each trace.
     gaps: QuickMap<u32, i64>,
 }
 
 impl Applier {
-    /// For these machines and channels.
+    /// Makes a converter for some machines and channels.
     pub fn new(machines: Vec<(String, u32)>, machine_of: Vec<u16>, channels: Vec<u32>) -> Self {
         let (flows, jobs, traces) = (QuickMap::default(), QuickMap::default(), QuickMap::default());
         let (overwrites, gaps) = (Vec::new(), QuickMap::default());
         Self { machines, machine_of, channels, flows, jobs, traces, overwrites, gaps }
     }
 
-    /// The same, where these traces are of flight recorders that have overwritten events.
+    /// Sets the traces of flight recorders that have overwritten events.
     pub fn with_overwrites(self, overwrites: Vec<u32>) -> Self {
         Self { overwrites, ..self }
     }
 
-    /// Takes what was found.
+    /// Adds a finding to the index.
     ///
     /// # Errors
     ///
-    /// If the file cannot be written.
+    /// If the file can't be written.
     pub fn apply(&mut self, index: &mut Index, finding: Finding) -> io::Result<()> {
         match finding {
             Finding::Instant(instant) => return self.instant(index, instant),
@@ -116,7 +116,7 @@ impl Applier {
                 let track = self.thread(index, thread);
                 let known = index.tracks.get(track as usize).map_or(0, |track| track.name);
                 self.name(index, thread, (name.as_deref(), pid));
-                // Programs say what they are called as a whole; the kernel knows each thread's own name.
+                // Programs state the name of the process; the kernel knows each thread's own name.
                 if let Some(track) = index.tracks.get_mut(track as usize).filter(|_| known != 0) {
                     track.name = known;
                 }
@@ -160,7 +160,8 @@ impl Applier {
         Ok(())
     }
 
-    /// Packets are missing. How many events a flight recorder has overwritten there is unknown.
+    /// Adds a gap of missing packets. The number of events that a flight recorder overwrote in it
+    /// is unknown.
     fn gap(&mut self, index: &mut Index, (channel, trace): (u32, u32), (times, count): ((i64, i64), u64)) {
         if self.overwrites.contains(&trace) {
             let kind = (channel, LaneKind::Overwritten);
@@ -168,7 +169,7 @@ impl Applier {
         } else {
             self.channel(index, (channel, LaneKind::Lost), (slice_kind::LOST, times, count));
         }
-        // A counter may have had any value meanwhile.
+        // The counters may have had any value in the gap.
         let counters: Vec<u32> = index.known.counters.values().copied().collect();
         for lane in counters {
             if index.lanes.get(lane as usize).is_some_and(|lane| lane.trace == trace) {
@@ -179,8 +180,9 @@ impl Applier {
         *until = times.1.max(*until);
     }
 
-    /// How many events were overwritten before a channel's first one. When they happened nobody knows: from the trace's begin on, or
-    /// earlier. To be called when all events of the channel were added.
+    /// Adds the events that were overwritten before a channel's first one. Their times are unknown,
+    /// so they are drawn from the trace's begin. To be called after all events of the channel were
+    /// added.
     pub fn overwritten(&self, index: &mut Index, channel: u32, count: u64) {
         let track = self.channels.get(channel as usize).copied();
         let lane = track.and_then(|track| index.lane_of(track, LaneKind::Density));
@@ -234,7 +236,7 @@ impl Applier {
         track
     }
 
-    /// The track of a thread that lives.
+    /// Returns the track of a living thread.
     fn living(&self, index: &mut Index, thread: ThreadId) -> u32 {
         if index.is_preview() {
             return self.preview_thread(index, thread);
@@ -251,7 +253,7 @@ impl Applier {
         self.thread(index, thread)
     }
 
-    /// The track of a thread, also of one that is gone: its processor leaves it a moment later.
+    /// Returns the track of a thread, even of an exited one: its CPU leaves it a moment later.
     fn thread(&self, index: &mut Index, thread: ThreadId) -> u32 {
         if index.is_preview() {
             return self.preview_thread(index, thread);
@@ -266,8 +268,8 @@ impl Applier {
         track
     }
 
-    /// The track of a thread that was seen before its turn: the one that lives when the index has come so far, or the
-    /// next one with its number.
+    /// Returns the track of a previewed thread: the living thread where the index has come so far,
+    /// or the next thread with its number.
     fn preview_thread(&self, index: &mut Index, thread: ThreadId) -> u32 {
         let key = (thread.machine.0, thread.tid);
         if let Some(&(known, false)) = index.known.threads.get(&key) {
@@ -287,7 +289,7 @@ impl Applier {
         index.add_track(track)
     }
 
-    /// What to call a thread.
+    /// Returns the track and the name of a thread.
     fn thread_name(&self, index: &mut Index, machine: MachineId, tid: i32) -> (u32, u32) {
         let track = self.thread(index, ThreadId { machine, tid });
         let name = index.tracks.get(track as usize).map_or(0, |track| track.name);
@@ -297,11 +299,11 @@ impl Applier {
         (track, index.labels.number(&format!("tid {tid}")))
     }
 
-    /// A thread has this name, and belongs to this process.
+    /// Sets name and process of a thread.
     fn name(&self, index: &mut Index, thread: ThreadId, (name, pid): (Option<&str>, Option<i32>)) {
         let track = self.living(index, thread);
         let name = name.filter(|name| !name.is_empty()).map(|name| index.labels.number(name));
-        // What was seen before its turn may have been so later only.
+        // A previewed name may belong to a later time.
         let is_sure = !index.is_preview();
         if let Some(known) = index.tracks.get_mut(track as usize) {
             known.name = name.filter(|_| is_sure || known.name == 0).unwrap_or(known.name);
@@ -375,7 +377,8 @@ impl Applier {
         );
     }
 
-    /// The trace of a thread's program: the one that told of it, or any of its machine but the kernel's.
+    /// Returns the trace of a thread's program: the one that has its events, or any of its machine
+    /// except the kernel's.
     fn program_of(&self, thread: ThreadId) -> u32 {
         if let Some(&known) = self.traces.get(&thread) {
             return known;
@@ -387,7 +390,7 @@ impl Applier {
         traces.find(|&trace| trace != kernel).unwrap_or(kernel)
     }
 
-    /// Style, label and extra of a state.
+    /// Returns kind, label and extra data of a state.
     fn look(&self, index: &mut Index, machine: MachineId, state: &State) -> (u8, u32, u64) {
         match state {
             State::Unknown => (slice_kind::UNKNOWN, 0, 0),
@@ -462,7 +465,8 @@ impl Applier {
             Happening::Wakeup { tid, waker } => {
                 let kernel = self.kernel_of(machine);
                 let to = self.living(index, ThreadId { machine, tid });
-                // Only a thread wakes others; what interrupts it is no doing of its.
+                // Wakeups by interrupts have no arrow: they are not actions of the interrupted
+                // thread.
                 let Waker::Thread(waker) = waker else { return Ok(()) };
                 let track = self.thread(index, ThreadId { machine, tid: waker });
                 let from = index.lane(track, (LaneKind::Thread, 0), kernel);
@@ -538,7 +542,7 @@ impl Applier {
         let trace = self.program_of(thread);
         let Some(lane) = index.lane(track, (LaneKind::Marks, 0), trace) else { return Ok(()) };
         if self.flows.len() >= MAX_OPEN_STEPS && !self.flows.contains_key(&flow) {
-            // Steps of so many flows are open that most of them have no next one.
+            // With so many open steps, most have no next one.
             self.flows.clear();
         }
         match self.flows.insert(flow, (time, lane)) {
@@ -554,7 +558,7 @@ fn arrow(index: &mut Index, style: u8, from: (i64, u32), to: (i64, u32)) -> io::
     index.arrows.push(&entry, (&index.widths, &index.store)).map(drop)
 }
 
-/// A counter's value at a time; no number where it is unknown from then on.
+/// Makes a counter's point; not a number where the value is unknown from then on.
 fn point(time: i64, value: f64) -> Entry {
     Entry {
         begin: time,
@@ -567,7 +571,7 @@ fn point(time: i64, value: f64) -> Entry {
     }
 }
 
-/// A track without lanes.
+/// Makes a track without lanes.
 pub fn new_track(
     (kind, parent): (TrackKind, Option<u32>),
     (name, machine, number): (u32, u16, i64),
@@ -575,7 +579,7 @@ pub fn new_track(
     Track { parent, kind, name, machine, number, pid: None, lanes: Vec::new(), busy: 0 }
 }
 
-/// What the kernel calls its soft interrupts.
+/// Returns the kernel's name of a softirq.
 fn soft_name(number: i64) -> String {
     const NAMES: [&str; 10] =
         ["hi", "timer", "net tx", "net rx", "block", "irq poll", "tasklet", "sched", "hrtimer", "rcu"];

@@ -1,13 +1,14 @@
-//! The index's file: blocks, and behind them a directory of everything else.
+//! File of the index: blocks, followed by a directory of everything else.
 //!
 //! ```text
-//! 0      "tompview", version, place, size and hash of the directory    8 bytes each
-//! 4096   blocks …
-//! place  directory: the trace's files, numbers, labels, tracks, lanes, levels, parts
+//! 0         "tompview", version, position, size and hash of the directory    8 bytes each
+//! 4096      blocks …
+//! position  directory: the trace's files, numbers, labels, tracks, lanes, levels, parts
 //! ```
 //!
-//! A file of another version, of other trace files, or that is damaged, is no index. One that somebody made with intent
-//! can tell lies; it can't make a reader fail: all that is read is checked where it is used.
+//! A file of another version or of other trace files, or a damaged one, is rejected. A forged file
+//! can contain wrong data, but can't make a reader fail: all numbers are checked where they are
+//! used.
 
 use std::fs::File;
 use std::io;
@@ -22,9 +23,9 @@ use super::store::{MAX_BLOCK, Store};
 use super::{Index, Lane, LaneKind, NO_RANGE, PartRows, Track, TrackKind};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tompview");
-/// Changes whenever something means something else.
+/// Version of the format, increased by each change.
 const VERSION: u64 = 7;
-/// Largest directory in bytes.
+/// Maximum size of the directory in bytes.
 const MAX_SIZE: u64 = 2 << 30;
 
 /// Writes the directory of a finished index.
@@ -44,7 +45,7 @@ pub fn write(index: &Index, fingerprint: &str) -> io::Result<()> {
     index.store.write_at(&head, 0)
 }
 
-/// Reads an index; nothing if it is none of these files, or not sound.
+/// Reads an index; `None` if it is of other files or invalid.
 pub fn read(file: File, fingerprint: &str) -> Option<Index> {
     let mut head = [0; 40];
     file.read_exact_at(&mut head, 0).ok()?;
@@ -150,7 +151,7 @@ impl Writer {
         self.list(&levels.0, |writer, level| {
             let mut last = (0i64, 0u64);
             writer.list(&level.blocks, |writer, block| {
-                // Places and times go on from block to block.
+                // Positions and times are relative to the previous block.
                 writer.signed(block.begin.wrapping_sub(last.0));
                 writer.signed(block.end.wrapping_sub(block.begin));
                 writer.number(block.place.wrapping_sub(last.1));
@@ -164,9 +165,9 @@ impl Writer {
 
 struct Reader<'b> {
     bytes: &'b [u8],
-    /// Where blocks end.
+    /// End of the blocks in the file.
     blocks: u64,
-    /// The bytes of all blocks so far: each byte belongs to one of them.
+    /// Sum of block sizes so far: each byte belongs to one block.
     in_blocks: u64,
 }
 
@@ -198,7 +199,8 @@ impl Reader<'_> {
 
     fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = usize::try_from(self.number()?).ok()?;
-        // Each takes a byte at least, so that no number asks for more memory than there are bytes.
+        // Each item takes at least a byte, so a forged count can't request more memory than the
+        // file has bytes.
         if count > self.bytes.len() {
             return None;
         }

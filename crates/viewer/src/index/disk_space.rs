@@ -1,13 +1,14 @@
-//! Room that an index needs, and room that it leaves to recordings on the same file system.
+//! Disk space that an index needs, and the reserve that it leaves to recordings on the same file
+//! system.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use tompion_reader::TraceSet;
 
-/// Most bytes that are left free on a file system.
+/// Maximum bytes of the reserve.
 const MAX_RESERVE: u64 = 256 << 20;
-/// Share of a file system that is left free where it is small: one of so many parts.
+/// On a small file system, the reserve is one of this many parts.
 const RESERVE_SHARE: u64 = 10;
 /// Bytes of a small index.
 const BASE: u64 = 1 << 20;
@@ -22,7 +23,7 @@ pub fn estimate(set: &TraceSet) -> u64 {
     BASE + trace / 2
 }
 
-/// Checks that a file system has so many bytes, and those that are left free.
+/// Checks that a file system has free space for some bytes besides the reserve.
 pub fn check_for(file: &impl AsFd, bytes: u64) -> io::Result<()> {
     let system = rustix::fs::fstatvfs(file)?;
     let size = |blocks: u64| blocks.saturating_mul(system.f_frsize);
@@ -40,7 +41,7 @@ pub fn check_for(file: &impl AsFd, bytes: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::StorageFull, text))
 }
 
-/// Checks while an index is written that the file system has the bytes that are left free.
+/// Checks while an index is written that the reserve is free.
 pub fn check(file: &impl AsFd) -> io::Result<()> {
     check_for(file, 0).map_err(|error| match error.kind() {
         io::ErrorKind::StorageFull => io::Error::new(

@@ -1,51 +1,51 @@
-//! What stands in lanes, and how it is written.
+//! Entries of lanes, and their encoding.
 //!
 //! ```text
 //! style | seen | merged   1 byte: 5 bits, 1 for each end, 1
-//! begin                   varint, zigzag: behind the end of the entry before
+//! begin                   varint, zigzag: relative to the end of the previous entry
 //! duration, label, extra  varints
 //! count                   varint, if merged
 //! last, min, max          8 bytes each, of counters; min and max if merged
 //! ```
 //!
-//! An interval of a busy lane takes seven or eight bytes.
+//! An entry of a busy lane takes seven or eight bytes.
 
 use crate::slice_kind;
 
-/// Something from one moment to another, or several of them that are drawn as one.
+/// Slice, point or mark of a lane, or several of them merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Entry {
-    /// From when, in nanoseconds from the index's base.
+    /// Begin in nanoseconds from the index's base.
     pub begin: i64,
-    /// To when; what takes no time ends where it begins.
+    /// End in nanoseconds from the index's base; equal to the begin if it takes no time.
     pub end: i64,
     /// One of [`crate::slice_kind`].
     pub style: u8,
-    /// Whether its beginning (bit 0) and its end (bit 1) were seen.
+    /// Whether its begin (bit 0) and its end (bit 1) were observed.
     pub seen: u8,
-    /// Index of its label; 0 is none.
+    /// Number of its label; 0 for none.
     pub label: u32,
-    /// What its style says: a thread, a processor, who woke it.
+    /// Data of its kind: a thread, a CPU, the source of a wakeup.
     pub extra: u64,
-    /// For how many it stands.
+    /// Number of merged entries; 1 for a single one.
     pub count: u64,
-    /// A counter's values.
+    /// Values of a counter.
     pub values: Values,
 }
 
 /// Values of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Values {
-    /// The last one.
+    /// Last value.
     pub last: f64,
-    /// The least.
+    /// Minimum.
     pub min: f64,
-    /// The greatest.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Values {
-    /// Of one moment.
+    /// Makes the values of a single point.
     pub fn one(value: f64) -> Self {
         Self { last: value, min: value, max: value }
     }
@@ -54,7 +54,7 @@ impl Values {
 const MERGED: u8 = 0x80;
 
 impl Entry {
-    /// Appends it; `last` is the end of the entry before, and becomes its own.
+    /// Appends the entry; `last` is the end of the previous one and is updated.
     pub fn write(&self, last: &mut i64, bytes: &mut Vec<u8>) {
         let merged = self.count != 1;
         bytes.push(self.style & 0x1f | (self.seen & 3) << 5 | if merged { MERGED } else { 0 });
@@ -75,7 +75,7 @@ impl Entry {
         *last = self.end.max(self.begin);
     }
 
-    /// Takes the next one; nothing at the end, or where the bytes are none of ours.
+    /// Reads the next entry; `None` at the end or if the bytes are invalid.
     pub fn read(last: &mut i64, bytes: &mut &[u8]) -> Option<Self> {
         let (&head, rest) = bytes.split_first()?;
         *bytes = rest;
@@ -106,13 +106,13 @@ impl Entry {
         Some(entry)
     }
 
-    /// How long it lasts, in nanoseconds.
+    /// Returns the duration in nanoseconds.
     pub fn duration(&self) -> i64 {
         self.end.saturating_sub(self.begin)
     }
 }
 
-/// Appends a number in as many bytes as it needs.
+/// Appends a number as a varint.
 pub fn write_number(mut number: u64, bytes: &mut Vec<u8>) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -121,7 +121,7 @@ pub fn write_number(mut number: u64, bytes: &mut Vec<u8>) {
     bytes.push(number as u8);
 }
 
-/// Takes a number.
+/// Reads a varint.
 #[inline]
 pub fn read_number(bytes: &mut &[u8]) -> Option<u64> {
     let (mut number, mut shift) = (0u64, 0);

@@ -1,9 +1,9 @@
-//! Where indexes and notes are kept: beside the trace in `.tompion-view`, or in the user's cache where nobody may write
-//! there, or else among temporary files for as long as they are used.
+//! Storage of indexes and notes: `.tompion-view` beside the trace, the user's cache where that is
+//! not writable, or else temporary files.
 //!
-//! A folder that came with a trace may hold anything. It is used if it belongs to this user and nobody else may write
-//! there; a link is none. It stays open, and files are made and found in what is open: whose trace it is
-//! may put a link in its place at any time.
+//! A folder that came with a trace may contain anything. It is used only if it belongs to this
+//! user, no other user may write to it, and it is not a link. It stays open, and files are created
+//! and found relative to it, since its owner may replace it at any time.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -20,45 +20,46 @@ use super::private_dir::PrivateDir;
 use super::store::Store;
 use super::{Index, directory, disk_space};
 
-/// The folder beside a trace.
+/// Name of the folder beside a trace.
 const BESIDE: &str = ".tompion-view";
-/// The index's file.
+/// Name of the index's file.
 const INDEX: &str = "index";
-/// The notes' file.
+/// Name of the notes' file.
 const NOTES: &str = "notes.json";
-/// The file of shifts.
+/// Name of the file with clock offsets.
 const SHIFTS: &str = "shifts.json";
-/// Most files of damaged notes.
+/// Maximum number of files with damaged notes.
 const MAX_DAMAGED_FILES: u32 = 100;
-/// Largest file of notes in bytes.
+/// Maximum size of the notes' file in bytes.
 const MAX_NOTES_BYTES: u64 = 16 << 20;
-/// Bytes before the first block, for what says where the directory is.
+/// Bytes before the first block, with the position of the directory.
 pub const HEAD: u64 = 4096;
 
-/// A folder for indexes and notes.
+/// Storage of indexes and notes.
 #[derive(Clone, Debug)]
 pub struct IndexStorage {
-    /// Nothing if there is none that can be written.
+    /// Folder for everything; `None` if none is writable.
     folder: Option<PrivateDir>,
-    /// Where in the user's cache an index is that has no room in the folder. It is made when needed.
+    /// Path in the user's cache for an index that has no space in the folder. It is created when
+    /// needed.
     fallback: Option<PathBuf>,
-    /// Whether the index that was begun last is in the spare folder.
+    /// Whether the newest index is in the fallback folder.
     is_in_fallback: Arc<AtomicBool>,
-    /// What the file is called while it is written.
+    /// Name of the index's file while it is written.
     new: String,
-    /// Why it isn't beside the trace, where somebody may have meant harm.
+    /// Line that says why the folder beside the trace is not used, where that may be an attack.
     remark: Option<String>,
 }
 
 impl IndexStorage {
-    /// For traces at these paths, with the user's cache unless that is to be found by the environment.
+    /// Finds the storage of some traces; `cache` replaces the cache that the environment names.
     pub fn new(paths: &[PathBuf], cache: Option<&Path>) -> Self {
         let mut remark = None;
         let beside = match paths {
             [path] => {
                 let path = path.join(BESIDE);
                 let opened = PrivateDir::open(&path);
-                // A folder that can't be written is nothing to speak of; one that must not be used is.
+                // A folder that isn't writable is usual; one that must not be used is reported.
                 remark =
                     opened.as_ref().err().filter(|error| error.kind() == io::ErrorKind::Other).map(|error| {
                         format!("{}: {error}; what is found out is kept in the cache", path.display())
@@ -76,29 +77,29 @@ impl IndexStorage {
         Self { folder, fallback, is_in_fallback: Arc::default(), new, remark }
     }
 
-    /// One line that says why what is found out isn't kept beside the trace, where that is odd.
+    /// Returns a line that says why the folder beside the trace is not used, where that is unusual.
     pub fn remark(&self) -> Option<&str> {
         self.remark.as_deref()
     }
 
-    /// Adds what is to be said of the place of the index.
+    /// Adds a line about the place of the index.
     pub fn add_remark(&mut self, line: Option<String>) {
         self.remark =
             self.remark.take().into_iter().chain(line).reduce(|first, line| format!("{first}; {line}"));
     }
 
-    /// Where things are kept; nothing if they can't be.
+    /// Returns the path of the folder, if there is one.
     pub fn path(&self) -> Option<PathBuf> {
         self.folder.as_ref()?.path()
     }
 
-    /// An empty file for an index of these traces, where there is room for it: in the folder, in the
-    /// cache, or among temporary files. It has no name before it is kept, where the file system can do
-    /// that: who is killed leaves nothing. With it comes a line, if that is not in the folder.
+    /// Creates an empty file for an index where there is space: in the folder, in the cache, or
+    /// among temporary files. Where the file system allows, it has no name before it is published,
+    /// so a killed server leaves nothing. A line is returned if the file is not in the folder.
     ///
     /// # Errors
     ///
-    /// If none can be made, or there is room nowhere.
+    /// If no file can be created, or there is no space anywhere.
     pub fn begin(&self, set: &TraceSet) -> io::Result<(Store, Option<String>)> {
         let needed = disk_space::estimate(set);
         let mut obstacle: Option<String> = None;
@@ -109,7 +110,7 @@ impl IndexStorage {
         {
             match self.begin_in(&folder, needed) {
                 Ok(store) => {
-                    // Ordering: this thread or one that it starts keeps the index.
+                    // Ordering: this thread or one that it starts publishes the index.
                     self.is_in_fallback.store(is_fallback, Ordering::Relaxed);
                     return Ok((store, obstacle.map(|obstacle| location_notice(&folder, &obstacle))));
                 }
@@ -126,7 +127,7 @@ impl IndexStorage {
         })?;
         Ok((
             Store::new(file, HEAD),
-            obstacle.map(|obstacle| format!("{obstacle}; it is made anew each time")),
+            obstacle.map(|obstacle| format!("{obstacle}; it is made again each time")),
         ))
     }
 
@@ -143,11 +144,11 @@ impl IndexStorage {
         Ok(Store::new(file, HEAD))
     }
 
-    /// Keeps the index that was begun last.
+    /// Gives the newest index its name.
     ///
     /// # Errors
     ///
-    /// If it cannot be renamed.
+    /// If it can't be renamed.
     pub fn publish(&self, store: &Store) -> io::Result<()> {
         let is_in_fallback = self.is_in_fallback.load(Ordering::Relaxed);
         let folder = if is_in_fallback { self.existing_fallback() } else { self.folder.clone() };
@@ -159,32 +160,32 @@ impl IndexStorage {
         folder.rename(&self.new, INDEX)
     }
 
-    /// The index that was kept, if it is of these very files and sound.
+    /// Loads the saved index, if it is valid and of exactly these files.
     pub fn load(&self, fingerprint: &str) -> Option<Index> {
         let folders = self.folder.iter().cloned().chain(self.existing_fallback());
         let mut files = folders.filter_map(|folder| folder.read(INDEX).ok());
         files.find_map(|file| directory::read(file, fingerprint))
     }
 
-    /// The spare folder, if it was made.
+    /// Returns the fallback folder, if it exists.
     fn existing_fallback(&self) -> Option<PrivateDir> {
         self.fallback.as_deref().filter(|path| path.is_dir()).and_then(open_or_create)
     }
 
-    /// The notes as they were written last; nothing if there are none.
+    /// Reads the saved notes; empty if there are none.
     ///
     /// # Errors
     ///
-    /// If there are some that can't be read.
+    /// If the file exists and can't be read.
     pub fn notes(&self) -> io::Result<Vec<u8>> {
         self.read(NOTES)
     }
 
-    /// The same of how the traces are shifted against each other.
+    /// Reads the saved clock offsets; empty if there are none.
     ///
     /// # Errors
     ///
-    /// If it is there and can't be read.
+    /// If the file exists and can't be read.
     pub fn shifts(&self) -> io::Result<Vec<u8>> {
         self.read(SHIFTS)
     }
@@ -199,11 +200,11 @@ impl IndexStorage {
         }
     }
 
-    /// Gives the notes' file another name, under which nobody looks for it, so that others can be written. Returns the name.
+    /// Renames a damaged notes' file, so that new notes can be written, and returns its new name.
     ///
     /// # Errors
     ///
-    /// If it can't be renamed, or others have all such names.
+    /// If it can't be renamed, or all such names are taken.
     pub fn set_notes_aside(&self) -> io::Result<String> {
         let Some(folder) = &self.folder else { return Err(io::ErrorKind::ReadOnlyFilesystem.into()) };
         let taken = folder.names()?;
@@ -215,20 +216,20 @@ impl IndexStorage {
         folder.rename(NOTES, &name).map(|()| name)
     }
 
-    /// Writes notes anew; readers see the old ones or the new ones, whole.
+    /// Replaces the notes atomically.
     ///
     /// # Errors
     ///
-    /// If they cannot be written.
+    /// If they can't be written.
     pub fn write_notes(&self, bytes: &[u8]) -> io::Result<()> {
         self.write(NOTES, bytes)
     }
 
-    /// Writes anew how the traces are shifted.
+    /// Replaces the clock offsets atomically.
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
+    /// If they can't be written.
     pub fn write_shifts(&self, bytes: &[u8]) -> io::Result<()> {
         self.write(SHIFTS, bytes)
     }
@@ -241,11 +242,11 @@ impl IndexStorage {
         folder.rename(&new, name)
     }
 
-    /// A file without a name, for what is asked for once.
+    /// Creates a file without a name for a single answer.
     ///
     /// # Errors
     ///
-    /// If none can be made.
+    /// If none can be created.
     pub fn scratch(&self) -> io::Result<File> {
         let in_folder = |folder: &PrivateDir| {
             folder.create_nameless().or_else(|_| {
@@ -257,7 +258,7 @@ impl IndexStorage {
         self.folder.as_ref().and_then(|folder| in_folder(folder).ok()).map_or_else(temporary, Ok)
     }
 
-    /// Removes what was left by those who were killed.
+    /// Removes files of servers that were killed.
     fn remove_stale_files(&self, folder: &PrivateDir) {
         for name in folder.names().unwrap_or_default() {
             let of = name.strip_prefix("index.").and_then(|name| name.strip_suffix(".new")?.split_once('.'));
@@ -268,31 +269,31 @@ impl IndexStorage {
     }
 }
 
-/// Makes a folder in the user's cache, unless it is there.
+/// Opens a folder in the user's cache, and creates it if it is missing.
 fn open_or_create(path: &Path) -> Option<PrivateDir> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent()?).ok()?;
     PrivateDir::open(path).ok()
 }
 
-/// Says that an index is in this folder because of an obstacle.
+/// Says that an index is in a folder because of an obstacle.
 fn location_notice(folder: &PrivateDir, obstacle: &str) -> String {
     format!("{obstacle}; it is in {}", display_path(folder))
 }
 
-/// A folder's path in words.
+/// Formats the path of a folder.
 fn display_path(folder: &PrivateDir) -> String {
     folder.path().map_or_else(|| "the folder".into(), |path| path.display().to_string())
 }
 
-/// Another number for each place of this program: the same trace may be opened twice.
+/// Returns a new number for each storage of this process: the same trace may be open twice.
 fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A file among temporary ones, without a name.
+/// Creates a temporary file without a name.
 fn temporary() -> io::Result<File> {
-    // Everybody may make files there, so its name can't be foreseen.
+    // All users may create files there, so the name must be unpredictable.
     let random = RandomState::new().build_hasher().finish();
     let name = format!("tompion-view.{}.{}.{random:016x}", std::process::id(), next_number());
     let path = std::env::temp_dir().join(name);
@@ -302,7 +303,7 @@ fn temporary() -> io::Result<File> {
     Ok(file)
 }
 
-/// Where in the user's cache.
+/// Returns the path for some traces in the user's cache.
 fn cache_path(paths: &[PathBuf], cache: Option<&Path>) -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let of_environment = || absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
@@ -317,7 +318,7 @@ fn cache_path(paths: &[PathBuf], cache: Option<&Path>) -> Option<PathBuf> {
     Some(cache.join("tompion/view").join(format!("{:016x}{:016x}", hash(&names, 0), hash(&names, 1))))
 }
 
-/// A hash of bytes, which is the same in every version.
+/// Hashes bytes, equally in every version.
 pub fn hash(bytes: &[u8], seed: u64) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut hash: u64 = start;
@@ -332,7 +333,8 @@ pub fn hash(bytes: &[u8], seed: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// Names, sizes and times of a trace's files; names from the folder on that was opened, which may be moved.
+/// Returns names, sizes and times of the traces' files. Names are relative to the opened folder,
+/// which may be moved.
 pub fn fingerprint(traces: &TraceSet) -> String {
     let mut text = String::new();
     let mut add = |path: &Path| {

@@ -1,5 +1,5 @@
-//! From a trace to its index, in one pass: as many threads as there are processors read events, one makes states of what
-//! they find, in its order, and one puts these into lanes.
+//! Indexing of a trace in one pass: threads on all CPUs decode events, one derives states in their
+//! order, and one adds them to lanes.
 
 mod annotate;
 mod classes;
@@ -30,25 +30,25 @@ pub use classes::{Classes, is_of_kernel, trace_of_class};
 use pipeline::IndexPipeline;
 pub use prefetch::Prefetcher;
 
-/// Findings that are handed over together.
+/// Number of findings in a batch.
 const BATCH: usize = 8192;
-/// Batches that wait.
+/// Maximum number of batches in the queue.
 const MAX_QUEUED_BATCHES: usize = 4;
-/// Bytes of a part.
+/// Minimum bytes of a part.
 const PART_BYTES: u64 = 2 << 20;
-/// Most parts.
+/// Maximum number of parts.
 const MAX_PARTS: u64 = 1 << 13;
-/// Into how many parts of the time outlines are divided.
+/// Number of cells of an outline.
 pub const OUTLINE_CELLS: usize = 1024;
-/// Longest time that is believed of packets' headers, in nanoseconds: some ten years.
+/// Maximum duration that packet headers are believed to have, in nanoseconds: some ten years.
 const MAX_DURATION_NS: i64 = 1 << 58;
 
-/// A channel of a trace.
+/// Channel of a trace.
 #[derive(Clone, Debug)]
 pub struct Channel {
-    /// The trace's index.
+    /// Index of the trace.
     pub trace: usize,
-    /// Its name.
+    /// Name of the channel.
     pub name: String,
 }
 
@@ -58,18 +58,18 @@ impl Channel {
     }
 }
 
-/// What is known of a trace before its events are read.
+/// Properties of a trace that are known before its events are read.
 pub struct Outline {
     /// Parts of the trace.
     pub parts: Arc<Parts>,
     /// Bytes of a part.
     pub part_bytes: u64,
-    /// Bytes of all.
+    /// Bytes of the trace.
     size: u64,
-    /// The channel of each stream.
+    /// Channel of each stream.
     channel_of: Vec<u32>,
     channels: Vec<Channel>,
-    /// Bytes of each channel in each part of the time.
+    /// Bytes of each channel in each cell of the outline.
     bytes: Vec<Vec<u32>>,
     coverage: Coverage,
     base: i64,
@@ -77,7 +77,7 @@ pub struct Outline {
 }
 
 impl Outline {
-    /// Goes through the headers of packets. Of traces of which nothing was read.
+    /// Reads the headers of all packets of unread traces.
     pub fn new(traces: &TraceSet) -> Self {
         let mut size = 0u64;
         let mut packets = Vec::new();
@@ -92,7 +92,7 @@ impl Outline {
         let first = first.and_then(|mut first| first.next_event().and_then(|event| event.timestamp()));
         let begin = packets.iter().filter_map(|packet| packet.begin).min();
         let base = first.or(begin).unwrap_or(0);
-        // Where a packet doesn't say its end, its beginning is better than nothing.
+        // Where a packet doesn't state its end, its begin is better than nothing.
         let ends = packets.iter().filter_map(|packet| packet.end.or(packet.begin));
         let end = ends.filter(|end| end.saturating_sub(base) < MAX_DURATION_NS).max().unwrap_or(base);
         let duration = end.saturating_sub(base).max(1);
@@ -113,27 +113,27 @@ impl Outline {
         Self { parts, part_bytes, size, channel_of, channels, bytes, coverage, base, duration }
     }
 
-    /// Traces of which recordings tell that events were overwritten.
+    /// Returns the traces whose recordings report overwritten events.
     fn overwriting(traces: &TraceSet, recorded: &recording::RecordedLosses) -> Vec<u32> {
-        let is_told = |path| recorded.overwritten.iter().any(|(recorded, _)| recorded == path);
+        let is_recorded = |path| recorded.overwritten.iter().any(|(recorded, _)| recorded == path);
         let all = traces.traces().iter().zip(0..);
-        all.filter(|(trace, _)| is_told(&trace.path)).map(|(_, number)| number).collect()
+        all.filter(|(trace, _)| is_recorded(&trace.path)).map(|(_, number)| number).collect()
     }
 
-    /// The names of the tracks of all streams' channels.
+    /// Returns the name of the channel's track of each stream.
     pub fn channel_tracks(&self, traces: &TraceSet) -> Vec<String> {
         let names: Vec<String> = self.channels.iter().map(|channel| channel.name_of_track(traces)).collect();
         let name = |channel: &u32| names.get(*channel as usize).cloned().unwrap_or_default();
         self.channel_of.iter().map(name).collect()
     }
 
-    /// When the trace begins, in nanoseconds since the epoch, and how long it lasts.
+    /// Returns the trace's begin in nanoseconds since the epoch, and its duration.
     pub fn range(&self) -> (i64, i64) {
         (self.base, self.duration)
     }
 }
 
-/// Adds bytes of a packet to the parts of the time that it takes.
+/// Spreads the bytes of a packet over the cells of its time.
 fn spread((begin, end): (i64, i64), duration: i64, size: u64, bytes: &mut [u32]) {
     let part = |time: i64| {
         let part = i128::from(time.clamp(0, duration)) * OUTLINE_CELLS as i128 / i128::from(duration.max(1));
@@ -146,7 +146,8 @@ fn spread((begin, end): (i64, i64), duration: i64, size: u64, bytes: &mut [u32])
     }
 }
 
-/// The channel of each stream, and the channels: files of one trace that differ by the number behind `_` alone.
+/// Returns the channel of each stream, and the channels: files of one trace whose names differ only
+/// in the number behind `_`.
 fn channels(traces: &TraceSet) -> (Vec<u32>, Vec<Channel>) {
     let mut known = HashMap::new();
     let mut channels: Vec<Channel> = Vec::new();
@@ -168,7 +169,7 @@ fn channel_name(path: &Path) -> String {
     }
 }
 
-/// What to call a trace: its folder below the one that was opened, or that one.
+/// Returns the name of a trace: its path below the opened folder, or the folder's name.
 pub fn trace_name(traces: &TraceSet, trace: usize) -> String {
     let Some(trace) = traces.traces().get(trace) else { return String::new() };
     let below = traces.roots().iter().find_map(|root| trace.path.strip_prefix(root).ok());
@@ -182,7 +183,7 @@ pub fn trace_name(traces: &TraceSet, trace: usize) -> String {
     name.map(|name| name.into_owned()).unwrap_or_else(|| path.display().to_string())
 }
 
-/// What is put into an index by [`run`](Self::run).
+/// Indexer of a trace: [`run`](Self::run) fills the index.
 pub struct Indexer {
     traces: TraceSet,
     outline: Outline,
@@ -193,8 +194,9 @@ pub struct Indexer {
 }
 
 impl Indexer {
-    /// An index with what is known of traces before their events are read, and what completes it. Numbers of tracks and
-    /// lanes are those of the index that there was when the traces were shorter.
+    /// Returns an index with what is known before events are read, and the indexer that completes
+    /// it. Tracks and lanes keep the numbers of `before`, the index of the traces when they were
+    /// shorter.
     pub fn new(
         traces: TraceSet,
         outline: Outline,
@@ -233,13 +235,13 @@ impl Indexer {
         (index, Self { traces, outline, recorded, engine, annotator, applier })
     }
 
-    /// What reads parts before their turn; nothing where the index is made as fast.
+    /// Returns a prefetcher; `None` if the index is completed as fast.
     pub fn prefetcher(&self) -> Option<Prefetcher> {
         Prefetcher::new(&self.outline, (self.engine.fresh(), self.annotator.clone(), self.applier.clone()))
     }
 
-    /// Reads the trace and completes the index. Lets those pass who look at it. Ends early, with the index incomplete, when
-    /// told to stop.
+    /// Reads the trace and completes the index. It yields to requests, and stops early when `stop`
+    /// is set.
     pub fn run(mut self, index: &Shared, stop: &AtomicBool, gate: &Arc<ForegroundGate>) {
         let (sender, receiver) = sync_channel(MAX_QUEUED_BATCHES);
         let applier = &mut self.applier;
@@ -253,7 +255,7 @@ impl Indexer {
             };
             let watch = scope.spawn(read);
             let result = receive(&receiver, applier, (index, gate));
-            // The watch ends when nobody listens any more.
+            // The pipeline ends when the receiver is gone.
             drop(receiver);
             result.and(watch.join().map_err(|_| io::Error::other("the trace's reader failed")))
         });
@@ -268,7 +270,7 @@ impl Indexer {
         }
     }
 
-    /// What is wrong with the traces, was overwritten, and was lost.
+    /// Reports corruption, overwritten and lost events of the traces.
     fn report_damage(&self, index: &mut Index) {
         let recorded = &self.recorded;
         index.damages = self.traces.corruptions().iter().map(ToString::to_string).collect();
@@ -281,7 +283,7 @@ impl Indexer {
             let Some(channel) = channel else { continue };
             let trace = self.outline.channels.get(channel).map_or(0, |channel| channel.trace);
             let history = self.outline.coverage.history(trace);
-            // Where there are gaps, too, nothing tells how many events each time had.
+            // Where there are gaps, too, the number of events in each is unknown.
             let count = if history.between { 0 } else { *count };
             if history.before_first || !history.between {
                 self.applier.overwritten(index, channel as u32, count);
@@ -290,11 +292,11 @@ impl Indexer {
         self.count_losses(index, recorded);
     }
 
-    /// What was lost: as recordings tell it, or else as packets count it.
+    /// Counts losses as recordings report them, or else as packets count them.
     fn count_losses(&self, index: &mut Index, recorded: &recording::RecordedLosses) {
         let mut losses = [recorded.lost, 0, recorded.overwritten.iter().map(|(_, count)| count).sum()];
         for loss in self.traces.losses() {
-            let is_told = self
+            let is_recorded = self
                 .traces
                 .traces()
                 .get(loss.trace)
@@ -304,7 +306,7 @@ impl Indexer {
             let which = match loss.kind {
                 tompion_reader::LossKind::Packets if overwrites => continue,
                 tompion_reader::LossKind::Packets => 1,
-                tompion_reader::LossKind::Events if !is_told => 0,
+                tompion_reader::LossKind::Events if !is_recorded => 0,
                 tompion_reader::LossKind::Events
                 | tompion_reader::LossKind::EventsAtMost
                 | tompion_reader::LossKind::EventsUnknown => continue,
@@ -329,7 +331,7 @@ fn receive(
             batch.into_iter().try_for_each(|finding| applier.apply(&mut index, finding))?;
             index.is_batch_full()
         };
-        // Who wants to read waits for one step of this at most.
+        // A reader waits for one step of this at most.
         while is_left {
             gate.yield_to_requests();
             is_left = index.write().write_some()?;
@@ -338,7 +340,7 @@ fn receive(
     Ok(())
 }
 
-/// Writes all that is left, and lets those pass who look at what is there.
+/// Writes everything that is left, and yields to requests.
 fn finish(index: &Shared, gate: &ForegroundGate) -> io::Result<()> {
     while index.write().finish_some()? {
         gate.yield_to_requests();
@@ -346,7 +348,7 @@ fn finish(index: &Shared, gate: &ForegroundGate) -> io::Result<()> {
     Ok(())
 }
 
-/// The name of each machine, and which trace is its kernel's.
+/// Returns the name and the kernel trace of each machine.
 fn machines(traces: &TraceSet, machine_of: &[u16]) -> Vec<(String, u32)> {
     let mut machines: Vec<(String, u32, bool)> = Vec::new();
     for (number, (trace, &machine)) in traces.traces().iter().zip(machine_of).enumerate() {

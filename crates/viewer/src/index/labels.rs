@@ -1,25 +1,25 @@
-//! Texts that boxes and tracks are labelled with, each once.
+//! Interned labels of entries and tracks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use tompion_analysis::quick::QuickMap;
 
-/// Most labels, and most bytes of them; what comes later has the label `…`.
+/// Maximum number of labels, and maximum bytes of all of them; later ones become `…`.
 const MAX_LABELS: usize = 1 << 20;
 const MAX_TOTAL_BYTES: usize = 64 << 20;
-/// Most texts that are known by their places.
+/// Maximum number of texts that are found by address.
 const MAX_SHARED: usize = 1 << 14;
-/// Longest label in bytes.
+/// Maximum length of a label in bytes.
 const MAX_LABEL_BYTES: usize = 1024;
 
-/// Labels by their numbers. Number 0 is none.
+/// Labels by number. Number 0 is none.
 #[derive(Clone, Debug)]
 pub struct Labels {
     texts: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u32>,
     bytes: usize,
-    /// Numbers of texts by their places in memory, which are held so that no other text takes them.
+    /// Numbers of texts by address. The texts are held, so that no other text gets their address.
     shared: QuickMap<usize, (Arc<str>, u32)>,
 }
 
@@ -34,7 +34,7 @@ impl Default for Labels {
 }
 
 impl Labels {
-    /// These, in the order of their numbers; nothing if they are none of ours.
+    /// Makes labels from texts in the order of their numbers; `None` if they are invalid.
     pub fn of(texts: Vec<String>) -> Option<Self> {
         let mut labels =
             Self { texts: Vec::new(), numbers: HashMap::new(), bytes: 0, shared: QuickMap::default() };
@@ -44,7 +44,7 @@ impl Labels {
         (labels.texts.len() == texts.len() && texts.len() >= 2).then_some(labels)
     }
 
-    /// The number of a text.
+    /// Returns the number of a text.
     pub fn number(&mut self, text: &str) -> u32 {
         if let Some(&number) = self.numbers.get(text) {
             return number;
@@ -57,7 +57,7 @@ impl Labels {
         self.add(text)
     }
 
-    /// The same of a text that comes again and again, by its place in memory.
+    /// Returns the number of a repeated text, found by its address.
     pub fn shared(&mut self, text: &Arc<str>) -> u32 {
         let place = text.as_ptr().addr();
         if let Some((_, number)) = self.shared.get(&place).filter(|(known, _)| Arc::ptr_eq(known, text)) {
@@ -81,13 +81,13 @@ impl Labels {
         number
     }
 
-    /// The text of a number.
+    /// Returns the text of a number.
     pub fn text(&self, number: u32) -> &Arc<str> {
-        // There are two at least.
+        // There are at least two.
         self.texts.get(number as usize).unwrap_or_else(|| &self.texts[0])
     }
 
-    /// All texts, in the order of their numbers.
+    /// Returns all texts in the order of their numbers.
     pub fn texts(&self) -> &[Arc<str>] {
         &self.texts
     }

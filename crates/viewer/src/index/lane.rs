@@ -1,14 +1,14 @@
-//! A lane's entries, at several levels of detail.
+//! Entries of a lane at several levels of detail.
 //!
 //! ```text
 //! entries ──► level 0   every entry           blocks in the file, the last one in memory
-//!               └ merge ──► level 1   what is narrower than a cell becomes one entry a cell
+//!               └ merge ──► level 1   entries narrower than a cell become one per cell
 //!                             └ merge ──► level 2   cells eight times as wide …
 //! ```
 //!
-//! A level has the form of its entries in common with the level below, so that a window is answered by reading
-//! whichever level has cells of at most a pixel. A level is fed when a block of the level below is full: what has not
-//! reached it yet stands in the levels below, and is read there.
+//! All levels have one format, so a window is answered from the level whose cells are at most a
+//! pixel wide. A level is fed when a block of the level below is full. Entries that have not
+//! reached it are read from the levels below.
 
 use std::io;
 
@@ -16,23 +16,23 @@ use super::entry::{Entry, Values};
 use super::store::Store;
 use crate::slice_kind;
 
-/// Bytes of entries at which a block is packed and written.
+/// Bytes of entries at which a block is compressed and written.
 const BLOCK: usize = 8192;
-/// How many levels there are above the first one.
+/// Number of levels above the first one.
 pub const LEVELS: usize = 4;
-/// How many times wider cells are from level to level.
+/// Ratio of the cell widths of two levels.
 const RATIO: i64 = 8;
-/// How many cells the narrowest cells make of a trace.
+/// Number of the narrowest cells in a trace.
 const CELLS: i64 = 1 << 20;
-/// Kinds of entries that are told apart within a cell.
+/// Maximum number of kinds that are distinguished within a cell.
 const KINDS: usize = 8;
 
-/// Widths of the cells of each level from the first one with cells on, in nanoseconds.
+/// Cell widths in nanoseconds of each level above level 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Widths(pub [i64; LEVELS]);
 
 impl Widths {
-    /// For a trace of this duration in nanoseconds.
+    /// Computes the widths for a trace's duration in nanoseconds.
     pub fn new(duration: i64) -> Self {
         let narrowest = (duration / CELLS).max(1);
         let mut widths = [narrowest; LEVELS];
@@ -42,45 +42,45 @@ impl Widths {
         Self(widths)
     }
 
-    /// The widest level whose cells are at most so wide; 0 is the one with every entry.
+    /// Returns the highest level whose cells are at most this wide; 0 has every entry.
     pub fn level(&self, width: i64) -> usize {
         self.0.iter().take_while(|&&cell| cell <= width).count()
     }
 }
 
-/// A block in the file.
+/// Block in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Where its first entry begins.
+    /// Begin of its first entry.
     pub begin: i64,
-    /// The latest end of its entries.
+    /// Latest end of its entries.
     pub end: i64,
-    /// Its place in the file.
+    /// Position in the file.
     pub place: u64,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub bytes: u32,
-    /// How many entries it has.
+    /// Number of entries.
     pub count: u32,
 }
 
 /// Entries of one level of detail.
 #[derive(Clone, Debug, Default)]
 pub struct Level {
-    /// Those in the file.
+    /// Blocks in the file.
     pub blocks: Vec<Block>,
     open: Open,
-    /// What makes entries of the level above; there is none where there is no level above.
+    /// Merger that feeds the level above; `None` if there is no level above.
     merge: Option<Box<Merge>>,
 }
 
 impl Level {
-    /// A level that is whole.
+    /// Makes a complete level.
     pub fn of(blocks: Vec<Block>) -> Self {
         Self { blocks, ..Self::default() }
     }
 }
 
-/// The block that is being filled.
+/// Block that is being filled.
 #[derive(Clone, Debug, Default)]
 struct Open {
     bytes: Vec<u8>,
@@ -102,15 +102,15 @@ impl Open {
     }
 }
 
-/// Entries of a lane.
+/// Levels of a lane.
 #[derive(Clone, Debug, Default)]
 pub struct Levels(pub Vec<Level>);
 
-/// What a lane's window is read from: places in the file, and copies of what is not there yet.
+/// Source of a lane's window: blocks in the file, and copies of unwritten entries.
 #[derive(Debug, Default)]
 pub struct Slice {
     parts: Vec<Part>,
-    /// How many entries it has at most.
+    /// Maximum number of entries.
     pub count: u64,
 }
 
@@ -122,7 +122,7 @@ enum Part {
 }
 
 impl Levels {
-    /// Adds an entry. Returns by how many bytes more is in memory.
+    /// Adds an entry. Returns the growth of memory in bytes.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl Levels {
         Ok(after - before)
     }
 
-    /// Writes the open block of a level, and feeds the level above if there is to be one.
+    /// Writes the open block of a level, and feeds the level above if `feeds`.
     fn close(&mut self, index: usize, feeds: bool, (widths, store): (&Widths, &Store)) -> io::Result<()> {
         let Some(level) = self.0.get_mut(index) else { return Ok(()) };
         let open = std::mem::take(&mut level.open);
@@ -179,14 +179,14 @@ impl Levels {
         Ok(())
     }
 
-    /// Writes what is in memory of every entry, to make room.
+    /// Writes all unwritten entries, to free memory.
     ///
     /// # Errors
     ///
     /// If a block cannot be written.
     pub fn flush(&mut self, place: (&Widths, &Store)) -> io::Result<()> {
         self.close(0, true, place)?;
-        // Of hundreds of thousands of lanes, what is being merged takes more than what was merged.
+        // For hundreds of thousands of lanes, mergers take more memory than merged entries.
         let merge = self.0.first_mut().and_then(|level| level.merge.take());
         if let (Some(above), Some(mut merge)) = (self.0.get_mut(1), merge) {
             merge.finish(&mut |merged| above.open.push(&merged));
@@ -214,12 +214,12 @@ impl Levels {
         Ok(())
     }
 
-    /// Bytes that are in memory for entries that are not in the file.
+    /// Returns the bytes of unwritten entries in memory.
     pub fn open_bytes(&self) -> usize {
         self.0.iter().map(|level| level.open.bytes.len()).sum()
     }
 
-    /// What a window is to be read from, where cells of `width` nanoseconds are narrow enough.
+    /// Returns the source of a window, for cells of `width` nanoseconds.
     pub fn slice(&self, (from, to): (i64, i64), (width, widths): (i64, &Widths)) -> Slice {
         let top = widths.level(width).min(self.0.len().saturating_sub(1));
         let mut slice = Slice::default();
@@ -234,7 +234,7 @@ impl Levels {
         slice
     }
 
-    /// Every entry around a time: at least the ones before and behind it.
+    /// Returns all entries around a time: at least the ones before and after it.
     pub fn slice_around(&self, time: i64) -> Slice {
         let mut slice = Slice::default();
         let Some(level) = self.0.first() else { return slice };
@@ -250,7 +250,7 @@ impl Levels {
         slice
     }
 
-    /// The same where entries overlap and stand in the order of their ends.
+    /// Returns the source of a window where entries overlap and are ordered by their end.
     pub fn slice_unordered(&self, (from, to): (i64, i64), (width, widths): (i64, &Widths)) -> Slice {
         let top = widths.level(width).min(self.0.len().saturating_sub(1));
         let mut slice = Slice::default();
@@ -263,7 +263,7 @@ impl Levels {
         slice
     }
 
-    /// What is not in the file, of a level and of those below, which have what did not reach it.
+    /// Adds the unwritten entries of a level, and of the levels below that have not reached it.
     fn open_parts(&self, top: usize, (from, to): (i64, i64), slice: &mut Slice) {
         for index in (0..=top).rev() {
             let Some(level) = self.0.get(index) else { continue };
@@ -282,7 +282,7 @@ impl Levels {
         }
     }
 
-    /// When the first entry begins and the last one ends.
+    /// Returns the begin of the first and the end of the last entry.
     pub fn bounds(&self) -> Option<(i64, i64)> {
         let level = self.0.first()?;
         let open = (!level.open.bytes.is_empty()).then_some((level.open.begin, level.open.end));
@@ -291,7 +291,7 @@ impl Levels {
         Some((first, last))
     }
 
-    /// How many entries there are of every one, about.
+    /// Returns the approximate number of entries at level 0.
     pub fn count(&self) -> u64 {
         let Some(level) = self.0.first() else { return 0 };
         level.blocks.iter().map(|block| u64::from(block.count)).sum::<u64>() + u64::from(level.open.count)
@@ -299,7 +299,7 @@ impl Levels {
 }
 
 impl Slice {
-    /// Calls with each entry that touches the window, in the order in which they stand. Stops early when told so.
+    /// Visits each entry that touches the window, in order. Stops when the visitor returns false.
     ///
     /// # Errors
     ///
@@ -337,27 +337,27 @@ fn read_bytes(mut bytes: &[u8], (from, to): (i64, i64), visit: &mut dyn FnMut(&E
     true
 }
 
-/// Makes one entry of all narrow ones in a cell.
+/// Merger of narrow entries, one per cell.
 #[derive(Clone, Debug, Default)]
 pub struct Merge {
     cell: i64,
     merged: Option<Entry>,
-    /// The kinds of what is merged, and how much of it each takes.
+    /// Kinds in the cell, each with the time that it takes.
     kinds: Vec<Kind>,
 }
 
-/// Entries of a style and label within a cell.
+/// Entries of a kind and label within a cell.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     style: u8,
     label: u32,
     extra: u64,
-    /// How long they take together, in nanoseconds, and a nanosecond for each.
+    /// Their total time in nanoseconds, plus 1 for each.
     weight: i64,
 }
 
 impl Merge {
-    /// Takes the next entry, and gives those that are complete.
+    /// Adds the next entry, and emits completed ones.
     pub fn push(&mut self, entry: &Entry, width: i64, give: &mut dyn FnMut(Entry)) {
         if entry.duration() >= width && entry.count == 1 {
             self.finish(give);
@@ -405,7 +405,7 @@ impl Merge {
         }
     }
 
-    /// What is being merged, as it stands.
+    /// Returns the entry that is being merged.
     fn peek(&self) -> Option<Entry> {
         let merged = self.merged?;
         let kind = self.kinds.iter().max_by_key(|kind| kind.weight)?;
@@ -413,7 +413,7 @@ impl Merge {
         Some(Entry { style: kind.style, label: kind.label, extra: kind.extra, seen, ..merged })
     }
 
-    /// Gives what is being merged.
+    /// Emits the entry that is being merged.
     pub fn finish(&mut self, give: &mut dyn FnMut(Entry)) {
         if let Some(entry) = self.peek() {
             give(entry);
@@ -422,7 +422,7 @@ impl Merge {
     }
 }
 
-/// Whether an entry is of those that are counted alone.
+/// Whether an entry only counts events.
 pub fn is_density(entry: &Entry) -> bool {
     matches!(entry.style, slice_kind::DENSITY | slice_kind::LOST | slice_kind::OVERWRITTEN)
 }

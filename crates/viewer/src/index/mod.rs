@@ -1,10 +1,10 @@
-//! The index: what a trace looks like, at every level of detail.
+//! Index of a trace at every level of detail.
 //!
 //! ```text
-//!           a thread a processor       one thread                     one thread
-//! TraceSet ──windows──► facts ──in order──► Engine, marks, counters ──batches──► Index: tracks, lanes ──► Levels ──► Store
-//!                                                                                   ▲
-//!                                                             answers of the server ┘ also while it is built
+//!     a thread per CPU    one thread                        one thread
+//! TraceSet ─windows► facts ─in order► Engine, marks, counters ─batches► Index ─► Levels ─► Store
+//!                                                                         ▲
+//!                                       answers, also while it is built ──┘
 //! ```
 
 pub mod apply;
@@ -36,51 +36,53 @@ use stable_ids::StableIds;
 use store::Store;
 use write_batch::WriteBatch;
 
-/// Bytes of entries in memory at which they are written, whatever blocks are full.
+/// Maximum bytes of unwritten entries, after which all are written, full blocks or not.
 const MAX_OPEN_BYTES: usize = 48 << 20;
-/// Lanes of which that is done in one step, and all is written at the end.
+/// Number of lanes that are written in one step.
 const LANES_PER_STEP: usize = 512;
-/// How often who writes gives way to those who read.
+/// Maximum number of times that a writer yields to readers.
 const MAX_YIELDS: usize = 1000;
-/// Most lanes and tracks: a hostile trace could have a thread in each event. What has none is not drawn.
+/// Maximum number of lanes and tracks: a hostile trace could have a thread in each event. Tracks
+/// above it are not drawn.
 const MAX_LANES: usize = 2 << 20;
 const MAX_TRACKS: usize = 1 << 19;
-/// Tracks up to which each thread has its own; of later ones, those that have a number one after the other share one.
+/// Number of tracks up to which each thread has its own; later threads with a reused number share
+/// one.
 const MAX_OWN_THREAD_TRACKS: usize = 100_000;
 
-/// The values of a counter that has none.
+/// Range of a counter without values.
 const NO_RANGE: (f64, f64) = (f64::INFINITY, f64::NEG_INFINITY);
 
-/// What a lane shows.
+/// Content of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum LaneKind {
-    /// Handlers of interrupts on a processor.
+    /// Interrupt handlers on a CPU.
     Interrupt = 0,
-    /// Soft interrupts on a processor.
+    /// Softirqs on a CPU.
     SoftInterrupt = 1,
-    /// What a processor runs.
+    /// Threads on a CPU.
     Cpu = 2,
-    /// What a thread does.
+    /// States of a thread.
     Thread = 3,
-    /// What system call it is in.
+    /// System calls of a thread.
     Syscall = 4,
-    /// Its spans of one depth.
+    /// Spans of one depth of a thread.
     Span = 5,
     /// Events.
     Marks = 6,
     /// Values of a counter.
     Counter = 7,
-    /// How many events a channel has.
+    /// Event counts of a channel.
     Density = 8,
-    /// How many it lost; shown with its density.
+    /// Lost events of a channel; shown with its density.
     Lost = 9,
-    /// How many were overwritten; shown with its density.
+    /// Overwritten events of a channel; shown with its density.
     Overwritten = 10,
 }
 
 impl LaneKind {
-    /// All of them, by their numbers.
+    /// All kinds by number.
     pub const ALL: [Self; 11] = [
         Self::Interrupt,
         Self::SoftInterrupt,
@@ -95,7 +97,7 @@ impl LaneKind {
         Self::Overwritten,
     ];
 
-    /// As the page knows it; nothing if the page doesn't.
+    /// Returns the page's name of the kind; `None` if it is not sent.
     pub fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::Interrupt => "interrupt",
@@ -112,47 +114,47 @@ impl LaneKind {
     }
 }
 
-/// A lane: a row of a track.
+/// Lane: a row of a track.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// Its track.
+    /// Number of its track.
     pub track: u32,
-    /// What it shows.
+    /// Content of the lane.
     pub kind: LaneKind,
-    /// How deep it stands among those of its kind.
+    /// Depth among the track's lanes of this kind.
     pub depth: u16,
-    /// The trace whose clock it goes by.
+    /// Trace whose clock the entries have.
     pub trace: u32,
-    /// Least and greatest value of a counter.
+    /// Minimum and maximum of a counter.
     pub range: (f64, f64),
-    /// What stands in it.
+    /// Entries.
     pub levels: Levels,
 }
 
-/// What a track is.
+/// Kind of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum TrackKind {
-    /// Others stand below it.
+    /// Group of tracks.
     Group = 0,
-    /// A processor.
+    /// CPU.
     Cpu = 1,
-    /// A process; its threads stand below it.
+    /// Process; its threads stand below it.
     Process = 2,
-    /// A thread.
+    /// Thread.
     Thread = 3,
-    /// A counter.
+    /// Counter.
     Counter = 4,
-    /// A channel of a trace.
+    /// Channel of a trace.
     Channel = 5,
 }
 
 impl TrackKind {
-    /// All of them, by their numbers.
+    /// All kinds by number.
     pub const ALL: [Self; 6] =
         [Self::Group, Self::Cpu, Self::Process, Self::Thread, Self::Counter, Self::Channel];
 
-    /// As the page knows it.
+    /// Returns the page's name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::Group => "group",
@@ -165,51 +167,51 @@ impl TrackKind {
     }
 }
 
-/// A track of the picture.
+/// Track of the time line.
 #[derive(Clone, Debug)]
 pub struct Track {
-    /// The track above, if there is one.
+    /// Track above it, if there is one.
     pub parent: Option<u32>,
-    /// What it is.
+    /// Kind of the track.
     pub kind: TrackKind,
     /// Number of its name among the labels.
     pub name: u32,
-    /// The machine that it is of.
+    /// Machine that it belongs to.
     pub machine: u16,
-    /// Its processor, process or thread.
+    /// Number of its CPU, process or thread.
     pub number: i64,
-    /// The process of a thread, if that is known.
+    /// Process of a thread, if it is known.
     pub pid: Option<i32>,
-    /// Its lanes.
+    /// Numbers of its lanes.
     pub lanes: Vec<u32>,
-    /// How long it ran, in nanoseconds.
+    /// Time for which it ran, in nanoseconds.
     pub busy: i64,
 }
 
 /// Events of one part of the trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartRows {
-    /// How many events stand before it.
+    /// Number of events before it.
     pub first: u64,
-    /// How many it has of each class, by the class's number; classes without events are left out.
+    /// Number of events by class; classes without events are left out.
     pub counts: Vec<(u32, u64)>,
 }
 
-/// An index that is read while it is built.
+/// Index that is read while it is built.
 #[derive(Debug)]
 pub struct Shared {
     index: RwLock<Index>,
-    /// How many wait to read.
+    /// Number of waiting readers.
     waiting: AtomicUsize,
 }
 
 impl Shared {
-    /// An index that others may read.
+    /// Shares an index.
     pub fn new(index: Index) -> Self {
         Self { index: RwLock::new(index), waiting: AtomicUsize::new(0) }
     }
 
-    /// The index as it is now.
+    /// Locks the index for reading.
     pub fn read(&self) -> RwLockReadGuard<'_, Index> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
@@ -217,7 +219,8 @@ impl Shared {
         index
     }
 
-    /// The index, to be written to. Who builds it asks again and again, so that those who read it come first.
+    /// Locks the index for writing. The indexer calls it in short intervals, so waiting readers go
+    /// first.
     pub fn write(&self) -> RwLockWriteGuard<'_, Index> {
         for _ in 0..MAX_YIELDS {
             if self.waiting.load(Ordering::Relaxed) == 0 {
@@ -229,70 +232,71 @@ impl Shared {
     }
 }
 
-/// What is known of a trace.
+/// Index of a trace.
 #[derive(Clone, Debug)]
 pub struct Index {
     /// Time 0 of all entries, in nanoseconds since the epoch.
     pub base: i64,
-    /// The latest time, from the base.
+    /// Latest time, from the base.
     pub end: i64,
     /// Widths of cells.
     pub widths: Widths,
-    /// Where blocks are.
+    /// File of the blocks.
     pub store: Store,
-    /// Lanes by their numbers.
+    /// Lanes by number.
     pub lanes: Vec<Lane>,
-    /// Tracks by their numbers.
+    /// Tracks by number.
     pub tracks: Vec<Track>,
-    /// Texts.
+    /// Labels.
     pub labels: Labels,
-    /// Wake-ups and flows: from the lane `label` to the lane `extra`.
+    /// Wakeups and flows, from the lane `label` to the lane in `extra`.
     pub arrows: Levels,
-    /// Rows of parts.
+    /// Rows of the parts.
     pub parts: Vec<PartRows>,
-    /// Names of event classes, by their numbers.
+    /// Names of event classes by number.
     pub classes: Vec<Arc<str>>,
-    /// Events of each trace.
+    /// Number of events of each trace.
     pub events: Vec<u64>,
-    /// The machine of each trace.
+    /// Machine of each trace.
     pub machines: Vec<u16>,
     /// First and last time of each trace, from the base.
     pub bounds: Vec<Option<(i64, i64)>>,
     /// Lost events, lost packets, overwritten events.
     pub losses: [u64; 3],
-    /// What could not be read, a line each.
+    /// Corrupt parts, a line each.
     pub damages: Vec<String>,
-    /// Streams in which time goes back, a line each.
+    /// Streams with timestamp regressions, a line each.
     pub disorders: Vec<String>,
-    /// How much is there: 1 is all.
+    /// Indexed share: 1 when complete.
     pub progress: f64,
-    /// Why it could not be completed.
+    /// Reason why it can't be completed.
     pub error: Option<String>,
-    /// For channels of which nothing is known yet but their packets: where bytes are, in 1024 parts of the time.
+    /// Bytes in each cell of the outline of channels that are known only from packet headers.
     pub outlines: HashMap<u32, Vec<u32>>,
     open_bytes: usize,
-    /// Bytes in memory at which they are written.
+    /// Bytes in memory at which entries are written.
     max_open_bytes: usize,
-    /// The lane from which on memory is being emptied.
+    /// First lane that is still to be flushed.
     next_to_flush: Option<usize>,
     known: Known,
     stable_ids: StableIds,
     batch: WriteBatch,
-    /// How much is there once what is pending is written.
+    /// Progress once the batch is written.
     queued_progress: f64,
-    /// Where entries go whose turn is not yet.
+    /// Entries of a preview that is being added.
     preview_entries: Option<Vec<(u32, Entry)>>,
     is_finished: bool,
-    /// Lanes of which everything is written.
+    /// Number of completely written lanes.
     finished: usize,
 }
 
-/// What tracks there are, while they are made.
+/// Tracks by identity, while the index is built.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// Each with whether it is gone: what is told of it later is of another one with the same number.
+    /// Track of each thread, and whether the thread has exited: later events belong to another
+    /// thread with the same number.
     threads: QuickMap<(u16, i32), (u32, bool)>,
-    /// Those that were seen before their turn and that the index has not met.
+    /// Tracks of previewed threads that the index has not reached.
     preview_threads: QuickMap<(u16, i32), u32>,
     counters: QuickMap<u32, u32>,
     processes: QuickMap<(u16, i32), u32>,
@@ -300,7 +304,7 @@ struct Known {
     groups: QuickMap<(u16, u8), u32>,
     interrupts: QuickMap<i64, u32>,
     functions: QuickMap<u64, u32>,
-    /// What the lanes of each track are: of hundreds of thousands, few are in a cache.
+    /// Lanes of each track. Of hundreds of thousands of tracks, few are in the CPU's cache.
     lanes: Vec<Vec<(LaneKind, u16, u32)>>,
 }
 
@@ -322,7 +326,7 @@ impl Known {
 }
 
 impl Index {
-    /// Of a trace from a base on, that lasts about so long.
+    /// Makes an empty index of a trace with a base and an approximate duration.
     pub fn new((base, duration): (i64, i64), store: Store) -> Self {
         Self {
             base,
@@ -357,8 +361,8 @@ impl Index {
         }
     }
 
-    /// Adds what is read before its turn: tracks, lanes and names to the index, entries with their lanes to a list. Nothing if
-    /// that can't be, or the index knows everything.
+    /// Adds a preview: tracks, lanes and names to the index, entries to a list. `None` if it fails
+    /// or the index is complete.
     pub fn apply_preview(
         &mut self,
         entries: Vec<(u32, Entry)>,
@@ -372,18 +376,18 @@ impl Index {
         self.preview_entries.take().filter(|_| applied.is_ok())
     }
 
-    /// Whether what is added now is read before its turn.
+    /// Whether a preview is being added.
     fn is_preview(&self) -> bool {
         self.preview_entries.is_some()
     }
 
-    /// Up to when everything is known, from the base.
+    /// Returns the time up to which everything is known, from the base.
     pub fn known(&self) -> i64 {
         if self.progress < 1.0 { (self.progress * self.end as f64) as i64 } else { i64::MAX }
     }
 
-    /// Tracks and lanes that an index of the same traces had when they were shorter get the numbers that they had there.
-    /// To be called before any is added.
+    /// Lets tracks and lanes keep the numbers of `before`, the index of the traces when they were
+    /// shorter. To be called before any is added.
     pub fn keep_numbers(&mut self, before: &Self) {
         self.stable_ids = StableIds::of(before);
         let nameless =
@@ -393,7 +397,7 @@ impl Index {
         self.lanes = before.lanes.iter().map(empty).collect();
     }
 
-    /// Adds an entry to a lane, once it is [written](Self::write_some).
+    /// Adds an entry to a lane, which has it once it is [written](Self::write_some).
     pub fn push(&mut self, lane: u32, entry: &Entry) {
         match &mut self.preview_entries {
             Some(entries) => entries.push((lane, *entry)),
@@ -406,17 +410,17 @@ impl Index {
         self.batch.is_full()
     }
 
-    /// Says how much is read: 1 is all.
+    /// Sets the share that was read: 1 when complete.
     pub fn set_progress(&mut self, progress: f64) {
         self.queued_progress = progress;
     }
 
-    /// Writes some of what was added: so little that whoever wants to read waits for a few milliseconds. Returns whether
-    /// something is left.
+    /// Writes some added entries, so few that readers wait for a few milliseconds only. Returns
+    /// whether some are left.
     ///
     /// # Errors
     ///
-    /// If the file cannot be written.
+    /// If the file can't be written.
     pub fn write_some(&mut self) -> io::Result<bool> {
         if let Some(first) = self.next_to_flush {
             return self.flush(first);
@@ -431,7 +435,7 @@ impl Index {
         Ok(self.next_to_flush.is_some())
     }
 
-    /// Writes what is in memory of some lanes, from one on. Returns whether there are more.
+    /// Writes the unwritten entries of some lanes. Returns whether there are more lanes.
     fn flush(&mut self, first: usize) -> io::Result<bool> {
         let behind = first.saturating_add(LANES_PER_STEP).min(self.lanes.len());
         for lane in self.lanes.get_mut(first..behind).unwrap_or_default() {
@@ -440,18 +444,18 @@ impl Index {
         self.next_to_flush = (behind < self.lanes.len()).then_some(behind);
         if self.next_to_flush.is_none() {
             self.open_bytes = self.lanes.iter().map(|lane| lane.levels.open_bytes()).sum();
-            // What stays are the blocks of upper levels, which grow ever more slowly.
+            // What remains are the blocks of upper levels, which grow ever more slowly.
             self.max_open_bytes = self.open_bytes + MAX_OPEN_BYTES;
         }
         Ok(self.next_to_flush.is_some())
     }
 
-    /// Writes some of everything that is in memory, as [`Self::write_some`] does; nothing may be added any more. Returns
-    /// whether something is left.
+    /// Writes some of all entries in memory, as [`Self::write_some`] does; none may be added any
+    /// more. Returns whether some are left.
     ///
     /// # Errors
     ///
-    /// If the file cannot be written.
+    /// If the file can't be written.
     pub fn finish_some(&mut self) -> io::Result<bool> {
         self.is_finished = true;
         if self.write_some()? {
@@ -472,7 +476,7 @@ impl Index {
         Ok(false)
     }
 
-    /// Adds a track. Of too many, the last one has no lanes and stands for all others.
+    /// Adds a track. Beyond the maximum, the last one stands for all others and has no lanes.
     pub fn add_track(&mut self, track: Track) -> u32 {
         if let Some(number) = self.stable_ids.track(&track, &self.labels) {
             if let Some(known) = self.tracks.get_mut(number as usize) {
@@ -487,7 +491,7 @@ impl Index {
         (self.tracks.len() - 1) as u32
     }
 
-    /// The lane of a track; made if it isn't there. Nothing if there are too many lanes.
+    /// Returns the lane of a track, and creates it if it is missing; `None` beyond the maximum.
     pub fn lane(&mut self, track: u32, (kind, depth): (LaneKind, u16), trace: u32) -> Option<u32> {
         if let Some(known) = self.known.lane(track, (kind, depth)) {
             return Some(known);
@@ -510,18 +514,18 @@ impl Index {
         Some(number)
     }
 
-    /// What a lane's window is read from, with cells of at most `width` nanoseconds.
+    /// Returns the source of a lane's window, with cells of at most `width` nanoseconds.
     pub fn slice(&self, lane: u32, window: (i64, i64), width: i64) -> Slice {
         let lane = self.lanes.get(lane as usize);
         lane.map(|lane| lane.levels.slice(window, (width, &self.widths))).unwrap_or_default()
     }
 
-    /// The text of a label; nothing for none.
+    /// Returns the text of a label; `None` for number 0.
     pub fn label(&self, number: u32) -> Option<&Arc<str>> {
         Some(self.labels.text(number)).filter(|_| number != 0)
     }
 
-    /// The first lane of a track of a kind.
+    /// Returns the first lane of a track of a kind.
     pub fn lane_of(&self, track: u32, kind: LaneKind) -> Option<u32> {
         let lanes = &self.tracks.get(track as usize)?.lanes;
         lanes
@@ -530,23 +534,23 @@ impl Index {
             .find(|lane| self.lanes.get(*lane as usize).is_some_and(|lane| lane.kind == kind))
     }
 
-    /// When the first entry of a lane begins, be it written or pending.
+    /// Returns the begin of a lane's first entry, written or not.
     pub fn first_of(&self, lane: u32) -> Option<i64> {
         let written = self.lanes.get(lane as usize)?.levels.bounds().map(|(first, _)| first);
         written.or_else(|| self.batch.first_of(lane))
     }
 
-    /// The machine of a trace.
+    /// Returns the machine of a trace.
     pub fn machine_of(&self, trace: usize) -> u16 {
         self.machines.get(trace).copied().unwrap_or(0)
     }
 
-    /// Whether a thread that comes after one with the same number has a track of its own.
+    /// Whether a thread with a reused number gets its own track.
     fn has_room(&self) -> bool {
         self.tracks.len() < MAX_OWN_THREAD_TRACKS
     }
 
-    /// How many events are known.
+    /// Returns the number of known events.
     pub fn event_count(&self) -> u64 {
         self.events.iter().sum()
     }

@@ -1,9 +1,10 @@
-//! What was seen of a trace before its turn came: all of what is looked at closely, else the first events of parts.
+//! Previews of a trace before it is indexed: everything in small windows, else the first events of
+//! parts.
 //!
 //! ```text
-//! index   ████████████▏ known                                 every event so far
-//! scout                 ▌   ▌   ▌   ▌██████▌   ▌   ▌   ▌      all of what is looked at, of others the beginning
-//!                       └───┤ a cell: what was seen at its beginning stands for it
+//! index     ████████████▏ known                             every event so far
+//! previews                ▌   ▌   ▌   ▌██████▌   ▌   ▌   ▌  small windows, and samples of others
+//!                         └───┤ cell: its first events stand for all of it
 //! ```
 
 use std::sync::Arc;
@@ -14,25 +15,25 @@ use super::entry::Entry;
 use super::lane::Merge;
 use crate::slice_kind;
 
-/// What was seen from one moment to another, in the order of lanes. Before the entries of each lane stands one for all of
-/// them, with what took most of the time.
+/// Entries of a time range, sorted by lane. Before each lane's entries is one for all of them, of
+/// the kind that takes most of the time.
 #[derive(Debug)]
 pub struct Preview {
-    /// From when, in nanoseconds from the index's base.
+    /// Begin in nanoseconds from the index's base.
     pub from: i64,
-    /// To when.
+    /// End in nanoseconds from the index's base.
     pub to: i64,
-    /// Lanes, and where their entries begin.
+    /// Lanes, each with the position of its entries.
     lanes: Vec<(u32, u32)>,
     bytes: Vec<u8>,
-    /// When it was asked for last.
+    /// Stamp of the last request.
     used: AtomicU64,
 }
 
 impl Preview {
-    /// Of entries with their lanes, those of one lane in their order.
+    /// Makes a preview of entries with their lanes, in the order of each lane.
     pub fn new((from, to): (i64, i64), mut entries: Vec<(u32, Entry)>) -> Self {
-        // What ended before was seen to learn what went on.
+        // Entries that ended before the range were read to derive its first states.
         entries.retain(|(_, entry)| entry.end > from || entry.begin >= from);
         entries.sort_by_key(|(lane, _)| *lane);
         let (mut lanes, mut bytes) = (Vec::new(), Vec::new());
@@ -51,22 +52,22 @@ impl Preview {
         Self { from, to, lanes, bytes, used: AtomicU64::new(0) }
     }
 
-    /// Bytes that it takes.
+    /// Returns its size in bytes.
     pub fn size(&self) -> usize {
         size_of::<Self>() + self.bytes.len() + size_of_val(self.lanes.as_slice())
     }
 
-    /// Remembers that it was asked for.
+    /// Marks it as requested, for eviction.
     pub fn use_at(&self, stamp: u64) {
         self.used.store(stamp, Ordering::Relaxed);
     }
 
-    /// When it was asked for last.
+    /// Returns the stamp of its last request.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// What stands for a lane, and the bytes of its entries.
+    /// Returns the summary of a lane and the bytes of its entries.
     fn lane(&self, lane: u32) -> Option<(Entry, &[u8])> {
         let place = self.lanes.binary_search_by_key(&lane, |(lane, _)| *lane).ok()?;
         let begin = self.lanes.get(place).map_or(0, |(_, begin)| *begin as usize);
@@ -75,12 +76,12 @@ impl Preview {
         Some((Entry::read(&mut 0, &mut rest)?, rest))
     }
 
-    /// What took most of a lane's time; it stands for none.
+    /// Returns the summary of a lane, with a count of 0.
     pub fn most(&self, lane: u32) -> Option<Entry> {
         self.lane(lane).map(|(most, _)| most)
     }
 
-    /// Calls with the entries of a lane in their order.
+    /// Visits the entries of a lane in order.
     pub fn each(&self, lane: u32, visit: &mut dyn FnMut(&Entry)) {
         let Some((_, mut rest)) = self.lane(lane) else { return };
         let mut last = 0;
@@ -90,34 +91,36 @@ impl Preview {
     }
 }
 
-/// A while, and what was seen of it.
+/// Interval with its preview.
 #[derive(Clone, Debug)]
 pub struct PreviewCell {
-    /// From when.
+    /// Begin of the interval.
     pub begin: i64,
-    /// To when.
+    /// End of the interval.
     pub end: i64,
-    /// Whether all of it was seen: else what was seen at its beginning stands for it.
+    /// Whether all of it was read; else its first events stand for it.
     pub is_exact: bool,
-    /// What was seen.
+    /// Entries that were read.
     pub preview: Arc<Preview>,
 }
 
-/// What is known of a window behind the time up to which the index knows everything.
+/// Previews of a window behind the indexed part.
 #[derive(Clone, Debug, Default)]
 pub struct PreviewRange {
-    /// Up to when the index knows everything.
+    /// Time up to which the index is complete.
     pub known: i64,
-    /// In order of time.
+    /// Cells in time order.
     pub cells: Vec<PreviewCell>,
 }
 
 impl PreviewRange {
-    /// Calls with the entries of a lane that touch a window, narrow ones made one a pixel. Of a cell of which only the
-    /// beginning was seen comes one that stands for none: what took most of that beginning, as long as the cell. Where a
-    /// lane of states has none although all was seen, what went on began before that: unknown ones stand there, for none.
+    /// Emits the entries of a lane that touch a window, narrow ones merged one per pixel. A sampled
+    /// cell yields one entry with a count of 0: the summary of its sample, as long as the cell.
+    /// Where an exact cell of a state lane has no entry, the state began before it, so an unknown
+    /// one with a count of 0 is emitted.
     ///
-    /// Spans that began before are not known, so those within them stand too high: they are samples, never what all is.
+    /// Spans that began earlier are missing, so those within them stand too high. They are emitted
+    /// as samples only.
     pub fn merged(
         &self,
         (lane, kind): (u32, LaneKind),
@@ -149,7 +152,7 @@ impl PreviewRange {
                 give(entry);
             };
             cell.preview.each(lane, &mut |entry| {
-                // What ended before is in the index; what goes on is in the next cell, too.
+                // Earlier entries are in the index; entries that go on are in the next cell, too.
                 let cut = Entry { begin: entry.begin.max(begin), end: entry.end.min(cell.end), ..*entry };
                 if cut.begin <= cut.end && cut.end >= from && cut.begin <= to {
                     merge.push(&cut, pixel, &mut give_all);
@@ -160,7 +163,7 @@ impl PreviewRange {
         }
     }
 
-    /// Every entry of a lane that was seen around a time and that the index does not know.
+    /// Returns the entries of a lane that were read around a time and are not indexed.
     pub fn around(&self, (lane, kind): (u32, LaneKind), time: i64) -> Vec<Entry> {
         let mut entries = Vec::new();
         let is_there = |cell: &&PreviewCell| {

@@ -1,4 +1,5 @@
-//! A folder that is held open: whatever somebody puts in its place later, files are made and found in this one.
+//! Directory of this user that is held open: files are found in it even if another directory takes
+//! its place.
 
 use std::fs::{DirBuilder, File, Metadata};
 use std::io;
@@ -9,21 +10,21 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 
-/// Who may read and write files of the folder.
+/// Permissions of its files.
 const OWN: Mode = Mode::RUSR.union(Mode::WUSR);
-/// What all files are opened by: a link in the place of a file is none, and nothing is waited for.
+/// Flags for opening files: no links, no waiting.
 const FILE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 
-/// A folder of this user, into which nobody else may write.
+/// Open directory to which no other user may write.
 #[derive(Clone, Debug)]
 pub struct PrivateDir(Arc<OwnedFd>);
 
 impl PrivateDir {
-    /// Opens it; makes it if it isn't there, but none of those in which it stands.
+    /// Opens the directory and creates it if it is missing, but not its parents.
     ///
     /// # Errors
     ///
-    /// If it is none, is not ours alone, or can't be written.
+    /// If it is not a directory, has another owner, is writable by others, or is not writable.
     pub fn open(path: &Path) -> io::Result<Self> {
         if path.symlink_metadata().is_err() {
             DirBuilder::new().mode(0o700).create(path)?;
@@ -39,11 +40,11 @@ impl PrivateDir {
         let file = File::from(opened);
         if !is_ours(&file.metadata()?) {
             return Err(io::Error::other(
-                "expected a folder that is yours alone, found one of somebody else, or that others may write to",
+                "expected a folder that is yours alone, found one of another user, or that others may write to",
             ));
         }
         let folder = Self(Arc::new(file.into()));
-        // Also a folder of our own may be on a medium that is read-only.
+        // The user's own directory may be on a read-only medium.
         let probe = format!("probe.{}", std::process::id());
         let _ = folder.remove(&probe);
         folder.create(&probe)?;
@@ -51,46 +52,46 @@ impl PrivateDir {
         Ok(folder)
     }
 
-    /// Where it is now, however it was come by.
+    /// Returns its current path.
     pub fn path(&self) -> Option<PathBuf> {
         std::fs::read_link(format!("/proc/self/fd/{}", self.0.as_raw_fd())).ok()
     }
 
-    /// A new file.
+    /// Creates a file.
     ///
     /// # Errors
     ///
-    /// If it can't be made, or is there.
+    /// If it can't be created, or exists.
     pub fn create(&self, name: &str) -> io::Result<File> {
         let flags = FILE | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         Ok(rustix::fs::openat(&*self.0, name, flags, OWN)?.into())
     }
 
-    /// A new file that has no name, and is gone when it is closed, unless it gets one.
+    /// Creates a file without a name, which vanishes when it is closed unless it is named.
     ///
     /// # Errors
     ///
-    /// If the file system doesn't know such files, or none can be made.
+    /// If the file system has no such files, or none can be created.
     pub fn create_nameless(&self) -> io::Result<File> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&*self.0, ".", flags, OWN)?.into())
     }
 
-    /// Gives a name to a file that has none.
+    /// Gives a name to a file without one.
     ///
     /// # Errors
     ///
-    /// If there is one of this name, or the file was removed.
+    /// If the name exists, or the file was removed.
     pub fn name(&self, file: &File, name: &str) -> io::Result<()> {
         let own = format!("/proc/self/fd/{}", file.as_raw_fd());
         Ok(rustix::fs::linkat(CWD, own, &*self.0, name, AtFlags::SYMLINK_FOLLOW)?)
     }
 
-    /// A file of ours, to be read.
+    /// Opens a file for reading.
     ///
     /// # Errors
     ///
-    /// If it can't be opened, or is none of ours.
+    /// If it can't be opened, or other users may write to it.
     pub fn read(&self, name: &str) -> io::Result<File> {
         let file: File = rustix::fs::openat(&*self.0, name, FILE | OFlags::RDONLY, Mode::empty())?.into();
         let metadata = file.metadata()?;
@@ -100,11 +101,11 @@ impl PrivateDir {
         }
     }
 
-    /// Gives a file another name; what had that name is gone.
+    /// Renames a file and replaces an existing one.
     ///
     /// # Errors
     ///
-    /// If it can't.
+    /// If it can't be renamed.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(rustix::fs::renameat(&*self.0, from, &*self.0, to)?)
     }
@@ -113,12 +114,12 @@ impl PrivateDir {
     ///
     /// # Errors
     ///
-    /// If it can't.
+    /// If it can't be removed.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&*self.0, name, AtFlags::empty())?)
     }
 
-    /// The names of all that is in it, as far as they are text.
+    /// Returns the names of its files that are valid UTF-8.
     ///
     /// # Errors
     ///
@@ -130,9 +131,9 @@ impl PrivateDir {
     }
 }
 
-/// Whether something belongs to this user, and nobody else may write to it.
+/// Whether it belongs to this user, and no other user may write to it.
 fn is_ours(metadata: &Metadata) -> bool {
-    // Under sudo, the user who called it.
+    // Under sudo, the user that called it.
     tompion_os::file_user() == metadata.uid() && metadata.mode() & 0o022 == 0
 }
 
@@ -157,7 +158,7 @@ mod tests {
         let mut names = folder.names().unwrap();
         names.sort();
         assert_eq!(names, [".", "..", "index", "notes"]);
-        // Nor is it opened by whoever comes now; it is told in one line.
+        // A new open fails as well, with one line.
         let error = PrivateDir::open(&path).unwrap_err().to_string();
         assert!(error.contains("found a link") && !error.contains('\n'), "{error}");
     }

@@ -1,24 +1,24 @@
-//! Numbers of tracks and lanes that a trace had before it grew: whoever remembers one, be it the page, a link or a note,
-//! means the same by it.
+//! Numbers of tracks and lanes that survive the growth of a trace, so that the page, links and
+//! notes stay valid.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::labels::Labels;
 use super::{Index, LaneKind, Track, TrackKind};
 
-/// What a track is, whatever its number.
+/// Identity of a track, independent of its number.
 type Identity = (TrackKind, u16, i64, String);
 
-/// Numbers that are not given yet.
+/// Numbers that are not assigned yet.
 #[derive(Clone, Debug, Default)]
 pub struct StableIds {
-    /// Threads that have the same number one after the other stand in their order.
+    /// Tracks by identity; threads that reused a number are in their order.
     tracks: HashMap<Identity, VecDeque<u32>>,
     lanes: HashMap<(u32, LaneKind, u16), u32>,
 }
 
 impl StableIds {
-    /// Those of an index.
+    /// Collects the numbers of an index.
     pub fn of(before: &Index) -> Self {
         let mut ids = Self::default();
         for (number, track) in before.tracks.iter().enumerate() {
@@ -33,7 +33,7 @@ impl StableIds {
         ids
     }
 
-    /// The number of a track, if there was one.
+    /// Returns the previous number of a track, if there was one.
     pub fn track(&mut self, track: &Track, labels: &Labels) -> Option<u32> {
         if self.tracks.is_empty() {
             return None;
@@ -41,14 +41,14 @@ impl StableIds {
         self.tracks.get_mut(&identity(track, labels))?.pop_front()
     }
 
-    /// The number of a track's lane, if there was one.
+    /// Returns the previous number of a track's lane, if there was one.
     pub fn lane(&mut self, track: u32, (kind, depth): (LaneKind, u16)) -> Option<u32> {
         self.lanes.remove(&(track, kind, depth))
     }
 }
 
 fn identity(track: &Track, labels: &Labels) -> Identity {
-    // The others have numbers that stay; threads and processes get their names later.
+    // Other kinds have stable numbers; threads and processes get their names later.
     let is_named = matches!(track.kind, TrackKind::Group | TrackKind::Counter | TrackKind::Channel);
     let name = if is_named { labels.text(track.name).to_string() } else { String::new() };
     let number = if track.kind == TrackKind::Counter { 0 } else { track.number };

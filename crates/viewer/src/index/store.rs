@@ -1,8 +1,8 @@
-//! File in which blocks of entries stand, one after the other in the order in which they were filled.
+//! File of blocks in the order in which they were filled.
 //!
 //! ```text
-//! block   0, bytes            as they are, where deflate does not make them fewer
-//!         1, deflate stream   else: to less than half, for the busy lanes of a kernel's trace
+//! block   0, bytes            as they are, where deflate does not shorten them
+//!         1, deflate stream   else: less than half, for the busy lanes of a kernel's trace
 //! ```
 
 use std::cell::RefCell;
@@ -19,17 +19,17 @@ use miniz_oxide::inflate;
 
 use super::disk_space;
 
-/// Largest block in bytes: what a file says is read only up to it.
+/// Maximum size of a block in bytes: limits what a file can request.
 pub const MAX_BLOCK: u32 = 1 << 20;
-/// Bytes between two looks at how much room the file system has.
+/// Bytes between two checks of the free disk space.
 const SPACE_CHECK_INTERVAL: u64 = 4 << 20;
-/// Effort of deflate, of 1 to 10.
+/// Effort of deflate, from 1 to 10.
 const EFFORT: i32 = 1;
-/// First byte of a block as it is, and of a deflated one.
+/// First byte of a plain block, and of a deflated one.
 const PLAIN: u8 = 0;
 const DEFLATED: u8 = 1;
 
-/// A file of blocks. Copies of it share the file, and where the next block will stand.
+/// File of blocks. Clones share the file and the position of the next block.
 #[derive(Clone, Debug)]
 pub struct Store {
     file: Arc<File>,
@@ -37,12 +37,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Blocks are appended behind the first `end` bytes of a file.
+    /// Appends blocks behind the first `end` bytes of a file.
     pub fn new(file: File, end: u64) -> Self {
         Self { file: Arc::new(file), end: Arc::new(AtomicU64::new(end)) }
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -51,20 +51,20 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// If it can't be asked.
+    /// If its metadata can't be read.
     pub fn is_nameless(&self) -> io::Result<bool> {
         Ok(self.file.metadata()?.nlink() == 0)
     }
 
-    /// Appends a block; returns its place and how many bytes it takes there.
+    /// Appends a block; returns its position and its size in the file.
     ///
     /// # Errors
     ///
-    /// If it cannot be written, or the file system has hardly any room left.
+    /// If it can't be written, or the file system is nearly full.
     pub fn append(&self, bytes: &[u8]) -> io::Result<(u64, u32)> {
         let block = pack(bytes);
         let size = block.len() as u64;
-        // Each place is given once; who reads a block is told of it by who wrote it.
+        // Each position is assigned once. Readers get it from the writer, through the index's lock.
         let place = self.end.fetch_add(size, Ordering::Relaxed);
         if place / SPACE_CHECK_INTERVAL != (place + size) / SPACE_CHECK_INTERVAL {
             disk_space::check(&self.file)?;
@@ -73,25 +73,25 @@ impl Store {
         Ok((place, size as u32))
     }
 
-    /// Where the next block will stand.
+    /// Returns the position of the next block.
     pub fn end(&self) -> u64 {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Writes at a place.
+    /// Writes at a position.
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
+    /// If it can't be written.
     pub fn write_at(&self, bytes: &[u8], place: u64) -> io::Result<()> {
         self.file.write_all_at(bytes, place)
     }
 
-    /// The bytes of a block that takes so many in the file.
+    /// Returns the contents of a block with a size in the file.
     ///
     /// # Errors
     ///
-    /// If the file doesn't have them, or they are none of ours.
+    /// If the file is too short, or the block is invalid.
     pub fn read(&self, place: u64, size: u32) -> io::Result<Vec<u8>> {
         if size > MAX_BLOCK {
             return Err(io::Error::from(io::ErrorKind::InvalidData));
@@ -102,7 +102,7 @@ impl Store {
     }
 }
 
-/// Packs the bytes of a block.
+/// Compresses a block.
 fn pack(bytes: &[u8]) -> Vec<u8> {
     thread_local! {
         static COMPRESSOR: RefCell<Box<CompressorOxide>> = {

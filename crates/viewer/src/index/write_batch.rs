@@ -1,8 +1,8 @@
-//! Entries on their way to their lanes.
+//! Batch of entries on their way to their lanes.
 //!
-//! Processors go from thread to thread, and what thousands of lanes have in memory fits into no cache: to add one entry
-//! takes longer for waiting on memory than for all else. So entries are gathered and then added lane after lane, by
-//! several threads where there are processors.
+//! CPUs switch between threads, and the open blocks of thousands of lanes don't fit into a cache.
+//! Adding single entries would mostly wait for memory. So entries are collected and then added lane
+//! by lane, with enough CPUs by several threads.
 
 use std::{io, mem, thread};
 
@@ -11,31 +11,31 @@ use super::entry::{Entry, Values};
 use super::lane::Widths;
 use super::store::Store;
 
-/// How many are gathered: of thousands of lanes, each gets several.
+/// Maximum number of entries: of thousands of lanes, each gets several.
 const MAX_ENTRIES: usize = 1 << 17;
-/// How many each thread adds in one step.
+/// Number of entries that each thread adds in one step.
 const STEP_ENTRIES: usize = 1 << 14;
-/// Most threads that add them.
+/// Maximum number of threads that add entries.
 const MAX_THREADS: usize = 8;
 
-/// Entries in the order in which they came.
+/// Entries in the order of arrival.
 #[derive(Clone, Debug, Default)]
 pub struct WriteBatch {
     entries: Vec<PackedEntry>,
-    /// What the few have that stand for several or none, or have values: how many they stand for, and these.
+    /// Counts and values of the few entries that are merged or have values.
     more: Vec<(u64, Values)>,
-    /// How many there are of each lane.
+    /// Number of entries of each lane.
     counts: Vec<u32>,
-    /// Lanes that have some.
+    /// Lanes with entries.
     lanes: Vec<u32>,
-    /// The entries' places, lane after lane.
+    /// Positions of the entries, lane by lane.
     order: Vec<u32>,
-    /// Where those of each lane are in that, from when they are added on, and how many lanes have theirs.
+    /// Runs of each lane in `order` while they are added, and the number of lanes that are done.
     runs: Vec<LaneRun>,
     added: usize,
 }
 
-/// An entry in half the memory that it takes elsewhere: reading it there is what takes longest.
+/// Entry in half its usual memory, since reading it from there takes longest.
 #[derive(Clone, Copy, Debug)]
 struct PackedEntry {
     begin: i64,
@@ -45,7 +45,7 @@ struct PackedEntry {
     lane: u32,
     style: u8,
     seen: u8,
-    /// From 1 on, where the rest of it stands; 0 for one that stands for itself.
+    /// Position in `more` plus 1; 0 for a single entry without values.
     more: u32,
 }
 
@@ -58,7 +58,7 @@ impl PackedEntry {
     }
 }
 
-/// Entries of a lane: where they end in the order.
+/// Entries of a lane, as a range of `order`.
 #[derive(Clone, Debug)]
 struct LaneRun {
     lane: usize,
@@ -72,7 +72,7 @@ impl WriteBatch {
         self.entries.len() >= MAX_ENTRIES
     }
 
-    /// Takes one. Not between the steps of [writing](Self::write).
+    /// Adds an entry. Not allowed between the steps of [writing](Self::write).
     pub fn push(&mut self, lane: u32, entry: &Entry) {
         let place = lane as usize;
         if self.counts.len() <= place {
@@ -89,29 +89,29 @@ impl WriteBatch {
         if has_more {
             self.more.push((count, values));
         }
-        // There are no more than are gathered.
+        // There are at most `MAX_ENTRIES`.
         let more = if has_more { self.more.len() as u32 } else { 0 };
         self.entries.push(PackedEntry { begin, end, extra, label, lane, style, seen, more });
     }
 
-    /// When the first one of a lane begins.
+    /// Returns the begin of a lane's first entry.
     pub fn first_of(&self, lane: u32) -> Option<i64> {
         self.entries.iter().find(|entry| entry.lane == lane).map(|entry| entry.begin)
     }
 
-    /// Adds some of them to their lanes, and forgets them when all are there. Returns by how many bytes more is in memory,
-    /// and whether some are left.
+    /// Adds some entries to their lanes, and clears the batch when all are added. Returns the
+    /// growth of memory in bytes, and whether some are left.
     ///
     /// # Errors
     ///
-    /// If a block cannot be written.
+    /// If a block can't be written.
     pub fn write(
         &mut self,
         lanes: &mut [Lane],
         (widths, store): (&Widths, &Store),
     ) -> io::Result<(usize, bool)> {
         let threads = thread::available_parallelism().map_or(1, usize::from) / 2;
-        // With the threads that read, these are as many as there are processors.
+        // Together with the reading threads, these are as many as there are CPUs.
         let threads = if self.entries.len() < MAX_ENTRIES / 2 { 1 } else { threads.clamp(1, MAX_THREADS) };
         if self.runs.is_empty() {
             self.sort();
@@ -143,7 +143,7 @@ impl WriteBatch {
                 let mut adding = Vec::new();
                 let (mut runs, mut lanes, mut first) = (runs, lanes, 0);
                 for left in (1..=threads).rev() {
-                    // As many entries for each as for the others, about.
+                    // Each thread gets about as many entries.
                     let begin = runs.first().map_or(last, |run| run.begin);
                     let share = begin + (last - begin).div_ceil(left);
                     let of_it = runs.partition_point(|run| run.begin < share);
@@ -170,7 +170,7 @@ impl WriteBatch {
         Ok((written?, is_left))
     }
 
-    /// Puts entries into the order of their lanes, those of one lane as they came.
+    /// Sorts the entries by lane, and keeps the order within each.
     fn sort(&mut self) {
         self.lanes.sort_unstable();
         let mut end = 0;
@@ -179,7 +179,7 @@ impl WriteBatch {
             let begin = end;
             end += *count as usize;
             self.runs.push(LaneRun { lane: lane as usize, begin, end });
-            // From now on where the lane's next entry stands.
+            // From here on it is the position of the lane's next entry.
             *count = begin as u32;
         }
         self.order.clear();
@@ -218,12 +218,12 @@ mod tests {
         let mut lanes: Vec<Lane> = (0..1000).map(lane).collect();
         let widths = Widths::new(1 << 30);
         let mut batch = WriteBatch::default();
-        // More than are gathered at a time, most of them in few lanes.
+        // More than one batch, most of them in few lanes.
         let of = |number: u32| (number.wrapping_mul(2_654_435_761) >> 22).min(number % 1024).min(999);
         let count = 3 * MAX_ENTRIES as u32 / 2;
         for number in 0..count {
             let time = i64::from(number);
-            // Some stand for several.
+            // Some are merged.
             let entry =
                 Entry { begin: time, end: time, count: 1 + u64::from(number % 7 == 0), ..Entry::default() };
             batch.push(of(number), &entry);

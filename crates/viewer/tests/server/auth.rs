@@ -1,4 +1,4 @@
-//! Who is answered.
+//! Authentication of requests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ fn client(dir: &TestDir) -> Client {
 }
 
 #[test]
-fn nobody_without_the_token() {
+fn no_answer_without_the_token() {
     let dir = TestDir::new();
     let client = client(&dir);
     let (host, token) = (client.host.clone(), client.token.clone());
@@ -110,7 +110,7 @@ fn no_page_of_another_origin() {
     assert_eq!(status(&format!("{own}Origin: http://{}\r\n", client.host)), 200);
     assert_eq!(status(&format!("{own}Sec-Fetch-Site: cross-site\r\n")), 403);
     assert_eq!(status(&format!("{own}Sec-Fetch-Site: same-site\r\n")), 403, "another port of this machine");
-    // Who clicked on a link in a mail or an issue is told what to do.
+    // A click on a link in a mail or an issue yields an instruction.
     let clicked = client.send(
         &format!(
             "GET /?token={} HTTP/1.1\r\n{own}Sec-Fetch-Site: cross-site\r\nConnection: close\r\n\r\n",
@@ -123,7 +123,7 @@ fn no_page_of_another_origin() {
 }
 
 #[test]
-fn browsers_are_told_what_they_may_do() {
+fn answers_have_security_headers() {
     let dir = TestDir::new();
     let client = client(&dir);
     let welcome = client.ask("/");
@@ -181,10 +181,10 @@ fn wrong_questions_have_one_line_for_an_answer() {
     assert_eq!(client.send(&put, b"").status, 405);
 }
 
-/// What a server said of those who came with a browser's secret.
+/// Warnings of a server about other users with a browser's secret.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The first line of the answer to whoever opens the page with a secret, as this user or another one.
+/// Returns the first line of the answer to a request with a secret, as this user or another one.
 fn opened(host: &str, path: &str, user: Option<u32>) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     let mut answer = String::new();
@@ -214,7 +214,7 @@ fn the_secret_in_a_browsers_arguments_is_for_our_user_alone() {
     let server = Arc::new(server);
     thread::spawn(move || server.run());
     if std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) == 0 {
-        // Whoever reads it in the list of processes, as often as they like.
+        // Another user reads it in the list of processes, and tries it twice.
         for _ in 0..2 {
             assert_eq!(opened(host, &path, Some(65_534)), "HTTP/1.1 403 Forbidden");
         }
@@ -222,7 +222,7 @@ fn the_secret_in_a_browsers_arguments_is_for_our_user_alone() {
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(said[0].contains("user 65534") && said[0].contains("refused"), "{said:?}");
     } else {
-        eprintln!("not checked as another user: only root can be one");
+        eprintln!("SKIPPED as another user, which only root can become");
     }
     assert_eq!(opened(host, &path, None), "HTTP/1.1 303 See Other", "it is good still");
     assert_eq!(opened(host, &path, None), "HTTP/1.1 403 Forbidden", "and once");

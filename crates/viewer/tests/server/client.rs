@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tompion_viewer::{Config, Server};
 
-/// How long anything may take before a test gives up on it. No test measures time by this.
+/// Time after which a test gives up. No test measures time by this.
 const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// An answer.
@@ -51,11 +51,11 @@ impl TestDir {
         self.folder.path().join("cache")
     }
 
-    /// A copy of a trace of the corpus, which stands outside the repository; nothing if it isn't there.
+    /// Copies a trace of the corpus, which is not in the repository; `None` if it is missing.
     pub fn corpus(name: &str) -> Option<Self> {
         let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/ctf-corpus")).join(name);
         if !folder.is_dir() {
-            eprintln!("not checked: {} is not there", folder.display());
+            eprintln!("SKIPPED, {} is not there", folder.display());
             return None;
         }
         let dir = Self::new();
@@ -94,7 +94,7 @@ pub fn config(paths: &[PathBuf], cache: &Path) -> Config {
     Config { paths: paths.to_vec(), listen, cache: Some(cache.into()), say: |line| eprintln!("{line}") }
 }
 
-/// What asks a server.
+/// Client of a server.
 pub struct Client {
     pub host: String,
     pub token: String,
@@ -183,7 +183,8 @@ impl Client {
         lanes.filter(|lane| lane["kind"] == kind).map(|lane| lane["id"].as_u64().unwrap()).collect()
     }
 
-    /// What lanes show: boxes as begin, end, style, label and count, points and bins as their four numbers.
+    /// Returns the contents of lanes: boxes as begin, end, style, label and count; points and bins
+    /// as their four numbers.
     pub fn drawn(&self, query: &str) -> Value {
         let answer = self.ask(&format!("/api/lanes?{query}"));
         assert_eq!(answer.status, 200, "{query}: {}", String::from_utf8_lossy(&answer.body));

@@ -1,4 +1,4 @@
-//! Traces of other tracers, which stand outside the repository; without them these tests pass and say so.
+//! Traces of other tracers, which are not in the repository: without them these tests are skipped.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn assert_drawable(client: &Client, end: i64) {
     }
 }
 
-// Times and counts are those that `tompion-analysis` finds, which were checked against babeltrace2's text.
+// The expected numbers are those of `tompion-analysis`, checked against babeltrace2's text.
 
 #[test]
 fn a_kernel_trace_with_many_short_threads() {
@@ -170,7 +170,7 @@ fn programs_without_a_scheduler_and_old_tracers() {
     }
 }
 
-/// Sums up the system calls of an old LTTng trace from its events alone: those that begin and end, and their time.
+/// Adds up the complete system calls of an old LTTng trace from its events alone: number and time.
 fn calls_of(trace: &std::path::Path) -> (u64, i64) {
     let mut traces = tompion_reader::open(&[trace.into()]).unwrap();
     let mut begun = std::collections::HashMap::new();

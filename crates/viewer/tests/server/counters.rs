@@ -1,4 +1,4 @@
-//! What counters and channels say of a moment, and what statistics make of durations and states.
+//! Values of counters and channels, and statistics of durations and states.
 
 use std::fs;
 
@@ -29,7 +29,7 @@ fn a_counter_tells_its_value_until_it_has_another_one() {
     let fields: Vec<&Value> = at["fields"].as_array().unwrap().iter().collect();
     assert!(fields.contains(&&json!(["event", "app:queue"])), "{fields:?}");
     assert!(fields.contains(&&json!(["length", "17"])), "{fields:?}");
-    // The last one goes on to the end, which nobody saw; before the first one nothing is known.
+    // The last one goes on to the unobserved end; before the first one nothing is known.
     let last = client.get(&format!("/api/at?lane={lane}&time=8000"));
     assert_eq!((&last["value"], &last["seen"]), (&json!(5.0), &json!([true, false])));
     assert_eq!(client.get(&format!("/api/at?lane={lane}&time=-1"))["none"], true);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// What the traces of `benches/view/generate.mjs` are described by, too.
+/// Metadata of the kernel, also of the traces of `benches/view/generate.mjs`.
 const METADATA: &str = include_str!("kernel.tsdl");
 
 /// An event: when, and its class with its fields.
@@ -64,7 +64,7 @@ pub fn write_of(host: &str, folder: &Path, stream: &[u8]) {
     fs::write(folder.join("channel0_0"), stream).unwrap();
 }
 
-/// A program with one thread, in which a callback calls another one, again and again, at each microsecond an event.
+/// Writes a program with one thread and nested callbacks, with an event in each microsecond.
 pub fn callbacks(folder: &Path, events: u64) {
     let (mut bytes, mut content, mut first) = (Vec::new(), Vec::new(), 0);
     for number in 0..events {
@@ -116,7 +116,7 @@ pub fn job_with_step(folder: &Path) {
     fs::write(folder.join("metadata"), include_str!("program.tsdl")).unwrap();
 }
 
-/// A thread of this name that is woken, runs, reads, and sleeps in it; events are lost in the middle.
+/// Makes a thread of this name that is woken, runs, and sleeps in `read`, with lost events.
 pub fn story(name: &str) -> Vec<u8> {
     let switch = |time, to: &str, tid| TestEvent(time, Fields::Switch("swapper/0", 0, 0, to.into(), tid));
     let first = [
@@ -132,7 +132,7 @@ pub fn story(name: &str) -> Vec<u8> {
     [packet(&first, 0), packet(&second, 12)].concat()
 }
 
-/// Fifty threads that take turns, at each microsecond another one; so many events should be a multiple of 2000.
+/// Writes fifty threads that take turns in each microsecond; `events` is a multiple of 2000.
 pub fn turns(folder: &Path, events: u64) {
     let (mut bytes, mut content, mut running) = (Vec::new(), Vec::new(), 0);
     for number in 0..events {

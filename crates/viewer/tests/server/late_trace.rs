@@ -19,7 +19,7 @@ fn lane(tracks: &Value, thread: &str, kind: &str) -> u64 {
     lanes.iter().find(|lane| lane["kind"] == kind).unwrap()["id"].as_u64().unwrap()
 }
 
-/// Why a job took so long: what its thread did meanwhile for longest, but to run, and who is to blame for it.
+/// Returns why a job took so long: the longest wait of its thread, and the thread that caused it.
 fn reason(client: &Client, state: u64, (begin, end): (i64, i64)) -> (i64, String) {
     let boxes = client.boxes(state, (begin, end), 1000);
     let waits = boxes.iter().filter(|(.., style, _, _)| [PREEMPTED, BLOCKED].contains(style));
@@ -113,7 +113,7 @@ fn threads_of_a_cpu_to_which_a_thread_moved_did_not_preempt_it() {
 }
 
 #[test]
-fn the_page_is_told_which_program_was_recorded() {
+fn the_answer_names_the_recorded_program() {
     let dir = TestDir::late();
     let path = dir.trace().join("tompion.json");
     let mut manifest: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();

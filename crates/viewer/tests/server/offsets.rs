@@ -166,7 +166,7 @@ fn who_opens_the_same_traces_again_finds_them_shifted() {
     shift(&client, 1, EARLIER);
     let offsets = |client: &Client| -> Vec<Value> {
         let trace = client.trace();
-        trace["traces"].as_array().unwrap().iter().map(|told| told["offset"].clone()).collect()
+        trace["traces"].as_array().unwrap().iter().map(|trace| trace["offset"].clone()).collect()
     };
     assert_eq!(offsets(&Client::open(&paths, &dir.cache())), [0, EARLIER]);
     // Of others, nothing is known.

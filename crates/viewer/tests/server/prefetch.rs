@@ -1,4 +1,4 @@
-//! What is looked at before its turn.
+//! Previews of parts that are not indexed yet.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ use tompion_viewer::slice_kind;
 
 use super::fixtures;
 
-/// How long a test waits for what must come.
+/// Time after which a test gives up.
 const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 const EVENTS: u64 = 340_000;
 
@@ -57,7 +57,7 @@ impl Running {
         Self(prefetcher)
     }
 
-    /// What is seen of a lane as soon as something is true of it.
+    /// Returns the previews of a lane as soon as a condition holds.
     fn when(
         &self,
         lane: (u32, LaneKind),

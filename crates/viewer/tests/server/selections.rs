@@ -1,11 +1,11 @@
-//! What areas, tables and searches say.
+//! Answers about areas, tables and searches.
 
 use serde_json::Value;
 
 use crate::client::{Client, TestDir};
 use crate::fixtures::{self, Fields, TestEvent};
 
-/// What was counted of all classes of events.
+/// Returns the number of events of all classes.
 fn events(measured: &Value) -> i64 {
     measured["events"].as_array().unwrap().iter().map(|one| one[1].as_i64().unwrap()).sum()
 }
@@ -75,7 +75,8 @@ fn an_area_of_some_tracks_has_all_that_stands_below_them_and_nothing_else() {
     assert!(of(&format!("&tracks={late}"))["events"].is_null());
 }
 
-/// Times and names of the events of some tracks, as the table has them; counts and what is exported must have the same.
+/// Returns times and names of the events of some tracks in the table; counts and exports must have
+/// the same.
 fn events_of(client: &Client, tracks: &str, to: i64) -> Vec<(i64, String)> {
     let table = client.get(&format!("/api/events?from=0&to={to}&count=2000{tracks}"));
     let row = |row: &Value| (row["time"].as_i64().unwrap(), row["name"].as_str().unwrap().to_owned());
@@ -145,8 +146,8 @@ fn what_is_saved_says_how_far_it_is_and_how_large() {
     client.trace();
     assert_eq!(client.get("/api/exporting?id=nobody"), serde_json::json!({ "share": 0.0 }));
     let csv = client.ask("/api/export?format=csv&from=600&to=9000&id=table");
-    let told = client.get("/api/exporting?id=table");
-    assert_eq!((&told["share"], &told["bytes"]), (&1.0.into(), &csv.body.len().into()));
+    let progress = client.get("/api/exporting?id=table");
+    assert_eq!((&progress["share"], &progress["bytes"]), (&1.0.into(), &csv.body.len().into()));
     let written = client.post("/api/export?format=ctf&from=0&to=9000&id=trace", "").json();
     assert!(written["bytes"].as_u64().is_some_and(|bytes| bytes > 200), "{written}");
     assert_eq!(client.get("/api/exporting?id=trace")["share"], 1.0);
@@ -181,7 +182,7 @@ fn a_search_finds_contexts_and_the_events_of_threads_by_their_names() {
 #[test]
 fn threads_that_take_turns_have_the_events_of_their_turns() {
     let dir = TestDir::new();
-    // In more parts than one: a switch each microsecond, at which one thread leaves and another one comes.
+    // Several parts, with a switch between two threads in each microsecond.
     fixtures::turns(&dir.trace(), 60_000);
     let client = dir.open();
     client.trace();
@@ -194,7 +195,7 @@ fn threads_that_take_turns_have_the_events_of_their_turns() {
         sum += events(&counted);
     }
     assert!(ids.len() > 10);
-    // But for those from a thread to itself, each is of two; the first one comes from the idle thread.
+    // Each switch belongs to two threads, except from a thread to itself, and the first, from idle.
     let all = client.get(&format!("/api/counts?from=0&to=60000000&patience=10000&tracks={}", ids.join(",")));
     assert_eq!(events(&all), 60_000);
     let to_itself =
@@ -256,7 +257,7 @@ fn rows_that_a_filter_takes_come_piece_by_piece_also_when_they_were_counted() {
     let ask = |row: usize, timeout: &str| {
         client.get(&format!("/api/events?from=0&to=9000000&e=syscall_entry_read&row={row}&count=50{timeout}"))
     };
-    // All of them, as who asks again for what is left gets them.
+    // All of them, by repeated requests for the rest.
     let all = |timeout: &str| {
         let (mut found, mut pieces) = (Vec::new(), 0);
         loop {
@@ -282,7 +283,7 @@ fn rows_that_a_filter_takes_come_piece_by_piece_also_when_they_were_counted() {
 }
 
 #[test]
-fn what_looks_like_a_condition_and_is_none_is_looked_for_as_text_and_told() {
+fn an_invalid_condition_is_searched_as_text_with_a_message() {
     let dir = TestDir::new();
     fixtures::write(&dir.trace(), &fixtures::story("vector<int>"));
     let client = dir.open();

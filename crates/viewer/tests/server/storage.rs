@@ -1,4 +1,4 @@
-//! What is kept beside a trace.
+//! Files that are kept beside a trace.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -27,7 +27,7 @@ fn version(client: &Client) -> Value {
     client.get("/api/notes")["version"].take()
 }
 
-/// Writes notes as who has read those that are there; returns the status.
+/// Writes notes based on the current version; returns the status.
 fn write_notes(client: &Client, notes: Value) -> u16 {
     let written = json!({ "version": version(client), "notes": notes });
     client.post("/api/notes", &written.to_string()).status
@@ -207,7 +207,7 @@ fn notes_find_their_tracks_again_whatever_numbers_these_have() {
 fn notes_that_others_wrote_meanwhile_are_not_lost() {
     let dir = TestDir::new();
     fixtures::write(&dir.trace(), &fixtures::story("worker"));
-    // Two servers of one trace, as two people have who look at it.
+    // Two servers of one trace, for two users.
     let (one, other) = (dir.open(), dir.open());
     let read = version(&one);
     assert_eq!(write_notes(&other, json!([{ "time": 1, "text": "theirs" }])), 200);
@@ -217,17 +217,17 @@ fn notes_that_others_wrote_meanwhile_are_not_lost() {
     let line = refused.json()["error"].as_str().unwrap().to_owned();
     assert!(line.contains("others have written notes") && !line.contains('\n'), "{line}");
     assert_eq!(notes(&one)[0]["text"], "theirs");
-    // Who has read them may write, and is told the version of what was written.
+    // Notes based on the current version may be written; the answer has the new version.
     let both = json!([{ "time": 1, "text": "theirs" }, { "time": 2, "text": "mine" }]);
     let answer = one.post("/api/notes", &json!({ "version": version(&one), "notes": both }).to_string());
     assert_eq!((answer.status, answer.json()["version"].clone()), (200, version(&other)));
     assert_eq!(notes(&other)[1]["text"], "mine");
-    // Without a version, nobody says what is to be replaced.
+    // Without a version, the write does not say what it replaces.
     assert_eq!(one.post("/api/notes", "[]").status, 400);
 }
 
 #[test]
-fn damaged_notes_are_told_of_and_set_aside() {
+fn damaged_notes_are_reported_and_renamed() {
     let dir = TestDir::new();
     fixtures::write(&dir.trace(), &fixtures::story("worker"));
     let client = dir.open();

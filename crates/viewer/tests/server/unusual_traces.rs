@@ -81,7 +81,7 @@ fn a_hundred_thousand_threads() {
     assert_eq!(all["threads"].as_array().unwrap().len(), 1000, "those that ran longest");
     let count = all["counts"]["threads"].as_u64().unwrap();
     assert!(count >= 99_999, "{count}");
-    // The others are there for who asks.
+    // The others can be requested.
     let most = client.get(&format!("/api/select?from=0&to={end}&most=1000000"));
     assert_eq!(most["threads"].as_array().unwrap().len() as u64, count);
 }
@@ -180,7 +180,7 @@ fn of_a_trace_that_vanished_there_is_what_is_known() {
 }
 
 #[test]
-fn stream_files_that_vanish_are_told_of_and_nothing_is_forgotten() {
+fn vanished_stream_files_are_reported_and_their_events_stay() {
     let dir = TestDir::new();
     fixtures::write(&dir.trace(), &fixtures::story("worker"));
     fs::write(dir.trace().join("channel0_1"), fixtures::story("another")).unwrap();
@@ -199,7 +199,7 @@ fn stream_files_that_vanish_are_told_of_and_nothing_is_forgotten() {
 }
 
 #[test]
-fn damage_is_told_and_what_is_sound_is_shown() {
+fn corruption_is_reported_and_the_rest_is_shown() {
     let dir = TestDir::new();
     let mut stream = fixtures::story("worker");
     stream.extend(b"this is no packet, and long enough to be none of a header that is cut off, either");
@@ -217,7 +217,7 @@ fn damage_is_told_and_what_is_sound_is_shown() {
 }
 
 #[test]
-fn what_an_incidents_folder_says_is_told() {
+fn an_incidents_description_is_answered() {
     let dir = TestDir::new();
     fixtures::write(&dir.trace(), &fixtures::story("worker"));
     let kept = r#"{"schema":1,"time_ns":3900,"latency_ns":1200,"limit_ns":1000,
@@ -226,12 +226,12 @@ fn what_an_incidents_folder_says_is_told() {
         "culprits":[{"words":"hog (thread 9) ran","tid":9,"percent":99.5,"time_ns":2700}]}"#;
     fs::write(dir.trace().join("incident.json"), kept).unwrap();
     // The trace begins at 1000.
-    let told = serde_json::json!({
+    let expected = serde_json::json!({
         "begin": 1700, "end": 2900, "limit": 1000, "tid": 7, "name": "worker", "job": "motor:control",
         "verdict": { "percent": 99.5, "words": "hog (thread 9) ran, of a priority as high or higher" },
         "culprits": [{ "words": "hog (thread 9) ran", "tid": 9, "percent": 99.5, "time": 1700 }],
     });
-    assert_eq!(dir.open().trace()["incident"], told);
+    assert_eq!(dir.open().trace()["incident"], expected);
     for wrong in [
         "",
         "{}",
@@ -241,7 +241,7 @@ fn what_an_incidents_folder_says_is_told() {
         fs::write(dir.trace().join("incident.json"), wrong).unwrap();
         assert!(dir.open().trace()["incident"].is_null(), "{wrong}");
     }
-    // A pipe into which nobody writes has no end.
+    // A FIFO without a writer has no end.
     fs::remove_file(dir.trace().join("incident.json")).unwrap();
     let pipe = dir.trace().join("incident.json");
     rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();

@@ -12,7 +12,7 @@ pub const EXEMPT: &[&str] = &[
 
 /// Paths that still break the rules. One leaves the list when the last break in it is gone; the
 /// check fails on an entry that has none left.
-pub const PENDING: &[&str] = &["crates/viewer/"];
+pub const PENDING: &[&str] = &[];
 
 /// Words behind which "who" is a person.
 pub const PEOPLE: &[&str] = &[

@@ -1,4 +1,4 @@
-//! What is told of events beside the states that the engine makes of them: marks, counters, flows, and names.
+//! Annotation of events beside their states: marks, counters, flows and names.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use super::classes::{Class, Classes, Show};
 use super::decode::{DecodedEvent, EventRef, Extra, MAX_KNOWN_NAMES};
 use crate::index::apply::{Finding, Where};
 
-/// Tells it, each name once.
+/// Annotator of events, which reports each name once.
 #[derive(Clone)]
 pub struct Annotator {
-    /// Classes of all traces.
+    /// Event classes of all traces.
     pub classes: Arc<Classes>,
-    /// The machine of each trace.
+    /// Machine of each trace.
     machines: Vec<MachineId>,
     known_threads: QuickSet<(usize, i32)>,
     interrupts: QuickSet<i64>,
@@ -22,14 +22,14 @@ pub struct Annotator {
 }
 
 impl Annotator {
-    /// For events of these classes, and the machines of their traces.
+    /// Makes an annotator for event classes and the machines of their traces.
     pub fn new(classes: Arc<Classes>, machines: Vec<MachineId>) -> Self {
         let (known_threads, interrupts, functions) =
             (QuickSet::default(), QuickSet::default(), QuickSet::default());
         Self { classes, machines, known_threads, interrupts, functions }
     }
 
-    /// Tells of an event: at which time from the base, and of which channel.
+    /// Annotates an event at a time from the base, of a channel.
     pub fn annotate(
         &mut self,
         decoded: DecodedEvent<'_>,
@@ -113,7 +113,7 @@ impl Annotator {
         fact.thread().map(|tid| ThreadId { machine, tid })
     }
 
-    /// Tells of the thread of a program's event when it is the first one.
+    /// Reports the thread of a program's first event.
     fn meet_thread(&mut self, decoded: &DecodedEvent<'_>, emit: &mut dyn FnMut(Finding)) {
         let (Some(thread), Some((pid, name))) = (self.thread(decoded.event, decoded.fact), &decoded.thread)
         else {

@@ -1,4 +1,4 @@
-//! What the viewer shows of each event class, beside the states that the engine makes of events.
+//! Display of event classes beside the states that the engine derives.
 
 use std::sync::Arc;
 
@@ -6,52 +6,52 @@ use tompion_ctf::metadata::{self, EnvironmentValue};
 use tompion_reader::{Place, Trace, TraceSet};
 use tompion_schema::{Kind, base_name};
 
-/// What is shown of the events of a class.
+/// Display of the events of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show {
-    /// Nothing more than states.
+    /// States only.
     Nothing,
-    /// A mark on its thread, or on its channel where it has none.
+    /// Mark on the thread, or on the channel if there is no thread.
     Mark,
-    /// A mark on its processor.
+    /// Mark on the CPU.
     CpuMark,
-    /// A point of a counter.
+    /// Point of a counter.
     Counter,
-    /// A step of a flow.
+    /// Step of a flow.
     Flow,
-    /// A job, of which the deadline is of interest.
+    /// Job with a deadline.
     Job,
-    /// An interrupt, of which the name is.
+    /// Interrupt with a name.
     Interrupt,
-    /// A function, of which the name is.
+    /// Function with a name.
     Function,
 }
 
-/// A class of events.
+/// Event class.
 #[derive(Clone, Debug)]
 pub struct Class {
-    /// Its number among all.
+    /// Number among all classes.
     pub number: u32,
-    /// Its name.
+    /// Name of the class.
     pub name: Arc<str>,
-    /// The name of the span that it begins or ends; its own name if it does neither.
+    /// Name of the span that it begins or ends; its own name for other classes.
     pub span: Arc<str>,
-    /// What is shown.
+    /// Display of its events.
     pub show: Show,
-    /// Whether its events are of programs.
+    /// Whether its events are from programs.
     pub is_of_program: bool,
 }
 
-/// Classes of all traces.
+/// Event classes of all traces.
 pub struct Classes {
-    /// For each trace and stream class: the number of its first event class.
+    /// Number of the first event class of each trace and stream class.
     first: Vec<Vec<u32>>,
-    /// By their numbers.
+    /// Classes by number.
     all: Vec<Class>,
 }
 
 impl Classes {
-    /// Of these traces.
+    /// Collects the classes of some traces.
     pub fn new(traces: &TraceSet) -> Self {
         let (mut first, mut all) = (Vec::new(), Vec::new());
         for streams in classes(traces) {
@@ -65,24 +65,24 @@ impl Classes {
         Self { first, all }
     }
 
-    /// The class that stands there.
+    /// Returns the class at a place.
     pub fn of(&self, place: Place) -> Option<&Class> {
         let first = self.first.get(place.trace)?.get(place.stream)?;
         self.get(first.checked_add(place.class.try_into().ok()?)?)
     }
 
-    /// The class of this number.
+    /// Returns the class with a number.
     pub fn get(&self, number: u32) -> Option<&Class> {
         self.all.get(number as usize)
     }
 
-    /// How many there are.
+    /// Returns the number of classes.
     pub fn count(&self) -> usize {
         self.all.len()
     }
 }
 
-/// For each trace, stream class and event class: what to show.
+/// Describes the classes of each trace and stream class.
 fn classes(traces: &TraceSet) -> Vec<Vec<Vec<Class>>> {
     let mut number = 0;
     let mut class = |class: &metadata::Event, is_of_kernel: bool| {
@@ -107,12 +107,12 @@ fn classes(traces: &TraceSet) -> Vec<Vec<Vec<Class>>> {
     all
 }
 
-/// Names of all classes, by their numbers.
+/// Returns the names of all classes by number.
 pub fn names(traces: &TraceSet) -> Vec<Arc<str>> {
     classes(traces).into_iter().flatten().flatten().map(|class| class.name).collect()
 }
 
-/// The trace of each class, by the class's number.
+/// Returns the trace of each class by the class's number.
 pub fn trace_of_class(traces: &TraceSet) -> Vec<u32> {
     let of = |(trace, classes): (usize, Vec<Vec<Class>>)| {
         std::iter::repeat_n(trace as u32, classes.iter().map(Vec::len).sum())
@@ -120,7 +120,7 @@ pub fn trace_of_class(traces: &TraceSet) -> Vec<u32> {
     classes(traces).into_iter().enumerate().flat_map(of).collect()
 }
 
-/// Whether a trace is a kernel's: it says so, or has the scheduler's events.
+/// Whether a trace is a kernel's: it says so, or has scheduler events.
 pub fn is_of_kernel(trace: &Trace) -> bool {
     let domain = trace.metadata().environment_value("domain").and_then(EnvironmentValue::as_text);
     let mut streams = trace.metadata().streams.iter();
@@ -129,7 +129,7 @@ pub fn is_of_kernel(trace: &Trace) -> bool {
         || domain != Some("ust") && streams.any(|stream| stream.events.iter().any(is_switch))
 }
 
-/// Events of the kernel are states already, or stand on their processor.
+/// Returns the display of a kernel event: states, or a mark on its CPU.
 fn of_kernel(name: &str) -> Show {
     const STATES: [&str; 13] = [
         "sched_switch",

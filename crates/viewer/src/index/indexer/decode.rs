@@ -1,4 +1,4 @@
-//! What the threads find that read events: what the next one needs to make states and marks of them.
+//! Decoding of events in the reading threads: facts for the states, and data for marks.
 
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,72 +12,72 @@ use tompion_reader::{AddressNames, Event, EventCollector, Loss};
 use super::classes::{Class, Classes, Show};
 use crate::foreground_gate::ForegroundGate;
 
-/// Most threads, functions and interrupts that are remembered to have been told of.
+/// Maximum number of threads, functions and interrupts that are remembered as reported.
 pub const MAX_KNOWN_NAMES: usize = 1 << 20;
 
-/// An event: where it stands, beside what it says of states.
+/// Place of an event.
 #[derive(Clone, Copy, Debug)]
 pub struct EventRef {
     /// Index of its stream.
     pub source: u32,
     /// Index of its trace.
     pub trace: u32,
-    /// Number of its class; none for classes that nobody described.
+    /// Number of its class; `None` for undescribed classes.
     pub class: Option<u32>,
 }
 
-/// What is to be told beside it.
+/// Additional data of an event.
 #[derive(Clone, Debug)]
 pub enum Extra {
-    /// Something was lost, before the event.
+    /// Loss before the event.
     Loss(Loss),
-    /// A thread of a program, of which this may be the first event: its process and name.
+    /// Process and name of a program's thread, of which this may be the first event.
     Thread(Option<i32>, Option<String>),
-    /// A counter's value.
+    /// Value of a counter.
     Counter(f64),
-    /// Which flow this is a step of.
+    /// Number of the flow that this is a step of.
     Flow(i128),
-    /// The deadline of a job in nanoseconds.
+    /// Deadline of a job in nanoseconds.
     Job(u64),
-    /// An interrupt and its name.
+    /// Number and name of an interrupt.
     Interrupt(i64, String),
-    /// A function and its name.
+    /// Address and name of a function.
     Function(u64, Arc<str>),
 }
 
-/// Some events that follow each other.
+/// Consecutive decoded events.
 #[derive(Default)]
 pub struct DecodedBatch {
-    /// What they say of states, one fact for each.
+    /// Facts about states, one per event.
     pub facts: Facts,
-    /// Them, in the same order.
+    /// Events in the same order.
     pub events: Vec<EventRef>,
-    /// What there is beside some of them, with their indexes, in order.
+    /// Additional data by the index of its event, in order.
     pub extras: Vec<(usize, Extra)>,
 }
 
-/// What was found, one after the other.
+/// Step of reading a batch.
 pub enum Step<'f> {
-    /// Something was lost.
+    /// Lost events or packets.
     Loss(Loss),
-    /// An event.
+    /// Decoded event.
     Event(DecodedEvent<'f>),
 }
 
-/// An event with all that was found in it.
+/// Event with all its decoded data.
 pub struct DecodedEvent<'f> {
-    /// Where it stands.
+    /// Place of the event.
     pub event: &'f EventRef,
-    /// What it says of states.
+    /// Its fact about states.
     pub fact: &'f Fact,
-    /// The process and name of its thread.
+    /// Process and name of its thread.
     pub thread: Option<(Option<i32>, Option<String>)>,
-    /// What else.
+    /// Other additional data.
     pub extras: Option<Extra>,
 }
 
 impl DecodedBatch {
-    /// Calls with all of it in order, with the facts of which those of events are some.
+    /// Visits all events and losses in order. Their facts are some of the passed ones.
     pub fn each(self, mut visit: impl FnMut(&Facts, Step<'_>)) {
         let Self { facts, events, extras } = self;
         let mut extras = extras.into_iter().peekable();
@@ -92,7 +92,7 @@ impl DecodedBatch {
             }
             visit(&facts, Step::Event(decoded));
         }
-        // What was lost behind the last event.
+        // Losses behind the last event.
         for (_, extras) in extras {
             if let Extra::Loss(loss) = extras {
                 visit(&facts, Step::Loss(loss));
@@ -101,12 +101,12 @@ impl DecodedBatch {
     }
 }
 
-/// Finds it. What was told is told again by another thread, or of another part.
+/// Decoder of events in a reading thread. Other threads and parts may report the same names again.
 pub struct EventDecoder {
     facts_of: FactExtractor,
     classes: Arc<Classes>,
     names: Option<Arc<Mutex<AddressNames>>>,
-    /// Who is to pass.
+    /// Gate that yields to requests.
     gate: Option<Arc<ForegroundGate>>,
     found: DecodedBatch,
     known_threads: QuickSet<(usize, i32)>,
@@ -115,7 +115,7 @@ pub struct EventDecoder {
 }
 
 impl EventDecoder {
-    /// For the events of some traces.
+    /// Makes a decoder for the events of some traces.
     pub fn new(
         facts_of: FactExtractor,
         classes: Arc<Classes>,
@@ -135,13 +135,13 @@ impl EventDecoder {
         }
     }
 
-    /// Lets those pass who look at what is there.
+    /// Makes the decoder yield to requests.
     pub fn with_gate(self, gate: Arc<ForegroundGate>) -> Self {
         Self { gate: Some(gate), ..self }
     }
 
     fn add(&mut self, extras: Extra) {
-        // It is of the event that was added last.
+        // The data belongs to the newest event.
         self.found.extras.push((self.found.events.len().saturating_sub(1), extras));
     }
 
@@ -180,7 +180,7 @@ impl EventDecoder {
         }
     }
 
-    /// Tells of the thread of a program's event when it is the first one.
+    /// Reports the thread of a program's first event.
     fn thread(&mut self, event: &Event<'_>) {
         let trace = event.trace_index();
         let Some(tid) = self.found.facts.list().last().and_then(|fact| fact.thread()) else { return };
@@ -215,7 +215,7 @@ impl EventCollector for EventDecoder {
     type Output = DecodedBatch;
 
     fn loss(&mut self, loss: &Loss) {
-        // It is of the event that comes next.
+        // The loss belongs to the next event.
         self.found.extras.push((self.found.events.len(), Extra::Loss(loss.clone())));
     }
 
@@ -248,7 +248,7 @@ impl EventCollector for EventDecoder {
     }
 }
 
-/// A value as a number, if it is one.
+/// Returns a value as a number, if it is one.
 fn number(value: &Value<'_>) -> Option<f64> {
     match value {
         Value::Float(number) => Some(*number).filter(|number| number.is_finite()),

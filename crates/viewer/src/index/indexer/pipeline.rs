@@ -1,4 +1,4 @@
-//! The thread that makes states of what others found in events.
+//! Thread that derives states from decoded events.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,32 +16,32 @@ use crate::index::PartRows;
 use crate::index::apply::Finding;
 use crate::index::lane::Widths;
 
-/// Events after which is looked whether to stop, and told how far it went.
+/// Number of events between two reports of the progress.
 const PROGRESS_INTERVAL: u64 = 1 << 14;
 
-/// Finds what there is to know of events, and hands it over in batches.
+/// Pipeline from decoded events to batches of findings.
 pub struct IndexPipeline<'t> {
     outline: &'t Outline,
-    /// The streams' files, each with its trace.
+    /// Files of the streams with the index of their trace.
     streams: Vec<(usize, Vec<std::path::PathBuf>)>,
     annotator: Annotator,
     gate: Arc<ForegroundGate>,
     batch: Batch,
-    /// For each channel, the cell of the last events.
+    /// Open density cell of each channel.
     cells: Vec<DensityCell>,
-    /// Width of those cells in nanoseconds.
+    /// Width of these cells in nanoseconds.
     cell: i64,
-    /// The part that is read, its first row, and events by class.
+    /// Current part, its first row, and its events by class.
     part: usize,
     first: u64,
     counts: Vec<u64>,
     rows: u64,
     now: i64,
-    /// For each trace: events, first and last time.
+    /// Events, first and last time of each trace.
     bounds: Vec<(u64, Option<(i64, i64)>)>,
 }
 
-/// Events of a channel that are told of together.
+/// Events of a channel that are counted together.
 #[derive(Clone, Copy, Default)]
 struct DensityCell {
     number: i64,
@@ -50,7 +50,7 @@ struct DensityCell {
     count: u64,
 }
 
-/// Findings that are handed over together.
+/// Findings that are sent together.
 struct Batch {
     findings: Vec<Finding>,
     sender: SyncSender<Vec<Finding>>,
@@ -67,7 +67,7 @@ impl Batch {
 
     fn send(&mut self) {
         let batch = mem::replace(&mut self.findings, Vec::with_capacity(BATCH));
-        // Nobody listens any more if the index could not be written.
+        // The receiver is gone if the index could not be written.
         self.is_over |= self.sender.send(batch).is_err();
     }
 }
@@ -83,7 +83,7 @@ impl Visitor for Batch {
 }
 
 impl<'t> IndexPipeline<'t> {
-    /// Of traces of which nothing was read; what is told of events is told by this one, and those pass who look at it.
+    /// Makes a pipeline for unread traces.
     pub fn new(
         traces: &TraceSet,
         (outline, annotator, gate): (&'t Outline, Annotator, Arc<ForegroundGate>),
@@ -108,7 +108,7 @@ impl<'t> IndexPipeline<'t> {
         }
     }
 
-    /// Reads everything; the engine is one that has seen nothing.
+    /// Reads all events with a fresh engine.
     pub fn run(mut self, traces: &mut TraceSet, mut engine: Engine, stop: &AtomicBool) {
         let names = AddressNames::read(traces).map(|names| Arc::new(Mutex::new(names)));
         let (facts_of, classes) = (engine.fact_extractor().clone(), self.annotator.classes.clone());
@@ -132,7 +132,7 @@ impl<'t> IndexPipeline<'t> {
         self.batch.send();
     }
 
-    /// Takes what was found in some events.
+    /// Processes a batch of decoded events.
     fn take_batch(&mut self, found: DecodedBatch, engine: &mut Engine) {
         found.each(|facts, step| {
             let decoded = match step {
@@ -155,7 +155,7 @@ impl<'t> IndexPipeline<'t> {
         });
     }
 
-    /// Says how far it went.
+    /// Reports the progress.
     fn report_progress(&mut self) {
         let gone = self.now.saturating_sub(self.outline.base) as f64 / self.outline.duration.max(1) as f64;
         self.batch.push(Finding::Progress(gone, self.bounds.clone()));

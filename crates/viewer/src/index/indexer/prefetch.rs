@@ -1,10 +1,12 @@
-//! Reads parts of a trace before their turn: those that are looked at, and of the whole every so many the first events.
+//! Prefetch of visible parts of a trace before the indexer reaches them.
 //!
-//! The index is made from the trace's begin to its end, which takes a minute for a hundred million events. Who opens a
-//! trace wants to see where to look, and then to see that place. So whoever asks for a window leaves a *wish*: if it
-//! spans few parts they are read whole, else the first events of parts that are spread evenly over it, ever closer. What
-//! goes on in a part is found as for the index, but by an engine that has seen nothing before: what it doesn't know stays
-//! unknown, and of spans those whose begin it has not seen are missing, so that others may stand too high.
+//! Indexing runs from the trace's begin to its end, which takes a minute for a hundred million
+//! events. So each requested window becomes a [`ViewportRequest`]. If it spans few parts they are
+//! read whole, else the first events of parts spread evenly over it, at increasing density.
+//!
+//! A part is decoded as by the indexer, but by an engine that has seen nothing before. So earlier
+//! states stay unknown, and spans that began earlier are missing, so that others may stand too
+//! high.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,77 +25,78 @@ use crate::index::apply::{Applier, Finding};
 use crate::index::entry::Entry;
 use crate::index::preview::{Preview, PreviewCell, PreviewRange};
 
-/// Into how many cells at most the whole is divided before the index is begun, and a window that is asked for.
+/// Maximum number of samples of the whole trace, and of a requested window.
 const OVERVIEW_SAMPLES: usize = 256;
 const WINDOW_SAMPLES: usize = 128;
-/// How many times farther apart the first glimpses of a window are.
+/// Factor by which the first samples of a window are farther apart than the last.
 const COARSEST_STEP: usize = 64;
-/// A window of so many parts is read whole, if that is no more than this share of the trace.
+/// Windows of at most this many parts are read whole, if they are at most this share of the trace.
 const MAX_WHOLE_PARTS: usize = 8;
 const SMALL_SHARE: usize = 8;
-/// Of less than half a part, so many pieces of it that are as long.
+/// Number of chunks of a part; windows shorter than half a part are read in chunks.
 const CHUNKS_PER_PART: i64 = 16;
-/// Events at the beginning of a part that are a glimpse. Where there are few parts, several places of each are looked at,
-/// so that there are so many of the whole, and as many events of all of them together.
+/// Events in a sample. Of few parts, several places of each are sampled, so that the trace has at
+/// least `MIN_SAMPLES`; the events of all of them together stay the same.
 const SAMPLE_EVENTS: usize = 4096;
 const MIN_SAMPLES: usize = 64;
 const MAX_SAMPLES_PER_PART: usize = 16;
-/// Wishes that are remembered, and that are left when there is no room for what they ask for.
+/// Maximum number of requests, and of those left when previews are evicted.
 const MAX_REQUESTS: usize = 8;
 const MAX_REQUESTS_LOW_MEMORY: usize = 3;
 /// No sample stands for more than this share of the trace.
 const MAX_SAMPLE_SHARE: i64 = 8;
-/// Bytes of all glimpses.
+/// Maximum bytes of all previews.
 const MAX_PREVIEW_BYTES: usize = 96 << 20;
-/// Bytes of a trace below which its index is there as soon as the page is.
+/// Minimum bytes of a trace that is prefetched: smaller ones are indexed as soon as the page is
+/// loaded.
 const PREFETCH_MIN_BYTES: u64 = 10_000_000;
-/// Bytes of what was found at which states are made of it.
+/// Bytes of decoded events at which states are derived.
 const DECODED_BATCH_BYTES: usize = 1 << 20;
-/// How long the index waits for the first glimpses and the page that shows them; who looks at a few pieces, for them; who
-/// asks for one moment.
+/// Time that the index waits for the first previews and their page, a request for chunks of its
+/// window, and a request for one point.
 const FIRST_PREVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 const CHUNK_TIMEOUT: Duration = Duration::from_millis(30);
 const POINT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Reads what is asked for before its turn.
+/// Prefetcher of requested windows.
 pub struct Prefetcher {
     parts: Arc<Parts>,
     channel_of: Vec<u32>,
-    /// The base, and how long the traces last.
+    /// Base and duration of the traces.
     range: (i64, i64),
     engine: Engine,
     annotator: Annotator,
     applier: Applier,
-    /// How many places of a part are looked at.
+    /// Number of samples per part.
     places: usize,
     state: Mutex<PrefetchState>,
-    /// How many wait for pieces.
+    /// Number of requests that wait for chunks.
     chunk_waiters: AtomicUsize,
-    /// There is something to do, or something was done.
+    /// Signals new work and completed work.
     changed: Condvar,
 }
 
-/// What was seen, and what is wanted.
+/// Previews and open requests.
 #[derive(Default)]
 struct PrefetchState {
-    /// Beginnings of parts, or of places in them, by when they begin.
+    /// Samples by their begin.
     samples: BTreeMap<i64, Arc<Preview>>,
-    /// What was seen whole, by when it begins.
+    /// Completely read ranges by their begin.
     whole: BTreeMap<i64, Arc<Preview>>,
-    /// What is being read.
+    /// Jobs in progress.
     reading: BTreeSet<ReadJob>,
-    /// The newest first.
+    /// Requests, the newest first.
     requests: VecDeque<ViewportRequest>,
     bytes: usize,
-    /// How many glimpses there were.
+    /// Number of previews so far.
     count: u64,
-    /// Counts up with each question.
+    /// Counts requests, for eviction.
     stamp: u64,
     is_stopped: bool,
 }
 
-/// A window from the base that somebody looks at, and of how many parts one is looked at where there are many. That stays as
-/// it is when the index has passed some of them: else ever more would be read until it has passed all.
+/// Requested window from the base. Where it has many parts, one of `step` parts is sampled. The
+/// step stays the same when the index has passed some parts: otherwise ever more would be read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ViewportRequest {
     from: i64,
@@ -101,19 +104,19 @@ struct ViewportRequest {
     step: usize,
 }
 
-/// What to read.
+/// Part of the trace to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ReadJob {
-    /// The beginning of a part, or some places of it.
+    /// Samples of a part.
     Sample(usize),
-    /// All of it.
+    /// Whole part.
     Part(usize),
-    /// A piece of it.
+    /// Chunk of a part.
     Chunk(usize, i64),
 }
 
 impl Prefetcher {
-    /// For traces with this outline; nothing for those that are indexed as fast.
+    /// Makes a prefetcher; `None` for traces that are indexed as fast.
     pub fn new(
         outline: &Outline,
         (engine, annotator, applier): (Engine, Annotator, Applier),
@@ -140,7 +143,7 @@ impl Prefetcher {
         Some(prefetcher)
     }
 
-    /// A wish for a window in so many cells.
+    /// Makes the request for a window with a number of samples.
     fn viewport_request(&self, (from, to): (i64, i64), cells: usize) -> ViewportRequest {
         let count = self.at(to).saturating_sub(self.at(from)) + 1;
         ViewportRequest { from, to, step: count.div_ceil(cells).next_power_of_two() }
@@ -150,7 +153,7 @@ impl Prefetcher {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until something is so, or so long.
+    /// Waits until a condition holds, or for the timeout.
     fn wait_until(&self, timeout: Duration, is_so: impl Fn(&PrefetchState) -> bool) {
         let begun = Instant::now();
         let mut state = self.state();
@@ -160,7 +163,7 @@ impl Prefetcher {
         }
     }
 
-    /// Reads what is wished for until [`Self::end`], and lets those pass who look at what is there. To be called by some
+    /// Reads requested windows until [`Self::end`], and yields to requests. To be called by some
     /// threads.
     pub fn run(&self, index: &Shared, gate: &ForegroundGate) {
         while let Some(job) = self.next() {
@@ -169,7 +172,7 @@ impl Prefetcher {
             state.reading.remove(&job);
             match outcome {
                 ReadOutcome::Previews(previews) => previews.into_iter().for_each(|it| state.add(job, it)),
-                // Nobody is to try again and again.
+                // An unreadable part must not be tried again and again.
                 ReadOutcome::Nothing => state.add(job, Preview::new(self.times(job), Vec::new())),
                 ReadOutcome::Interrupted => {}
             }
@@ -178,12 +181,12 @@ impl Prefetcher {
         }
     }
 
-    /// Whether somebody waits for pieces.
+    /// Whether a request waits for chunks.
     fn is_chunk_awaited(&self) -> bool {
         self.chunk_waiters.load(Ordering::Relaxed) > 0
     }
 
-    /// What is to be read next.
+    /// Waits for the next job; `None` after the end.
     fn next(&self) -> Option<ReadJob> {
         let mut state = self.state();
         loop {
@@ -200,7 +203,7 @@ impl Prefetcher {
         }
     }
 
-    /// Waits until what was wished for first was seen, and until a page shows it, but not long.
+    /// Waits for the first request's previews and for the page that shows them, up to a timeout.
     pub fn wait(&self, gate: &ForegroundGate) {
         let until = Instant::now() + FIRST_PREVIEW_TIMEOUT;
         let is_done =
@@ -211,18 +214,18 @@ impl Prefetcher {
         gate.wait_for_page(until);
     }
 
-    /// Nothing is wanted any more: the index knows everything.
+    /// Ends the prefetching: the index is complete.
     pub fn end(&self) {
         *self.state() = PrefetchState { is_stopped: true, ..PrefetchState::default() };
         self.changed.notify_all();
     }
 
-    /// How many glimpses there were.
+    /// Returns the number of previews so far.
     pub fn count(&self) -> u64 {
         self.state().count
     }
 
-    /// From when to when all was seen, from the base, in order.
+    /// Returns the completely read ranges from the base, in order.
     pub fn whole(&self) -> Vec<(i64, i64)> {
         let mut ranges: Vec<(i64, i64)> = Vec::new();
         for preview in self.state().whole.values() {
@@ -234,8 +237,8 @@ impl Prefetcher {
         ranges
     }
 
-    /// What is known of a window (from the base) behind the time up to which the index knows all; more is read if
-    /// somebody looks at it.
+    /// Returns the previews of a window (from the base) behind the indexed part. If the user looks
+    /// at it, more is read.
     pub fn preview(&self, (from, to): (i64, i64), known: i64, is_looked_at: bool) -> PreviewRange {
         let (from, to) = (from.max(known), to.min(self.range.1));
         if from > to {
@@ -255,7 +258,7 @@ impl Prefetcher {
         PreviewRange { known, cells: self.cells(&state, (from, to)) }
     }
 
-    /// Reads the piece in which a time (from the base) is, unless that takes long.
+    /// Reads the chunk at a time (from the base), up to a timeout.
     pub fn read_at(&self, time: i64) {
         let request = self.viewport_request((time, time), WINDOW_SAMPLES);
         self.state().add_request(request);
@@ -263,7 +266,7 @@ impl Prefetcher {
         self.wait_for_chunks((time, time.saturating_add(1)), POINT_TIMEOUT);
     }
 
-    /// Waits for pieces, which are read before all else, but not long.
+    /// Waits for chunks, which precede all other work, up to a timeout.
     fn wait_for_chunks(&self, window: (i64, i64), timeout: Duration) {
         self.chunk_waiters.fetch_add(1, Ordering::Relaxed);
         self.wait_until(timeout, |state| state.has(window));
@@ -277,26 +280,26 @@ impl Prefetcher {
         self.parts.at(time.saturating_add(self.range.0))
     }
 
-    /// From when to when a job reads, from the base.
+    /// Returns the range of a job, from the base.
     fn times(&self, job: ReadJob) -> (i64, i64) {
         let part = job.part();
         let begin = |part: usize| self.parts.begin(part).map(|begin| begin.saturating_sub(self.range.0));
         let from = begin(part).unwrap_or(0);
-        // Whose last packet says that it began after all ends has no time in it.
+        // A part whose last packet begins after all ends is empty.
         let to = begin(part + 1).unwrap_or(self.range.1).max(from);
         let ReadJob::Chunk(_, chunk) = job else { return (from, to) };
         let begin = |chunk: i64| border((from, to), (chunk, CHUNKS_PER_PART));
         (begin(chunk), begin(chunk + 1))
     }
 
-    /// Whether a wish is for some pieces of parts.
+    /// Whether a request is for some chunks of parts.
     fn is_small(&self, ViewportRequest { from, to, .. }: ViewportRequest) -> bool {
         let (first, last) = (self.at(from), self.at(to));
         let length = self.times(ReadJob::Part(last)).1.saturating_sub(self.times(ReadJob::Part(first)).0);
         last - first < 2 && to.saturating_sub(from) < length / 2
     }
 
-    /// What to read next for a wish.
+    /// Returns the next job of a request.
     fn next_job(&self, state: &PrefetchState, request: ViewportRequest) -> Option<ReadJob> {
         let (first, last) = (self.at(request.from), self.at(request.to));
         let count = last.checked_sub(first)? + 1;
@@ -311,14 +314,14 @@ impl Prefetcher {
             return chunks.filter(is_in_sight).find(is_missing);
         }
         if count <= MAX_WHOLE_PARTS.min(self.parts.count() / SMALL_SHARE) {
-            // From the middle on: that is where one looks.
+            // From the middle on: that is where users look.
             let mut parts: Vec<usize> = (first..=last).collect();
             parts.sort_by_key(|part| (2 * part).abs_diff(first + last));
             return parts.into_iter().map(ReadJob::Part).find(is_missing);
         }
         let mut step = request.step.saturating_mul(COARSEST_STEP);
         while step >= request.step {
-            // Each step's parts are some of the next one's.
+            // Each step's parts include those of the step before.
             let parts = (first.next_multiple_of(step)..=last).step_by(step).map(ReadJob::Sample);
             let mut left = parts.filter(|job| !state.has_sample(self.times(*job)));
             if let Some(job) = left.find(|job| !state.reading.contains(job)) {
@@ -329,7 +332,7 @@ impl Prefetcher {
         None
     }
 
-    /// What was seen of a window, in order of time.
+    /// Returns the previews of a window in time order.
     fn cells(&self, state: &PrefetchState, (from, to): (i64, i64)) -> Vec<PreviewCell> {
         let before = state.whole.range(..=from).next_back().map_or(from, |(begin, _)| *begin);
         let whole: Vec<&Arc<Preview>> = state.whole.range(before..=to).map(|(_, preview)| preview).collect();
@@ -345,7 +348,7 @@ impl Prefetcher {
             let reach = samples.peek().map_or(self.range.1, |next| next.from);
             let reach =
                 reach.min(sample.from.saturating_add(self.range.1 / MAX_SAMPLE_SHARE)).max(sample.from);
-            // A beginning that is most of its cell is shown as it is.
+            // A sample that is most of its cell is shown as it is.
             let is_exact = (sample.to - sample.from).saturating_mul(2) >= reach.saturating_sub(sample.from);
             let end = if is_exact { sample.to.min(reach) } else { reach };
             let mut at = sample.from;
@@ -363,7 +366,7 @@ impl Prefetcher {
         cells
     }
 
-    /// Reads what is to be read.
+    /// Reads the range of a job.
     fn read_job(&self, job: ReadJob, (index, gate): (&Shared, &ForegroundGate)) -> ReadOutcome {
         let (base, _) = self.range;
         let (from, to) = self.times(job);
@@ -371,7 +374,7 @@ impl Prefetcher {
         match job {
             ReadJob::Sample(_) => (places, events) = (self.places, SAMPLE_EVENTS / self.places),
             ReadJob::Part(_) => {}
-            // What goes on when it begins is learned from as much before it.
+            // The states at its begin are derived from as much before it.
             ReadJob::Chunk(..) => {
                 selection.from = Some(base.saturating_add(from.saturating_sub(to - from)));
                 selection.to = Some(base.saturating_add(to));
@@ -381,7 +384,7 @@ impl Prefetcher {
         let mut previews: Vec<Preview> = Vec::new();
         for place in 0..places {
             let begin = border((from, to), (place as i64, places as i64));
-            // What was seen already is not seen again.
+            // Places that were read already are skipped.
             let begin = previews.last().map_or(begin, |before| begin.max(before.to));
             let mut builder = PreviewBuilder::new(self);
             let (mut left, mut is_there) = (events, place == 0);
@@ -411,7 +414,7 @@ impl Prefetcher {
         ReadOutcome::Previews(previews)
     }
 
-    /// What becomes of findings in the index's lanes, which are made if they aren't there.
+    /// Converts findings into entries of the index's lanes, which are created if they are missing.
     fn entries(&self, findings: Vec<Finding>, index: &Shared) -> Option<Vec<(u32, Entry)>> {
         let mut applier = self.applier.clone();
         let mut findings = findings.into_iter().peekable();
@@ -425,29 +428,29 @@ impl Prefetcher {
     }
 }
 
-/// Where one of so many pieces of a while begins that are as long.
+/// Returns the begin of one of several equal pieces of a range.
 fn border((from, to): (i64, i64), (chunk, chunks): (i64, i64)) -> i64 {
     let length = i128::from(to) - i128::from(from);
     from.saturating_add((length * i128::from(chunk) / i128::from(chunks)) as i64)
 }
 
-/// What came of a job.
+/// Result of a job.
 enum ReadOutcome {
     Previews(Vec<Preview>),
-    /// It can't be read, or the index knows everything.
+    /// The part can't be read, or the index is complete.
     Nothing,
-    /// Something else was more urgent.
+    /// A more urgent job came in between.
     Interrupted,
 }
 
-/// What is made of events that follow each other.
+/// Builder of previews from consecutive events.
 struct PreviewBuilder<'s> {
     prefetcher: &'s Prefetcher,
     finder: EventDecoder,
     engine: Engine,
     annotator: Annotator,
     findings: PreviewFindings,
-    /// How many losses were told of.
+    /// Number of reported losses.
     losses: usize,
 }
 
@@ -482,7 +485,7 @@ impl<'s> PreviewBuilder<'s> {
         });
     }
 
-    /// The latest time, from the base.
+    /// Returns the latest time, from the base.
     fn now(&mut self) -> i64 {
         self.take();
         self.engine.now().map_or(i64::MAX, |now| now.saturating_sub(self.prefetcher.range.0))
@@ -495,7 +498,7 @@ impl<'s> PreviewBuilder<'s> {
     }
 }
 
-/// What was found that can be known without what was before.
+/// Findings that don't depend on earlier events.
 #[derive(Default)]
 struct PreviewFindings(Vec<Finding>);
 
@@ -524,7 +527,7 @@ impl Visitor for PreviewFindings {
 }
 
 impl ReadJob {
-    /// The part of which it reads.
+    /// Returns the part that the job reads.
     fn part(self) -> usize {
         let (Self::Sample(part) | Self::Part(part) | Self::Chunk(part, _)) = self;
         part
@@ -538,7 +541,7 @@ impl PrefetchState {
         self.requests.truncate(MAX_REQUESTS);
     }
 
-    /// Whether all was seen from one moment to another.
+    /// Whether a range was read completely.
     fn has(&self, (from, to): (i64, i64)) -> bool {
         let mut at = from;
         while at < to {
@@ -550,7 +553,7 @@ impl PrefetchState {
         true
     }
 
-    /// Whether something was seen of a part with these times.
+    /// Whether a range of a part has a sample.
     fn has_sample(&self, (from, to): (i64, i64)) -> bool {
         self.samples.range(from..to.max(from.saturating_add(1))).next().is_some()
     }
@@ -581,7 +584,7 @@ impl PrefetchState {
     }
 
     fn evict(&mut self) {
-        // What older wishes ask for would be read again and again.
+        // The ranges of older requests would be read again and again.
         self.requests.truncate(MAX_REQUESTS_LOW_MEMORY);
         let mut uses: Vec<u64> =
             self.samples.values().chain(self.whole.values()).map(|it| it.used()).collect();
@@ -592,9 +595,9 @@ impl PrefetchState {
         self.bytes = self.samples.values().chain(self.whole.values()).map(|it| it.size()).sum();
     }
 
-    /// Drops what the index knows: all before a time.
+    /// Drops everything before a time, up to which the index is complete.
     fn drop_before(&mut self, known: i64) {
-        // The last one stands for what comes behind it, too.
+        // The last sample also stands for the time behind it.
         let first = self.samples.range(..=known).next_back().map_or(known, |(begin, _)| *begin);
         self.samples = self.samples.split_off(&first);
         self.whole.retain(|_, preview| preview.to > known);
