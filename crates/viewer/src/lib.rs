@@ -12,14 +12,10 @@
 
 mod api;
 mod auth;
-pub mod foreground_gate;
 mod incident;
-pub mod index;
 mod page;
 mod picture_link;
 mod recording;
-pub mod slice_kind;
-mod wakeup_source;
 mod workspace;
 
 use std::io;

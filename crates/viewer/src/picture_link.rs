@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use crate::index::{Index, Track, TrackKind};
+use tompion_index::{Index, Track, TrackKind};
 use crate::workspace::Workspace;
 
 /// Maximum number of tracks that are pinned: a picture has no room for more.

@@ -11,12 +11,12 @@ use tompion_ctf::metadata::EnvironmentValue;
 use tompion_reader::{Parts, Selection, Trace, TraceSet};
 
 use crate::api::Shifted;
-use crate::foreground_gate::ForegroundGate;
+use tompion_index::foreground_gate::ForegroundGate;
 use crate::incident::{Incident, incident};
-use crate::index::index_storage::{IndexStorage, fingerprint};
-use crate::index::indexer::{Classes, Indexer, Outline, Prefetcher, trace_name, trace_of_class};
-use crate::index::store::Store;
-use crate::index::{Index, Shared, directory};
+use tompion_index::index_storage::{IndexStorage, fingerprint};
+use tompion_index::indexer::{Classes, Indexer, Outline, Prefetcher, trace_name, trace_of_class};
+use tompion_index::store::Store;
+use tompion_index::{Index, Shared, directory};
 use crate::recording::RecordedProcess;
 use crate::{Error, recording};
 

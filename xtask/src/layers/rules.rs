@@ -19,7 +19,7 @@ pub const LAYERS: &[Layer] = &[
         name: "domain",
         crates: &[
             "agent", "tompion", "tracing", "session", "kernel", "latency", "history", "injector", "machine",
-            "rttest", "report", "reader", "analysis", "export", "viewer",
+            "rttest", "report", "reader", "analysis", "export", "index", "viewer",
         ],
     },
     Layer { name: "programs", crates: &["cli", "xtask", "bench", "tasks"] },
@@ -60,6 +60,9 @@ pub const SAME_LAYER: &[Edge] = &[
     },
     Edge { from: "export", to: "reader", reason: "what is rewritten was read" },
     Edge { from: "analysis", to: "reader", reason: "what events mean is found while they are read" },
+    Edge { from: "index", to: "reader", reason: "an index is made of a trace's events" },
+    Edge { from: "index", to: "analysis", reason: "lanes have the states that are derived there" },
+    Edge { from: "viewer", to: "index", reason: "lanes are answered from the index" },
     Edge { from: "viewer", to: "reader", reason: "what is shown was read" },
     Edge { from: "viewer", to: "analysis", reason: "states are drawn" },
     Edge { from: "viewer", to: "export", reason: "what is selected is written as a trace" },
@@ -84,7 +87,7 @@ pub const AGENT_TAKES: &[(&str, &str)] =
 pub const ALONE: &[&str] = &["tompion"];
 
 /// Crates that see traces only.
-pub const READ_SIDE: &[&str] = &["reader", "analysis", "export", "viewer"];
+pub const READ_SIDE: &[&str] = &["reader", "analysis", "export", "index", "viewer"];
 /// Crate that the read side never sees.
 pub const RING: &str = "ring";
 

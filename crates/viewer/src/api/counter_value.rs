@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::detail::{Around, fields_at};
 use super::{ApiError, ApiRequest, ApiResult, MAX_TIME_NS};
-use crate::index::entry::Entry;
-use crate::index::{Index, Lane, LaneKind};
-use crate::slice_kind;
+use tompion_index::entry::Entry;
+use tompion_index::{Index, Lane, LaneKind};
+use tompion_index::slice_kind;
 
 /// Maximum number of cells into which an interval is divided when its events are counted.
 const CELLS: i64 = 1000;

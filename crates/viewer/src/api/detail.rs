@@ -7,11 +7,11 @@ use tompion_reader::{Event, Selection, text};
 use tompion_schema::{Kind, base_name};
 
 use super::{ApiError, ApiRequest, ApiResult, counter_value};
-use crate::index::entry::Entry;
-use crate::index::lane::Slice;
-use crate::index::store::Store;
-use crate::index::{Index, Lane, LaneKind, Track, TrackKind};
-use crate::{slice_kind, wakeup_source};
+use tompion_index::entry::Entry;
+use tompion_index::lane::Slice;
+use tompion_index::store::Store;
+use tompion_index::{Index, Lane, LaneKind, Track, TrackKind};
+use tompion_index::{slice_kind, wakeup_source};
 
 /// Maximum number of events that are read in search of one.
 const MAX_EVENTS_READ: usize = 1000;

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::selection_stats::Area;
 use super::{ApiRequest, ApiResult};
-use crate::index::LaneKind;
-use crate::index::entry::Entry;
+use tompion_index::LaneKind;
+use tompion_index::entry::Entry;
 
 /// Maximum number of nodes in an answer.
 const MAX_NODES: usize = 20_000;

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde_json::{Value, json};
 
 use super::{ApiError, ApiRequest, ApiResult};
-use crate::index::entry::Entry;
-use crate::index::indexer::OUTLINE_CELLS;
-use crate::index::lane::{Merge, Slice};
-use crate::index::preview::PreviewRange;
-use crate::index::store::Store;
-use crate::index::{Index, LaneKind};
-use crate::slice_kind;
+use tompion_index::entry::Entry;
+use tompion_index::indexer::OUTLINE_CELLS;
+use tompion_index::lane::{Merge, Slice};
+use tompion_index::preview::PreviewRange;
+use tompion_index::store::Store;
+use tompion_index::{Index, LaneKind};
+use tompion_index::slice_kind;
 
 /// Maximum number of lanes in an answer.
 const MAX_LANES: usize = 1000;

@@ -23,8 +23,8 @@ pub use row_reader::Shifted;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::index::Index;
-use crate::index::preview::PreviewRange;
+use tompion_index::Index;
+use tompion_index::preview::PreviewRange;
 use crate::workspace::{OpenTrace, Workspace};
 use tompion_http::{Query, Request, Response};
 

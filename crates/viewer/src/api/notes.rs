@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{ApiError, ApiRequest, ApiResult, MAX_TIME_NS};
-use crate::index::index_storage::hash;
-use crate::index::indexer::is_of_kernel;
-use crate::index::{Index, Track, TrackKind};
+use tompion_index::index_storage::hash;
+use tompion_index::indexer::is_of_kernel;
+use tompion_index::{Index, Track, TrackKind};
 
 /// Maximum number of notes.
 const MAX_NOTES: usize = 10_000;

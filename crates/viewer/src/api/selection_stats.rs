@@ -8,10 +8,10 @@ use tompion_reader::Selection;
 use super::row_reader::Shift;
 use super::statistics::Durations;
 use super::{ApiRequest, ApiResult, detail};
-use crate::index::entry::Entry;
-use crate::index::lane::{Levels, Slice};
-use crate::index::{Index, LaneKind, TrackKind};
-use crate::slice_kind;
+use tompion_index::entry::Entry;
+use tompion_index::lane::{Levels, Slice};
+use tompion_index::{Index, LaneKind, TrackKind};
+use tompion_index::slice_kind;
 
 /// Maximum number of slices of an area that are read one by one; larger areas are read from a
 /// coarser level.
@@ -385,7 +385,7 @@ pub fn counts_value(counts: HashMap<&str, u64>) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::lane::{Block, Level};
+    use tompion_index::lane::{Block, Level};
 
     #[test]
     fn times_of_merged_states_belong_to_none_of_them() {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::index::Index;
-use crate::index::entry::Entry;
+use tompion_index::Index;
+use tompion_index::entry::Entry;
 
 /// Durations by label.
 #[derive(Debug, Default)]

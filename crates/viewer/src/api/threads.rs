@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::ApiRequest;
 use super::detail::track_of;
 use super::events::Row;
-use crate::index::entry::Entry;
-use crate::index::{Index, LaneKind, TrackKind};
-use crate::slice_kind;
+use tompion_index::entry::Entry;
+use tompion_index::{Index, LaneKind, TrackKind};
+use tompion_index::slice_kind;
 
 /// Threads of some events, and what their CPUs ran.
 pub struct Threads {

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{ApiError, ApiRequest, ApiResult};
-use crate::index::{Index, LaneKind, Track, TrackKind};
+use tompion_index::{Index, LaneKind, Track, TrackKind};
 
 /// Answers with the traces and how much of them is indexed.
 pub fn trace(request: &ApiRequest<'_>) -> ApiResult {

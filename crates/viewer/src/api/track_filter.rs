@@ -12,8 +12,8 @@ use tompion_reader::{Event, EventPredicate};
 
 use super::detail::track_of;
 use super::{ApiError, ApiRequest};
-use crate::index::{Index, LaneKind, TrackKind};
-use crate::slice_kind;
+use tompion_index::{Index, LaneKind, TrackKind};
+use tompion_index::slice_kind;
 use crate::workspace::OpenTrace;
 
 /// Maximum number of cached run intervals: 16 bytes each.

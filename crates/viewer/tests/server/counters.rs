@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
-use tompion_viewer::slice_kind;
+use tompion_index::slice_kind;
 
 use crate::client::{Client, TestDir};
 use crate::fixtures::{self, Fields, TestEvent};

@@ -7,7 +7,7 @@ use tompion_analysis::state::{Fact, MachineId, ThreadId};
 
 use super::classes::{Class, Classes, Show};
 use super::decode::{DecodedEvent, EventRef, Extra, MAX_KNOWN_NAMES};
-use crate::index::apply::{Finding, Where};
+use crate::apply::{Finding, Where};
 
 /// Annotator of events, which reports each name once.
 #[derive(Clone)]

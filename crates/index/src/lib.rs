@@ -6,11 +6,13 @@
 //!                                                                         ▲
 //!                                       answers, also while it is built ──┘
 //! ```
+#![forbid(unsafe_code)]
 
 pub mod apply;
 pub mod directory;
 mod disk_space;
 pub mod entry;
+pub mod foreground_gate;
 pub mod index_storage;
 pub mod indexer;
 pub mod labels;
@@ -18,7 +20,10 @@ pub mod lane;
 pub mod preview;
 mod private_dir;
 mod stable_ids;
+pub mod recorded_losses;
+pub mod slice_kind;
 pub mod store;
+pub mod wakeup_source;
 mod write_batch;
 
 use std::collections::HashMap;

@@ -20,10 +20,10 @@ use super::annotate::Annotator;
 use super::decode::{EventDecoder, Step};
 use super::{BATCH, Outline};
 use crate::foreground_gate::ForegroundGate;
-use crate::index::Shared;
-use crate::index::apply::{Applier, Finding};
-use crate::index::entry::Entry;
-use crate::index::preview::{Preview, PreviewCell, PreviewRange};
+use crate::Shared;
+use crate::apply::{Applier, Finding};
+use crate::entry::Entry;
+use crate::preview::{Preview, PreviewCell, PreviewRange};
 
 /// Maximum number of samples of the whole trace, and of a requested window.
 const OVERVIEW_SAMPLES: usize = 256;

@@ -12,9 +12,9 @@ use super::annotate::Annotator;
 use super::decode::{DecodedBatch, EventDecoder, EventRef, Step};
 use super::{BATCH, Outline};
 use crate::foreground_gate::ForegroundGate;
-use crate::index::PartRows;
-use crate::index::apply::Finding;
-use crate::index::lane::Widths;
+use crate::PartRows;
+use crate::apply::Finding;
+use crate::lane::Widths;
 
 /// Number of events between two reports of the progress.
 const PROGRESS_INTERVAL: u64 = 1 << 14;

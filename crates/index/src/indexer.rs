@@ -24,7 +24,7 @@ use super::apply::{Applier, Finding, new_track};
 use super::store::Store;
 use super::{Index, LaneKind, Shared, TrackKind};
 use crate::foreground_gate::ForegroundGate;
-use crate::recording;
+use crate::recorded_losses::{self, RecordedLosses};
 use annotate::Annotator;
 pub use classes::{Classes, is_of_kernel, trace_of_class};
 use pipeline::IndexPipeline;
@@ -114,7 +114,7 @@ impl Outline {
     }
 
     /// Returns the traces whose recordings report overwritten events.
-    fn overwriting(traces: &TraceSet, recorded: &recording::RecordedLosses) -> Vec<u32> {
+    fn overwriting(traces: &TraceSet, recorded: &RecordedLosses) -> Vec<u32> {
         let is_recorded = |path| recorded.overwritten.iter().any(|(recorded, _)| recorded == path);
         let all = traces.traces().iter().zip(0..);
         all.filter(|(trace, _)| is_recorded(&trace.path)).map(|(_, number)| number).collect()
@@ -187,7 +187,7 @@ pub fn trace_name(traces: &TraceSet, trace: usize) -> String {
 pub struct Indexer {
     traces: TraceSet,
     outline: Outline,
-    recorded: recording::RecordedLosses,
+    recorded: RecordedLosses,
     engine: Engine,
     annotator: Annotator,
     applier: Applier,
@@ -206,7 +206,7 @@ impl Indexer {
         if let Some(before) = before {
             index.keep_numbers(before);
         }
-        let recorded = recording::recorded_losses(&traces);
+        let recorded = recorded_losses::recorded_losses(&traces);
         let mut engine = Engine::new(traces.traces());
         engine.recorded(outline.coverage.recorded().to_vec());
         let overwriting = Outline::overwriting(&traces, &recorded);
@@ -293,7 +293,7 @@ impl Indexer {
     }
 
     /// Counts losses as recordings report them, or else as packets count them.
-    fn count_losses(&self, index: &mut Index, recorded: &recording::RecordedLosses) {
+    fn count_losses(&self, index: &mut Index, recorded: &RecordedLosses) {
         let mut losses = [recorded.lost, 0, recorded.overwritten.iter().map(|(_, count)| count).sum()];
         for loss in self.traces.losses() {
             let is_recorded = self
