@@ -10,7 +10,8 @@ use tompion_analysis::state::{
 
 use super::entry::{Entry, Values};
 use super::{Index, LaneKind, PartRows, Track, TrackKind};
-use crate::{slice_kind, wakeup_source};
+use crate::extra::{Extra, WakeupSource};
+use crate::slice_kind;
 
 /// Maximum number of flow steps and jobs that wait for their next step.
 const MAX_OPEN_STEPS: usize = 1 << 18;
@@ -362,7 +363,7 @@ impl Applier {
             if let Some(deadline) = self.jobs.remove(&(thread, interval.begin, name.clone())) {
                 let is_late = deadline > 0 && end.saturating_sub(begin).max(0) as u64 > deadline;
                 style = if is_late { slice_kind::LATE_JOB } else { slice_kind::JOB };
-                extra = deadline;
+                extra = if deadline > 0 { Extra::Deadline(deadline) } else { Extra::None };
             }
         }
         let seen = u8::from(interval.seen.begin) | u8::from(interval.seen.end) << 1;
@@ -391,22 +392,22 @@ impl Applier {
     }
 
     /// Returns kind, label and extra data of a state.
-    fn look(&self, index: &mut Index, machine: MachineId, state: &State) -> (u8, u32, u64) {
+    fn look(&self, index: &mut Index, machine: MachineId, state: &State) -> (u8, u32, Extra) {
         match state {
-            State::Unknown => (slice_kind::UNKNOWN, 0, 0),
-            State::Idle => (slice_kind::IDLE, 0, 0),
+            State::Unknown => (slice_kind::UNKNOWN, 0, Extra::None),
+            State::Idle => (slice_kind::IDLE, 0, Extra::None),
             State::Runs { tid } => {
                 let (track, name) = self.thread_name(index, machine, *tid);
-                (slice_kind::RUNNING, name, u64::from(track) + 1)
+                (slice_kind::RUNNING, name, Extra::Thread(track))
             }
-            State::New => (slice_kind::NEW, 0, 0),
-            State::Running { cpu } => (slice_kind::RUNNING, 0, u64::from(*cpu) + 1),
+            State::New => (slice_kind::NEW, 0, Extra::None),
+            State::Running { cpu } => (slice_kind::RUNNING, 0, Extra::Cpu(*cpu)),
             State::Ready(Why::Woken(waker)) => (slice_kind::RUNNABLE, 0, self.waker(index, machine, *waker)),
-            State::Ready(Why::Unspecified) => (slice_kind::RUNNABLE, 0, 0),
-            State::Ready(Why::Preempted { by: 0 }) => (slice_kind::RUNNABLE_PREEMPTED, 0, 0),
+            State::Ready(Why::Unspecified) => (slice_kind::RUNNABLE, 0, Extra::None),
+            State::Ready(Why::Preempted { by: 0 }) => (slice_kind::RUNNABLE_PREEMPTED, 0, Extra::None),
             State::Ready(Why::Preempted { by }) => {
                 let (track, name) = self.thread_name(index, machine, *by);
-                (slice_kind::RUNNABLE_PREEMPTED, name, u64::from(track) + 1)
+                (slice_kind::RUNNABLE_PREEMPTED, name, Extra::Thread(track))
             }
             State::Blocked { sleep, syscall } => {
                 let style = match sleep {
@@ -414,41 +415,36 @@ impl Applier {
                     Sleep::Uninterruptible => slice_kind::UNINTERRUPTIBLE,
                     Sleep::Stopped => slice_kind::STOPPED,
                 };
-                (style, syscall.as_ref().map_or(0, |name| index.labels.shared(name)), 0)
+                (style, syscall.as_ref().map_or(0, |name| index.labels.shared(name)), Extra::None)
             }
-            State::Syscall(name) => (slice_kind::SYSCALL, index.labels.shared(name), 0),
+            State::Syscall(name) => (slice_kind::SYSCALL, index.labels.shared(name), Extra::None),
             State::Interrupt(number) => {
                 let known = index.known.interrupts.get(number).copied();
                 let label = known.unwrap_or_else(|| index.labels.number(&format!("irq {number}")));
-                (slice_kind::INTERRUPT, label, *number as u64)
+                (slice_kind::INTERRUPT, label, Extra::Interrupt(*number))
             }
             State::SoftInterrupt(number) => {
-                (slice_kind::SOFTIRQ, index.labels.number(&soft_name(*number)), *number as u64)
+                (slice_kind::SOFTIRQ, index.labels.number(&soft_name(*number)), Extra::Interrupt(*number))
             }
-            State::Span(name) => (slice_kind::SPAN, index.labels.shared(name), 0),
+            State::Span(name) => (slice_kind::SPAN, index.labels.shared(name), Extra::None),
             State::Function(address) => {
                 let known = index.known.functions.get(address).copied();
                 let label = known.unwrap_or_else(|| index.labels.number(&format!("{address:#x}")));
-                (slice_kind::FUNCTION, label, *address)
+                (slice_kind::FUNCTION, label, Extra::Address(*address))
             }
         }
     }
 
-    fn waker(&self, index: &mut Index, machine: MachineId, waker: Waker) -> u64 {
-        match waker {
-            Waker::Thread(tid) => {
-                let track = self.thread(index, ThreadId { machine, tid });
-                wakeup_source::number(wakeup_source::THREAD, u64::from(track) + 1)
-            }
-            Waker::Interrupt { cpu } => wakeup_source::number(wakeup_source::INTERRUPT, cpu.into()),
-            Waker::Timer { cpu } => wakeup_source::number(wakeup_source::TIMER, cpu.into()),
-            Waker::OwnTimer { cpu } => wakeup_source::number(wakeup_source::OWN_TIMER, cpu.into()),
-            Waker::During(tid) => {
-                let track = self.thread(index, ThreadId { machine, tid });
-                wakeup_source::number(wakeup_source::DURING, u64::from(track) + 1)
-            }
-            Waker::Unknown => 0,
-        }
+    fn waker(&self, index: &mut Index, machine: MachineId, waker: Waker) -> Extra {
+        let mut track = |tid| self.thread(index, ThreadId { machine, tid });
+        Extra::WokenBy(match waker {
+            Waker::Thread(tid) => WakeupSource::Thread(track(tid)),
+            Waker::Interrupt { cpu } => WakeupSource::Interrupt(cpu),
+            Waker::Timer { cpu } => WakeupSource::Timer(cpu),
+            Waker::OwnTimer { cpu } => WakeupSource::OwnTimer(cpu),
+            Waker::During(tid) => WakeupSource::During(track(tid)),
+            Waker::Unknown => return Extra::None,
+        })
     }
 
     fn instant(&mut self, index: &mut Index, instant: Instant) -> io::Result<()> {
@@ -553,7 +549,7 @@ impl Applier {
 }
 
 fn arrow(index: &mut Index, style: u8, from: (i64, u32), to: (i64, u32)) -> io::Result<()> {
-    let extra = u64::from(to.1);
+    let extra = Extra::Lane(to.1);
     let entry = Entry { begin: from.0, end: to.0, style, label: from.1, extra, count: 1, ..Entry::default() };
     index.arrows.push(&entry, (&index.widths, &index.store)).map(drop)
 }

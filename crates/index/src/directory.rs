@@ -24,7 +24,7 @@ use super::{Index, Lane, LaneKind, NO_RANGE, PartRows, Track, TrackKind};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tompview");
 /// Version of the format, increased by each change.
-const VERSION: u64 = 7;
+const VERSION: u64 = 8;
 /// Maximum size of the directory in bytes.
 const MAX_SIZE: u64 = 2 << 30;
 

@@ -10,6 +10,7 @@
 //!
 //! An entry of a busy lane takes seven or eight bytes.
 
+use crate::extra::Extra;
 use crate::slice_kind;
 
 /// Slice, point or mark of a lane, or several of them merged.
@@ -26,7 +27,7 @@ pub struct Entry {
     /// Number of its label; 0 for none.
     pub label: u32,
     /// Data of its kind: a thread, a CPU, the source of a wakeup.
-    pub extra: u64,
+    pub extra: Extra,
     /// Number of merged entries; 1 for a single one.
     pub count: u64,
     /// Values of a counter.
@@ -61,7 +62,7 @@ impl Entry {
         write_number(zigzag(self.begin.wrapping_sub(*last)), bytes);
         write_number(self.end.saturating_sub(self.begin).max(0) as u64, bytes);
         write_number(self.label.into(), bytes);
-        write_number(self.extra, bytes);
+        write_number(self.extra.encode(self.style), bytes);
         if merged {
             write_number(self.count, bytes);
         }
@@ -83,7 +84,7 @@ impl Entry {
         let begin = last.wrapping_add(unzigzag(read_number(bytes)?));
         let end = begin.saturating_add_unsigned(read_number(bytes)?);
         let label = read_number(bytes)?.try_into().ok()?;
-        let extra = read_number(bytes)?;
+        let extra = Extra::decode(head & 0x1f, read_number(bytes)?)?;
         let count = if merged { read_number(bytes)? } else { 1 };
         let mut entry = Self {
             begin,
@@ -162,12 +163,20 @@ mod tests {
             style: slice_kind::RUNNING,
             seen: 3,
             label: 7,
-            extra: 42,
+            extra: Extra::Cpu(42),
             count: 1,
             ..Entry::default()
         };
-        let many = Entry { begin: -3, end: i64::MAX / 2, count: 1 << 40, extra: u64::MAX, seen: 1, ..plain };
-        let point = Entry { style: slice_kind::COUNTER, values: Values::one(-1.5), ..plain };
+        let many = Entry {
+            begin: -3,
+            end: i64::MAX / 2,
+            count: 1 << 40,
+            extra: Extra::Thread(u32::MAX),
+            seen: 1,
+            ..plain
+        };
+        let point =
+            Entry { style: slice_kind::COUNTER, extra: Extra::None, values: Values::one(-1.5), ..plain };
         let points = Entry { count: 3, values: Values { last: 1.0, min: 0.25, max: 1e9 }, ..point };
         let entries = [plain, many, point, points, plain];
         let (mut bytes, mut last) = (Vec::new(), 0);

@@ -14,6 +14,7 @@ use std::io;
 
 use super::entry::{Entry, Values};
 use super::store::Store;
+use crate::extra::Extra;
 use crate::slice_kind;
 
 /// Bytes of entries at which a block is compressed and written.
@@ -351,7 +352,7 @@ pub struct Merge {
 struct Kind {
     style: u8,
     label: u32,
-    extra: u64,
+    extra: Extra,
     /// Their total time in nanoseconds, plus 1 for each.
     weight: i64,
 }

@@ -8,6 +8,7 @@ use std::{io, mem, thread};
 
 use super::Lane;
 use super::entry::{Entry, Values};
+use super::extra::Extra;
 use super::lane::Widths;
 use super::store::Store;
 
@@ -54,6 +55,8 @@ impl PackedEntry {
         let Self { begin, end, extra, label, style, seen, .. } = *self;
         let rest = (self.more as usize).checked_sub(1).and_then(|place| more.get(place));
         let (count, values) = rest.copied().unwrap_or((1, Values::default()));
+        // It was encoded for the same kind.
+        let extra = Extra::decode(style, extra).unwrap_or_default();
         Entry { begin, end, style, seen, label, extra, count, values }
     }
 }
@@ -85,6 +88,7 @@ impl WriteBatch {
             *count += 1;
         }
         let Entry { begin, end, style, seen, label, extra, count, values } = *entry;
+        let extra = extra.encode(style);
         let has_more = count != 1 || values != Values::default();
         if has_more {
             self.more.push((count, values));

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-
 /// File in an incident's folder, and its maximum size in bytes.
 const NAME: &str = "incident.json";
 const MAX_SIZE: u64 = 4 << 20;
@@ -77,7 +76,8 @@ struct Job {
 /// Returns the incident of the folder, if exactly one is open and it is a valid incident's.
 pub fn incident(paths: &[PathBuf]) -> Option<Incident> {
     let [path] = paths else { return None };
-    let file: IncidentFile = serde_json::from_slice(&tompion_index::recorded_losses::read(&path.join(NAME), MAX_SIZE)?).ok()?;
+    let file: IncidentFile =
+        serde_json::from_slice(&tompion_index::recorded_losses::read(&path.join(NAME), MAX_SIZE)?).ok()?;
     let begin = file.time_ns.checked_sub(file.latency_ns.max(0))?;
     Some(Incident {
         span: (begin, file.time_ns),

@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use tompion_index::{Index, Track, TrackKind};
 use crate::workspace::Workspace;
+use tompion_index::{Index, Track, TrackKind};
 
 /// Maximum number of tracks that are pinned: a picture has no room for more.
 const MAX_PINNED: usize = 24;

@@ -11,14 +11,14 @@ use tompion_ctf::metadata::EnvironmentValue;
 use tompion_reader::{Parts, Selection, Trace, TraceSet};
 
 use crate::api::Shifted;
-use tompion_index::foreground_gate::ForegroundGate;
 use crate::incident::{Incident, incident};
+use crate::recording::RecordedProcess;
+use crate::{Error, recording};
+use tompion_index::foreground_gate::ForegroundGate;
 use tompion_index::index_storage::{IndexStorage, fingerprint};
 use tompion_index::indexer::{Classes, Indexer, Outline, Prefetcher, trace_name, trace_of_class};
 use tompion_index::store::Store;
 use tompion_index::{Index, Shared, directory};
-use crate::recording::RecordedProcess;
-use crate::{Error, recording};
 
 /// Interval between two checks whether a trace has grown.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);

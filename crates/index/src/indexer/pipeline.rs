@@ -11,9 +11,9 @@ use tompion_reader::{AddressNames, Loss, LossKind, TraceSet};
 use super::annotate::Annotator;
 use super::decode::{DecodedBatch, EventDecoder, EventRef, Step};
 use super::{BATCH, Outline};
-use crate::foreground_gate::ForegroundGate;
 use crate::PartRows;
 use crate::apply::Finding;
+use crate::foreground_gate::ForegroundGate;
 use crate::lane::Widths;
 
 /// Number of events between two reports of the progress.

@@ -19,10 +19,10 @@ use tompion_reader::{Event, EventCollector, Loss, Parts, Selection};
 use super::annotate::Annotator;
 use super::decode::{EventDecoder, Step};
 use super::{BATCH, Outline};
-use crate::foreground_gate::ForegroundGate;
 use crate::Shared;
 use crate::apply::{Applier, Finding};
 use crate::entry::Entry;
+use crate::foreground_gate::ForegroundGate;
 use crate::preview::{Preview, PreviewCell, PreviewRange};
 
 /// Maximum number of samples of the whole trace, and of a requested window.

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::detail::{Around, fields_at};
 use super::{ApiError, ApiRequest, ApiResult, MAX_TIME_NS};
 use tompion_index::entry::Entry;
-use tompion_index::{Index, Lane, LaneKind};
 use tompion_index::slice_kind;
+use tompion_index::{Index, Lane, LaneKind};
 
 /// Maximum number of cells into which an interval is divided when its events are counted.
 const CELLS: i64 = 1000;

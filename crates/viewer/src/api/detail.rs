@@ -8,10 +8,11 @@ use tompion_schema::{Kind, base_name};
 
 use super::{ApiError, ApiRequest, ApiResult, counter_value};
 use tompion_index::entry::Entry;
+use tompion_index::extra::{Extra, WakeupSource};
 use tompion_index::lane::Slice;
+use tompion_index::slice_kind;
 use tompion_index::store::Store;
 use tompion_index::{Index, Lane, LaneKind, Track, TrackKind};
-use tompion_index::{slice_kind, wakeup_source};
 
 /// Maximum number of events that are read in search of one.
 const MAX_EVENTS_READ: usize = 1000;
@@ -185,7 +186,7 @@ impl Wait<'_> {
     /// CPU that it left. If it runs on another one next, no event tells since when it waited for
     /// that one.
     fn cpu(&self) -> Option<u64> {
-        let of = |entry: &Entry| entry.extra.checked_sub(1).filter(|_| entry.style == slice_kind::RUNNING);
+        let of = |entry: &Entry| entry.extra.cpu().map(u64::from);
         let next = self.next.and_then(of)?;
         let is_preempted = self.entry.style == slice_kind::RUNNABLE_PREEMPTED;
         (!is_preempted || self.before.and_then(of) == Some(next)).then_some(next)
@@ -215,8 +216,8 @@ fn others(request: &ApiRequest<'_>, id: u32, wait: Wait<'_>) -> Result<Others, A
         let ran = ran.and_then(|track| index.lane_of(track, LaneKind::Cpu));
         let window = (entry.begin, entry.end);
         let slices = ran.map(|lane| index.slice(lane, window, 0));
-        let woken_at = match wakeup_source::parts(entry.extra) {
-            (wakeup_source::INTERRUPT, number) if entry.style == slice_kind::RUNNABLE => cpu(number),
+        let woken_at = match entry.extra {
+            Extra::WokenBy(WakeupSource::Interrupt(number)) => cpu(number.into()),
             _ => None,
         };
         let lanes =
@@ -246,7 +247,7 @@ fn others(request: &ApiRequest<'_>, id: u32, wait: Wait<'_>) -> Result<Others, A
 /// Adds up for how long each thread ran on a CPU in an interval; the longest comes first.
 fn shares(slice: &Slice, store: &Store, (from, to): (i64, i64)) -> std::io::Result<Vec<(Entry, i64)>> {
     let mut times: Vec<(Entry, i64)> = Vec::new();
-    let mut places: HashMap<u64, usize> = HashMap::new();
+    let mut places: HashMap<Extra, usize> = HashMap::new();
     slice.read(store, (from, to), &mut |ran| {
         let time = ran.end.min(to).saturating_sub(ran.begin.max(from));
         if ran.style == slice_kind::RUNNING && time > 0 {
@@ -283,7 +284,7 @@ pub fn preemptors(
 /// Says which threads had the CPU of a preempted one, each with its share of the time.
 fn preempted_words(index: &Index, others: &Others, wait: &Entry) -> String {
     let name = |entry: &Entry| {
-        let track = track_of(entry.extra);
+        let track = entry.extra.thread();
         track.and_then(|track| describe(index, track)).unwrap_or_else(|| "a thread".into())
     };
     let ran: Vec<(String, i64)> = others.ran.iter().map(|(entry, ns)| (name(entry), *ns)).collect();
@@ -310,7 +311,7 @@ fn shares_in_words(cpu: u64, ran: &[(String, i64)], wait: i64) -> String {
 
 /// Describes a thread that ran in the meantime, with its begin and duration.
 fn blocker_value(index: &Index, (entry, ns): &(Entry, i64), offset: i64) -> Option<Value> {
-    let mut value = thread_value(index, track_of(entry.extra)?)?;
+    let mut value = thread_value(index, entry.extra.thread()?)?;
     let object = value.as_object_mut()?;
     object.insert("time".into(), entry.begin.saturating_add(offset).into());
     object.insert("ns".into(), (*ns).into());
@@ -345,7 +346,7 @@ pub fn relations(
 ) {
     let track = index.tracks.get(lane.track as usize);
     let own = track.filter(|track| track.kind == TrackKind::Thread).map(|_| lane.track);
-    let other = || track_of(entry.extra);
+    let other = || entry.extra.thread();
     let thread = match (lane.kind, entry.style) {
         (LaneKind::Cpu, slice_kind::RUNNING) => other(),
         _ => own,
@@ -354,7 +355,7 @@ pub fn relations(
         object.insert("thread".into(), thread);
     }
     let cpu = match (lane.kind, entry.style) {
-        (LaneKind::Thread, slice_kind::RUNNING) => entry.extra.checked_sub(1),
+        (LaneKind::Thread, slice_kind::RUNNING) => entry.extra.cpu().map(u64::from),
         _ => track.filter(|track| track.kind == TrackKind::Cpu).map(|track| track.number as u64),
     };
     if let Some(cpu) = cpu {
@@ -370,16 +371,15 @@ pub fn relations(
             }
         }
         (LaneKind::Thread, slice_kind::RUNNABLE) => {
-            let (kind, number) = wakeup_source::parts(entry.extra);
-            let waker = track_of(number);
-            let role = match kind {
-                wakeup_source::THREAD => "waker",
-                _ => "during",
+            let thread = match entry.extra {
+                Extra::WokenBy(WakeupSource::Thread(track)) => Some(("waker", track)),
+                Extra::WokenBy(WakeupSource::During(track)) => Some(("during", track)),
+                _ => None,
             };
-            let waker = waker.filter(|_| matches!(kind, wakeup_source::THREAD | wakeup_source::DURING));
-            if let Some(Value::Object(mut waker)) = waker.and_then(|track| thread_value(index, track)) {
-                waker.insert("time".into(), entry.begin.saturating_add(offset).into());
-                object.insert(role.into(), Value::Object(waker));
+            let thread = thread.and_then(|(role, track)| Some((role, thread_value(index, track)?)));
+            if let Some((role, Value::Object(mut thread))) = thread {
+                thread.insert("time".into(), entry.begin.saturating_add(offset).into());
+                object.insert(role.into(), Value::Object(thread));
             }
             let source =
                 wakeup_words(index, entry.extra).map(|words| format!("{words}, ")).unwrap_or_default();
@@ -392,9 +392,11 @@ pub fn relations(
                 None => how.into(),
             });
         }
-        (_, slice_kind::JOB | slice_kind::LATE_JOB) if entry.extra > 0 => {
+        (_, slice_kind::JOB | slice_kind::LATE_JOB) => {
             let took = duration(entry.duration().unsigned_abs());
-            why = Some(format!("took {took} of the {} allowed", duration(entry.extra)));
+            if let Extra::Deadline(deadline) = entry.extra {
+                why = Some(format!("took {took} of the {} allowed", duration(deadline)));
+            }
         }
         (_, slice_kind::UNKNOWN) => {
             why = Some("not observed: the trace starts later, or events were lost".into())
@@ -419,23 +421,18 @@ fn duration(nanoseconds: u64) -> String {
 }
 
 /// Says what woke a thread, as far as events tell.
-fn wakeup_words(index: &Index, source: u64) -> Option<String> {
-    let (kind, number) = wakeup_source::parts(source);
-    let thread =
-        || track_of(number).and_then(|track| describe(index, track)).unwrap_or_else(|| "a thread".into());
-    match kind {
-        wakeup_source::THREAD => Some(format!("woken by {}", thread())),
-        wakeup_source::INTERRUPT => Some(format!("woken by an interrupt on CPU {number}")),
-        wakeup_source::TIMER => Some(format!("woken by a timer on CPU {number}")),
-        wakeup_source::OWN_TIMER => Some(format!("woken by its own timer on CPU {number}")),
-        wakeup_source::DURING => Some(format!("woken while {} ran, by it or by an interrupt", thread())),
-        _ => None,
-    }
-}
-
-/// Returns the track of a thread that an entry stores as its number and 1; `None` for 0.
-pub fn track_of(stored: u64) -> Option<u32> {
-    u32::try_from(stored.checked_sub(1)?).ok()
+fn wakeup_words(index: &Index, extra: Extra) -> Option<String> {
+    let Extra::WokenBy(source) = extra else { return None };
+    let thread = |track| describe(index, track).unwrap_or_else(|| "a thread".into());
+    Some(match source {
+        WakeupSource::Thread(track) => format!("woken by {}", thread(track)),
+        WakeupSource::Interrupt(cpu) => format!("woken by an interrupt on CPU {cpu}"),
+        WakeupSource::Timer(cpu) => format!("woken by a timer on CPU {cpu}"),
+        WakeupSource::OwnTimer(cpu) => format!("woken by its own timer on CPU {cpu}"),
+        WakeupSource::During(track) => {
+            format!("woken while {} ran, by it or by an interrupt", thread(track))
+        }
+    })
 }
 
 /// Names a thread: `name (tid 55)`.

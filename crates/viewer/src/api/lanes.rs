@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use super::{ApiError, ApiRequest, ApiResult};
 use tompion_index::entry::Entry;
+use tompion_index::extra::Extra;
 use tompion_index::indexer::OUTLINE_CELLS;
 use tompion_index::lane::{Merge, Slice};
 use tompion_index::preview::PreviewRange;
+use tompion_index::slice_kind;
 use tompion_index::store::Store;
 use tompion_index::{Index, LaneKind};
-use tompion_index::slice_kind;
 
 /// Maximum number of lanes in an answer.
 const MAX_LANES: usize = 1000;
@@ -317,9 +318,10 @@ pub fn arrows(request: &ApiRequest<'_>) -> ApiResult {
     let is_wanted = |lane: u64| ids.is_empty() || u32::try_from(lane).is_ok_and(|lane| ids.contains(&lane));
     let mut found = Arrows { all: Vec::new(), has_more: !is_whole, step: 1, passed: 0 };
     slice.read(&store, window, &mut |entry| {
-        if is_wanted(entry.label.into()) && is_wanted(entry.extra) {
+        let Extra::Lane(to_lane) = entry.extra else { return true };
+        if is_wanted(entry.label.into()) && is_wanted(to_lane.into()) {
             let begin = entry.begin.saturating_add(offset(entry.label.into()));
-            let end = entry.end.saturating_add(offset(entry.extra));
+            let end = entry.end.saturating_add(offset(to_lane.into()));
             if !is_shifted || begin.max(end) >= from && begin.min(end) <= to {
                 found.add(Entry { begin, end, ..*entry });
             }
@@ -328,9 +330,10 @@ pub fn arrows(request: &ApiRequest<'_>) -> ApiResult {
     })?;
     let mut arrows: Vec<Value> = Vec::with_capacity(found.all.len() * 5);
     for entry in found.all {
+        let Extra::Lane(to_lane) = entry.extra else { continue };
         let kind = u8::from(entry.style == slice_kind::FLOW);
         arrows.extend([entry.begin.into(), entry.label.into(), entry.end.into()]);
-        arrows.extend([entry.extra.into(), kind.into()]);
+        arrows.extend([to_lane.into(), kind.into()]);
     }
     Ok(json!({ "arrows": arrows, "more": found.has_more }))
 }

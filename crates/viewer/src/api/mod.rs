@@ -23,10 +23,10 @@ pub use row_reader::Shifted;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tompion_index::Index;
-use tompion_index::preview::PreviewRange;
 use crate::workspace::{OpenTrace, Workspace};
 use tompion_http::{Query, Request, Response};
+use tompion_index::Index;
+use tompion_index::preview::PreviewRange;
 
 /// Maximum distance of requested times from the traces' begin: 36 years in nanoseconds, so that
 /// sums don't overflow.

@@ -10,8 +10,8 @@ use super::statistics::Durations;
 use super::{ApiRequest, ApiResult, detail};
 use tompion_index::entry::Entry;
 use tompion_index::lane::{Levels, Slice};
-use tompion_index::{Index, LaneKind, TrackKind};
 use tompion_index::slice_kind;
+use tompion_index::{Index, LaneKind, TrackKind};
 
 /// Maximum number of slices of an area that are read one by one; larger areas are read from a
 /// coarser level.

@@ -5,11 +5,10 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Value, json};
 
 use super::ApiRequest;
-use super::detail::track_of;
 use super::events::Row;
 use tompion_index::entry::Entry;
-use tompion_index::{Index, LaneKind, TrackKind};
 use tompion_index::slice_kind;
+use tompion_index::{Index, LaneKind, TrackKind};
 
 /// Threads of some events, and what their CPUs ran.
 pub struct Threads {
@@ -88,7 +87,7 @@ impl Threads {
         let after = entries.partition_point(|entry| entry.begin <= time);
         let entry = entries.get(after.checked_sub(1)?)?;
         let runs = entry.style == slice_kind::RUNNING && entry.end >= time;
-        runs.then(|| track_of(entry.extra)).flatten()
+        runs.then(|| entry.extra.thread()).flatten()
     }
 
     /// Describes a row for the page.

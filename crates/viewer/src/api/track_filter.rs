@@ -10,11 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tompion_analysis::state::FactExtractor;
 use tompion_reader::{Event, EventPredicate};
 
-use super::detail::track_of;
 use super::{ApiError, ApiRequest};
-use tompion_index::{Index, LaneKind, TrackKind};
-use tompion_index::slice_kind;
 use crate::workspace::OpenTrace;
+use tompion_index::slice_kind;
+use tompion_index::{Index, LaneKind, TrackKind};
 
 /// Maximum number of cached run intervals: 16 bytes each.
 const MAX_RUN_INTERVALS: usize = 1 << 20;
@@ -220,7 +219,7 @@ impl TrackFilter {
         let mut found: Vec<RunInterval> = Vec::new();
         // If the file can't be read, no run is known.
         let _ = slice.read(&store, window, &mut |entry| {
-            let track = track_of(entry.extra);
+            let track = entry.extra.thread();
             if entry.style == slice_kind::RUNNING && track.is_some_and(|track| self.tracks.contains(&track)) {
                 match found.last_mut().filter(|last| last.1 == entry.begin) {
                     Some(last) => last.1 = entry.end,

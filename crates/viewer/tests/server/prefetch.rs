@@ -6,12 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use tompion_index::foreground_gate::ForegroundGate;
 use tompion_index::entry::Entry;
+use tompion_index::foreground_gate::ForegroundGate;
 use tompion_index::indexer::{Indexer, Outline, Prefetcher};
+use tompion_index::slice_kind;
 use tompion_index::store::Store;
 use tompion_index::{LaneKind, Shared};
-use tompion_index::slice_kind;
 
 use super::fixtures;
 
