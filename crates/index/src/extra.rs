@@ -1,8 +1,8 @@
 //! Data of entries beside label and times, by the kind of the entry.
 //!
-//! The kind of an entry tells which data it has, so a number without a tag is stored. Only a running
-//! slice has two meanings: the thread on a CPU, or the CPU of a thread. Its lowest bit tells them
-//! apart. Numbers of tracks and CPUs are stored plus 1, since 0 is no data.
+//! The kind of an entry tells which data it has, so a number without a tag is stored. Only a
+//! running slice has two meanings: the thread on a CPU, or the CPU of a thread. Its lowest bit
+//! tells them apart. Numbers of tracks and CPUs are stored plus 1, since 0 is no data.
 
 use crate::slice_kind;
 

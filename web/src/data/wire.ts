@@ -1,29 +1,6 @@
 // Types of the server's API. All times are nanoseconds after the trace's `base`.
 
-/** Kinds of slices. The numbers are the server's (`slice_kind.rs`). */
-export const Style = {
-  unknown: 0,
-  idle: 1,
-  running: 2,
-  runnable: 3,
-  runnablePreempted: 4,
-  sleeping: 5,
-  uninterruptible: 6,
-  stopped: 7,
-  created: 8,
-  syscall: 9,
-  interrupt: 10,
-  softirq: 11,
-  span: 12,
-  function: 13,
-  mark: 14,
-  lost: 15,
-  overwritten: 16,
-  job: 17,
-  lateJob: 18,
-  counter: 19,
-  density: 20,
-} as const;
+export { Style } from "./slice_kinds";
 
 export type TrackKind = "group" | "cpu" | "process" | "thread" | "counter" | "channel";
 export type LaneKind =

@@ -6,7 +6,7 @@ use tompion_analysis::quick::QuickSet;
 use tompion_analysis::state::{Fact, MachineId, ThreadId};
 
 use super::classes::{Class, Classes, Show};
-use super::decode::{DecodedEvent, EventRef, Extra, MAX_KNOWN_NAMES};
+use super::decode::{DecodedEvent, EventExtra, EventRef, MAX_KNOWN_NAMES};
 use crate::apply::{Finding, Where};
 
 /// Annotator of events, which reports each name once.
@@ -62,7 +62,7 @@ impl Annotator {
                 emit(Finding::Mark(place, time, class.name.clone()));
             }
         }
-        if let Some(Extra::Interrupt(number, name)) = decoded.extras {
+        if let Some(EventExtra::Interrupt(number, name)) = decoded.extras {
             if self.interrupts.len() < MAX_KNOWN_NAMES && self.interrupts.insert(number) {
                 emit(Finding::InterruptName(number, name));
             }
@@ -87,18 +87,18 @@ impl Annotator {
             _ => {}
         }
         match (extras, thread) {
-            (Some(Extra::Counter(value)), _) => {
+            (Some(EventExtra::Counter(value)), _) => {
                 emit(Finding::Counter((class.number, event.trace), name(), (time, value)));
             }
-            (Some(Extra::Flow(flow)), Some(thread)) => {
+            (Some(EventExtra::Flow(flow)), Some(thread)) => {
                 emit(Finding::Flow(thread, time, (name(), flow)));
             }
-            (Some(Extra::Job(deadline)), Some(thread)) => {
+            (Some(EventExtra::Job(deadline)), Some(thread)) => {
                 if let Some(time) = fact.time() {
                     emit(Finding::Job(thread, (time, class.span.clone()), deadline));
                 }
             }
-            (Some(Extra::Function(address, name)), _)
+            (Some(EventExtra::Function(address, name)), _)
                 if self.functions.len() < MAX_KNOWN_NAMES
                     && self.functions.insert((event.trace, address)) =>
             {

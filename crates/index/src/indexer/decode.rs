@@ -28,7 +28,7 @@ pub struct EventRef {
 
 /// Additional data of an event.
 #[derive(Clone, Debug)]
-pub enum Extra {
+pub enum EventExtra {
     /// Loss before the event.
     Loss(Loss),
     /// Process and name of a program's thread, of which this may be the first event.
@@ -53,7 +53,7 @@ pub struct DecodedBatch {
     /// Events in the same order.
     pub events: Vec<EventRef>,
     /// Additional data by the index of its event, in order.
-    pub extras: Vec<(usize, Extra)>,
+    pub extras: Vec<(usize, EventExtra)>,
 }
 
 /// Step of reading a batch.
@@ -73,7 +73,7 @@ pub struct DecodedEvent<'f> {
     /// Process and name of its thread.
     pub thread: Option<(Option<i32>, Option<String>)>,
     /// Other additional data.
-    pub extras: Option<Extra>,
+    pub extras: Option<EventExtra>,
 }
 
 impl DecodedBatch {
@@ -85,8 +85,8 @@ impl DecodedBatch {
             let mut decoded = DecodedEvent { event, fact, thread: None, extras: None };
             while let Some((_, extras)) = extras.next_if(|(of, _)| *of <= index) {
                 match extras {
-                    Extra::Loss(loss) => visit(&facts, Step::Loss(loss)),
-                    Extra::Thread(pid, name) => decoded.thread = Some((pid, name)),
+                    EventExtra::Loss(loss) => visit(&facts, Step::Loss(loss)),
+                    EventExtra::Thread(pid, name) => decoded.thread = Some((pid, name)),
                     other => decoded.extras = Some(other),
                 }
             }
@@ -94,7 +94,7 @@ impl DecodedBatch {
         }
         // Losses behind the last event.
         for (_, extras) in extras {
-            if let Extra::Loss(loss) = extras {
+            if let EventExtra::Loss(loss) = extras {
                 visit(&facts, Step::Loss(loss));
             }
         }
@@ -140,7 +140,7 @@ impl EventDecoder {
         Self { gate: Some(gate), ..self }
     }
 
-    fn add(&mut self, extras: Extra) {
+    fn add(&mut self, extras: EventExtra) {
         // The data belongs to the newest event.
         self.found.extras.push((self.found.events.len().saturating_sub(1), extras));
     }
@@ -152,7 +152,7 @@ impl EventDecoder {
         if self.interrupts.len() < MAX_KNOWN_NAMES {
             self.interrupts.insert(number);
             if let Some(name) = payload.get("name").and_then(|name| name.as_text()) {
-                self.add(Extra::Interrupt(number, String::from_utf8_lossy(name).into_owned()));
+                self.add(EventExtra::Interrupt(number, String::from_utf8_lossy(name).into_owned()));
             }
         }
     }
@@ -162,18 +162,18 @@ impl EventDecoder {
         match show {
             Show::Counter => {
                 if let Some(value) = event.payload().find_map(|(_, value)| number(&value)) {
-                    self.add(Extra::Counter(value));
+                    self.add(EventExtra::Counter(value));
                 }
             }
             Show::Flow => {
                 if let Some(flow) = event.payload().find_map(|(_, value)| value.as_integer()) {
-                    self.add(Extra::Flow(flow));
+                    self.add(EventExtra::Flow(flow));
                 }
             }
             Show::Job => {
                 let deadline = event.payload().get("deadline_ns");
                 let deadline = deadline.and_then(|deadline| deadline.as_integer()?.try_into().ok());
-                self.add(Extra::Job(deadline.unwrap_or(0)));
+                self.add(EventExtra::Job(deadline.unwrap_or(0)));
             }
             Show::Function => self.function(event),
             Show::Nothing | Show::Mark | Show::CpuMark | Show::Interrupt => {}
@@ -196,7 +196,7 @@ impl EventDecoder {
         let text = |value: Value<'_>| Some(String::from_utf8_lossy(value.as_text()?).into_owned());
         let of_trace = || environment("procname").and_then(EnvironmentValue::as_text).map(str::to_owned);
         let name = find("procname").and_then(text).or_else(of_trace);
-        self.add(Extra::Thread(pid, name));
+        self.add(EventExtra::Thread(pid, name));
     }
 
     fn function(&mut self, event: &Event<'_>) {
@@ -205,7 +205,7 @@ impl EventDecoder {
         if self.functions.len() < MAX_KNOWN_NAMES && self.functions.insert((event.trace_index(), address)) {
             let named = names.lock().unwrap_or_else(PoisonError::into_inner).of(event);
             if let Some((_, name)) = named.into_iter().find(|(field, _)| *field == "addr") {
-                self.add(Extra::Function(address, name));
+                self.add(EventExtra::Function(address, name));
             }
         }
     }
@@ -216,7 +216,7 @@ impl EventCollector for EventDecoder {
 
     fn loss(&mut self, loss: &Loss) {
         // The loss belongs to the next event.
-        self.found.extras.push((self.found.events.len(), Extra::Loss(loss.clone())));
+        self.found.extras.push((self.found.events.len(), EventExtra::Loss(loss.clone())));
     }
 
     fn event(&mut self, event: &Event<'_>) {
