@@ -361,7 +361,7 @@ fn is_open_to_all(path: &Path) -> bool {
 }
 
 #[test]
-fn who_must_not_be_recorded_is_not() {
+fn processes_that_must_not_be_recorded_are_not() {
     let dir = TestDir::new();
     let mut command = Command::new(dir.program("ticker"));
     let ticker = Ticker::start(command.env("TOMPION_DISABLE", "1").env("TOMPION_RECORD", dir.path("traces")));

@@ -75,7 +75,7 @@ fn filter_guide() -> String {
 }
 
 #[test]
-fn what_the_guide_of_filters_shows_comes_out() {
+fn the_filter_guide_is_true() {
     let (dir, guide) = (with_hello(), filter_guide());
     let blocks = guide.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let mut commands = 0;

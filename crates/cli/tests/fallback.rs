@@ -105,7 +105,7 @@ fn a_program_is_left_and_taken_again() {
 const DISTRUST: (&str, &str) = ("TOMPION_RSEQ", "0");
 
 #[test]
-fn where_sections_are_not_restarted_programs_that_have_them_reserve_their_places() {
+fn programs_use_reserve_commit_where_sections_are_not_restarted() {
     let dir = TestDir::new();
     let program = dir.program("emitter");
     let progress = Progress::new(dir.path("progress"));

@@ -124,7 +124,7 @@ fn states_and_losses(trace: &Trace) -> (Vec<Interval>, Vec<Loss>) {
 /// A program that requests snapshots while its jobs continue has gaps between them, and no job
 /// extends over one.
 #[test]
-fn what_was_overwritten_between_snapshots_is_a_gap_for_every_reader() {
+fn overwritten_events_between_snapshots_are_a_gap_for_every_reader() {
     let shop = TestDir::new();
     let trace = shop.record(&SHORT_MEMORY, &[&shop.program("late_cycles")]);
     let numbers: Vec<_> = trace
@@ -228,7 +228,7 @@ fn a_program_outlives_its_session_unharmed() {
 }
 
 #[test]
-fn what_was_flushed_before_the_session_was_killed_can_be_read() {
+fn packets_written_before_the_session_was_killed_can_be_read() {
     let dir = TestDir::new();
     let Running { mut recording, progress, trace } = emitter(&dir, &[], "0");
     let flushed = || run(crate::support::tompion().arg("print").arg(&trace.folder)).out.lines().count() > 0;
@@ -258,7 +258,7 @@ fn settings(options: &[&str], word: &str) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn what_is_to_be_kept_is_kept_however_old_it_is() {
+fn pinned_events_are_kept_however_old_they_are() {
     let all = [("gain".to_owned(), 3), ("a longer name".to_owned(), 4), ("end".to_owned(), 5)];
     let options = ["--mode", "overwrite", "--subbuf-size", "4K", "--subbufs", "2"];
     assert_eq!(settings(&options, ""), all);

@@ -113,7 +113,7 @@ fn events_of_programs_without_room_are_no_success() {
 }
 
 #[test]
-fn what_is_made_of_traces_without_room_is_no_success() {
+fn output_on_a_full_disk_is_a_failure() {
     let dir = TestDir::new();
     let trace = trace(&dir);
     let Some(disk) = Disk::new(&dir, "256K") else { return };

@@ -26,7 +26,7 @@ fn is_fixed_when_loaded(file: &Path) {
 }
 
 #[test]
-fn what_is_loaded_into_programs_is_hardened() {
+fn libraries_in_programs_are_hardened() {
     if !installed("readelf") {
         return eprintln!("SKIPPED, hardening can't be looked at without readelf (apt install binutils)");
     }

@@ -113,7 +113,7 @@ fn a_program_that_damages_shared_memory_harms_no_other() {
 }
 
 #[test]
-fn who_claims_to_fill_rings_without_end_fills_no_memory() {
+fn a_program_that_claims_endless_events_fills_no_memory() {
     let dir = TestDir::new();
     let program = dir.program("hostile");
     let fills = rounds(100, 500).to_string();
@@ -160,7 +160,7 @@ fn a_client_that_sends_nonsense_harms_no_other() {
 
 /// Each time that it joins, it has tens of thousands of new event names.
 #[test]
-fn who_makes_up_names_without_end_fills_no_memory() {
+fn a_program_with_endless_names_fills_no_memory() {
     let dir = TestDir::new();
     let program = dir.program("hostile_names");
     let times = rounds(300, 3000);

@@ -181,7 +181,7 @@ fn others_who_count_the_same_events_go_on_counting() {
 }
 
 #[test]
-fn what_a_filter_leaves_out_is_not_called_unseen() {
+fn events_that_a_filter_rejects_are_not_reported_as_missing() {
     if !permitted() {
         return;
     }

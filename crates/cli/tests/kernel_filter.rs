@@ -31,7 +31,7 @@ fn calls_of_a_child_are_recorded_if_the_filter_wants_them() {
 }
 
 #[test]
-fn what_no_place_can_decide_is_refused_in_one_line() {
+fn undecidable_filters_are_rejected_in_one_line() {
     let filter = r#"$comm == "sh" && prev_comm == "*sh""#;
     let arguments = ["record", "-k", "sched_switch", "--filter", filter, "--", "true"];
     let dir = TestDir::new();

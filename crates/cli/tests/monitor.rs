@@ -160,7 +160,7 @@ fn kinds_are_switched_and_what_does_not_count_is_said() {
 }
 
 #[test]
-fn what_a_time_has_begun_ends_with_it() {
+fn a_monitor_that_duration_started_ends_with_it() {
     let Some(own) = Own::new("ends") else { return };
     run(&mut own.monitor(&["stop"])).succeeded();
     let report = own.json(&["--duration", "200ms"]);

@@ -204,7 +204,7 @@ fn a_cgroup_may_be_called_anything() {
 }
 
 #[test]
-fn what_can_not_be_a_group_is_said() {
+fn invalid_groups_are_reported() {
     let Some(own) = Own::new("nogroup") else { return };
     let wrong = run(&mut own.monitor(&["--cgroup", "/a/../b"])).exited(2);
     assert!(wrong.err.contains("expected a cgroup's path of at most 254 bytes"), "{}", wrong.err);

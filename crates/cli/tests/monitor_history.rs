@@ -227,7 +227,7 @@ fn kernels_and_times_are_compared() {
 }
 
 #[test]
-fn what_is_no_history_is_said_in_a_line() {
+fn a_file_that_is_no_history_is_reported_in_a_line() {
     let own = Own::empty();
     let report = || run(tompion().args(["monitor", "report", "--history"]).arg(own.path())).exited(1).err;
     assert!(report().ends_with("no history; start one: tompion monitor --history\n"), "{}", report());
@@ -248,7 +248,7 @@ fn what_is_no_history_is_said_in_a_line() {
 }
 
 #[test]
-fn what_is_counted_is_kept_also_by_one_that_is_killed() {
+fn counts_reach_the_history_of_a_killed_command() {
     let own = Own::empty();
     let name = format!("tompion-cli-history-{}", std::process::id());
     let keep = format!("--history={}", own.path().display());

@@ -135,7 +135,7 @@ fn no_more_folders_are_kept_than_were_asked_for() {
 }
 
 #[test]
-fn what_programs_recorded_is_missed_and_the_rest_goes_on() {
+fn lost_program_events_are_reported_and_the_incident_is_saved() {
     let Some(own) = Own::new("without") else { return };
     let folder = tempfile::tempdir().unwrap();
     let parent = folder.path().to_owned();
@@ -188,7 +188,7 @@ fn explains(folder: &Path) {
 }
 
 #[test]
-fn what_is_not_late_or_comes_too_soon_is_not_kept() {
+fn wakeups_below_the_limit_or_within_the_cooldown_are_not_saved() {
     let Some(own) = Own::new("early") else { return };
     let folder = tempfile::tempdir().unwrap();
     let parent = folder.path().to_owned();
@@ -219,7 +219,7 @@ fn what_is_not_late_or_comes_too_soon_is_not_kept() {
 }
 
 #[test]
-fn what_is_no_incident_is_said() {
+fn a_folder_that_is_no_incident_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     let error = run(tompion().args(["monitor", "explain", path])).exited(1).err;
@@ -237,7 +237,7 @@ fn what_is_no_incident_is_said() {
 }
 
 #[test]
-fn what_programs_recorded_is_kept_with_it() {
+fn program_events_are_saved_with_the_incident() {
     let Some(own) = Own::new("with") else { return };
     let dir = TestDir::new();
     let program = dir.link("hello", &["../../../../examples/hello.c"], &[]);
@@ -267,7 +267,7 @@ fn what_programs_recorded_is_kept_with_it() {
 /// A ring lasts a few milliseconds in a flood of events. Until the command hears of a late wakeup,
 /// and the recorder of the command, it takes longer.
 #[test]
-fn what_led_to_it_is_kept_however_much_programs_write_afterwards() {
+fn events_before_a_late_wakeup_are_saved_whatever_programs_write_later() {
     let Some(own) = Own::new("flood") else { return };
     let dir = TestDir::new();
     let program = dir.link("flood", &["flood.c"], &[]);

@@ -171,7 +171,7 @@ fn functions_of_programs_that_say_nothing_are_jobs() {
 }
 
 #[test]
-fn what_lies_between_two_marks_of_a_program_is_a_job() {
+fn the_time_between_two_probes_is_a_job() {
     let Some(own) = Own::new("job-marks") else { return };
     let dir = TestDir::new();
     // Nothing of ours is in it.
@@ -346,7 +346,7 @@ fn a_session_of_jobs_ends_with_the_monitor_that_is_killed() {
 }
 
 #[test]
-fn what_no_job_can_be_is_said() {
+fn invalid_jobs_are_reported() {
     let Some(own) = Own::new("job-wrong") else { return };
     let wrong = run(&mut own.monitor(&["--job", "control=/nowhere/app:f", "--duration", "1s"])).exited(2);
     assert!(wrong.err.contains("there is no program or library `/nowhere/app`"), "{}", wrong.err);

@@ -197,7 +197,7 @@ fn a_full_disk_for_the_rings_is_reported_at_once_and_kills_no_process() {
 }
 
 #[test]
-fn what_a_full_disk_kept_out_of_the_trace_stays_in_the_rings() {
+fn events_that_a_full_disk_kept_out_of_the_trace_stay_in_the_rings() {
     let dir = TestDir::new();
     let program = dir.program("emitter");
     let progress = Progress::new(dir.path("progress"));

@@ -48,7 +48,7 @@ fn a_report_is_made_and_compared() {
 }
 
 #[test]
-fn what_is_no_report_is_one_line() {
+fn a_file_that_is_no_report_is_reported_in_a_line() {
     let dir = TestDir::new();
     std::fs::write(dir.path("other.json"), "{\"test\":\"npt\"}").expect("a file");
     let compare = |first: &str| {

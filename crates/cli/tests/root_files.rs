@@ -197,7 +197,7 @@ fn a_recording_without_events_is_removed_where_it_was_made() {
 }
 
 #[test]
-fn what_is_recorded_stays_in_the_folder_that_was_made() {
+fn a_recording_stays_in_the_folder_that_was_made() {
     for by in BOTH {
         let Some(scene) = Scene::new() else { return };
         let program = scene.dir.program("brief");
@@ -259,7 +259,7 @@ fn recovery_writes_through_no_link() {
 }
 
 #[test]
-fn who_may_read_a_folder_cannot_keep_others_out() {
+fn a_user_who_may_read_a_folder_cannot_lock_others_out() {
     let Some(scene) = Scene::new() else { return };
     let folder = scene.interrupted("desk/trace");
     // Any user who may open a folder may lock it, also exclusively.

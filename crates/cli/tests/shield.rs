@@ -136,7 +136,7 @@ fn when_the_guardian_is_killed_too_the_notes_are_left() {
 }
 
 #[test]
-fn what_is_wrong_is_one_line() {
+fn errors_are_one_line() {
     let dir = tree();
     let said = |words: &[&str], code| run(&mut shield(&dir, words)).exited(code).err;
     assert_eq!(said(&["3-9", "--", "true"], 1), "tompion: CPUs 4-9 are not online; there are 0-3\n");

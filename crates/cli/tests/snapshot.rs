@@ -77,7 +77,7 @@ fn a_flight_recorder_is_saved_by_its_folder_and_by_its_process() {
 }
 
 #[test]
-fn what_holds_nothing_back_is_not_asked() {
+fn only_flight_recorders_take_snapshots() {
     let dir = TestDir::new();
     let recording = Recording::start(&dir, "trace", "discard");
     let refused = snapshot(&dir, &["trace"]).exited(1).err;

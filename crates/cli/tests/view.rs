@@ -146,7 +146,7 @@ fn a_picture_takes_the_place_of_an_older_one_when_it_is_there() {
 }
 
 #[test]
-fn where_nothing_can_be_shown_it_says_why() {
+fn a_view_without_content_reports_why() {
     let dir = TestDir::new();
     let run = |arguments: &[&str]| {
         let mut command: Command = tompion();

@@ -139,7 +139,7 @@ fn gaps_are_reported_by_cause() {
 }
 
 #[test]
-fn what_is_wrong_is_one_line() {
+fn errors_are_one_line() {
     let failed = |words: &[&str]| run(&mut test(words)).exited(1).err;
     for test in ["cyclic", "hwgap"] {
         let said = failed(&[test, "--cpus", "8191"]);
