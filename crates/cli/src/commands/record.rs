@@ -714,11 +714,14 @@ fn not_loaded(command: &str, arguments: &Arguments, config: &Config, outcome: &O
     )
 }
 
-/// Says that none of the known events fired, with some of their names.
+/// Says that no known event fired, with some of their names.
 fn none_fired(known: &[(String, String)]) -> String {
     let names: Vec<String> =
         known.iter().take(3).map(|(provider, name)| format!("{provider}:{name}")).collect();
     let more = if known.len() > names.len() { ", …" } else { "" };
+    if known.len() == 1 {
+        return format!("the only known event did not fire ({})", names.join(", "));
+    }
     let count = pluralize(known.len() as u64, "known event");
     format!("none of the {count} fired ({}{more})", names.join(", "))
 }
@@ -732,4 +735,21 @@ fn suggestion(glob: &str, known: &[(String, String)]) -> String {
     let some: Vec<&str> = names.iter().take(3).map(String::as_str).collect();
     let more = if names.len() > some.len() { ", …" } else { "" };
     if some.is_empty() { String::new() } else { format!("; there are {}{more}", some.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::none_fired;
+
+    #[test]
+    fn events_that_did_not_fire_are_counted_and_named() {
+        let known = |names: &[&str]| -> Vec<(String, String)> {
+            names.iter().map(|name| ("db".to_owned(), (*name).to_owned())).collect()
+        };
+        assert_eq!(none_fired(&known(&["a"])), "the only known event did not fire (db:a)");
+        assert_eq!(
+            none_fired(&known(&["a", "b", "c", "d"])),
+            "none of the 4 known events fired (db:a, db:b, db:c, …)"
+        );
+    }
 }
