@@ -1,4 +1,4 @@
-//! `tompion export`.
+//! `tompion export`: converts traces to another format.
 
 use std::{path::PathBuf, process::ExitCode};
 

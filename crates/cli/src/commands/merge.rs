@@ -1,4 +1,4 @@
-//! `tompion merge`.
+//! `tompion merge`: copies several traces to one folder.
 
 use std::{path::PathBuf, process::ExitCode};
 

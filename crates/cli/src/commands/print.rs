@@ -1,4 +1,4 @@
-//! `tompion print`.
+//! `tompion print`: prints the events of traces.
 
 use std::{
     io::{IsTerminal, Write},

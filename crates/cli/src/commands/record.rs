@@ -1,4 +1,4 @@
-//! `tompion record`.
+//! `tompion record`: configures and runs a recording, and reports its outcome.
 
 mod command_start;
 

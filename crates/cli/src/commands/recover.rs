@@ -1,4 +1,4 @@
-//! `tompion recover`.
+//! `tompion recover`: completes the trace of a killed recording.
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! `tompion shield`.
+//! `tompion shield`: reserves CPUs for a command.
 
 use std::{
     io,

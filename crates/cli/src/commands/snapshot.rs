@@ -1,4 +1,4 @@
-//! `tompion snapshot`.
+//! `tompion snapshot`: saves the history of a running flight recorder.
 
 use std::{path::Path, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! `tompion stat`.
+//! `tompion stat`: summarizes traces.
 
 mod durations;
 

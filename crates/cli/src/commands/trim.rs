@@ -1,4 +1,4 @@
-//! `tompion trim`.
+//! `tompion trim`: copies a part of traces.
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! `tompion view`.
+//! `tompion view`: serves the viewer's page, or saves a picture of it.
 
 use std::{
     fs::File,

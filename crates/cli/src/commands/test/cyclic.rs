@@ -1,4 +1,4 @@
-//! `tompion test cyclic`.
+//! `tompion test cyclic`: wakeup latency of periodic threads.
 
 use std::{
     io::{self, IsTerminal, Write},

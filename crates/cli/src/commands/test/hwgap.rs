@@ -1,4 +1,4 @@
-//! `tompion test hwgap`.
+//! `tompion test hwgap`: gaps caused by firmware or a hypervisor.
 
 use std::{
     io::{self, Write},

@@ -1,4 +1,4 @@
-//! `tompion test maxrate`.
+//! `tompion test maxrate`: the highest event rate without loss.
 
 use std::{
     io::{self, IsTerminal, Write},

@@ -1,4 +1,4 @@
-//! `tompion test npt`.
+//! `tompion test npt`: gaps in a real-time loop, with and without recording.
 
 use std::{
     io::{self, Write},

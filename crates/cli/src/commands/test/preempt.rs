@@ -1,4 +1,4 @@
-//! `tompion test preempt`.
+//! `tompion test preempt`: whether a higher priority preempts a lower one, and how fast.
 
 use std::{
     io::{self, Write},

@@ -1,4 +1,4 @@
-//! `tompion test report`.
+//! `tompion test report`: all tests under load, as an HTML page.
 
 use std::{
     fs,
