@@ -7,21 +7,19 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
     sync::Once,
-    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+pub use tompion_testing::wait_until;
+
 /// The command under test.
 pub const TOMPION: &str = env!("CARGO_BIN_EXE_tompion");
 
-/// Time after which a test fails that waits for something. No test measures time by this.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// `quick` times, or `full` times where the long form is asked for.
+/// `quick` times, or `full` times in the long form.
 pub fn rounds(quick: u32, full: u32) -> u32 {
-    if std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1") { full } else { quick }
+    tompion_testing::rounds(quick, full)
 }
 
 /// Path of a file in `crates/cli/tests`.
@@ -255,16 +253,6 @@ pub fn finish(child: Child, name: &str) -> Finished {
 /// Sends a signal to a process.
 pub fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid as i32).expect("a process"), signal).expect("a process that is there");
-}
-
-/// Polls until the condition holds; fails after [`WAIT_TIMEOUT`].
-#[track_caller]
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < WAIT_TIMEOUT, "timed out waiting for: {what}");
-        std::thread::sleep(Duration::from_micros(200));
-    }
 }
 
 /// A recorded trace.

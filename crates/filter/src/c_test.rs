@@ -11,19 +11,9 @@ use crate::expression::{Binary, Expression, Logic, Node, Unary};
 use crate::value::{Arithmetic, Comparison, Value};
 use crate::{NoContexts, RecordValues, compile_unbound, parse};
 
+use tompion_testing::Random;
+
 const EXPRESSIONS: usize = 3000;
-
-/// Random numbers, the same in every run (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end as u64) as usize
-    }
-}
 
 /// Filter in both languages, token for token.
 #[derive(Default)]
@@ -58,16 +48,16 @@ impl Text {
             "4294967296",
             "9223372036854775808",
         ];
-        while random.below(5) == 0 {
-            self.add(SIGNS[random.below(3)]);
+        while random.index(5) == 0 {
+            self.add(SIGNS[random.index(3)]);
         }
-        if depth > 0 && random.below(4) == 0 {
+        if depth > 0 && random.index(4) == 0 {
             self.add("(");
             self.expression(random, depth - 1);
             self.add(")");
             return;
         }
-        let literal = LITERALS[random.below(16)];
+        let literal = LITERALS[random.index(16)];
         write!(self.filter, "{literal} ").unwrap();
         write!(self.c, "(wide){literal}{} ", if literal.starts_with('\'') { "" } else { "ull" }).unwrap();
     }
@@ -77,8 +67,8 @@ impl Text {
             "||", "&&", "|", "^", "&", "==", "!=", "<", "<=", ">", ">=", "<<", ">>", "+", "-", "*", "/", "%",
         ];
         self.operand(random, depth);
-        for _ in 0..random.below(5) {
-            self.add(OPERATORS[random.below(18)]);
+        for _ in 0..random.index(5) {
+            self.add(OPERATORS[random.index(18)]);
             self.operand(random, depth);
         }
     }

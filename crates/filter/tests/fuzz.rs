@@ -6,10 +6,11 @@
 
 mod support;
 
-use support::{ByName, Random, Sample, TestContexts, find_context, rounds};
+use support::{ByName, Sample, TestContexts, find_context};
 use tompion_filter::{
     EventSchema, MAX_PROGRAM, Program, RecordValues, Shape, Verdict, compile, compile_unbound, parse,
 };
+use tompion_testing::{Random, rounds};
 
 const MANY: u64 = 10_000_000;
 
@@ -107,22 +108,22 @@ const PARTS: &[&str] = &[
 
 fn random_filter(random: &mut Random) -> String {
     let mut text = String::new();
-    if random.below(3) == 0 {
-        for _ in 0..random.below(24) {
+    if random.index(3) == 0 {
+        for _ in 0..random.index(24) {
             text.push_str(random.pick(PARTS));
-            if random.below(2) == 0 {
+            if random.index(2) == 0 {
                 text.push(' ');
             }
         }
         return text;
     }
     text.push_str(random.pick(SEEDS));
-    for _ in 0..random.below(5) {
+    for _ in 0..random.index(5) {
         let boundary =
             |at: usize| (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
-        let from = boundary(random.below(text.len() + 1));
-        let to = boundary(from + random.below(8)).max(from);
-        match random.below(3) {
+        let from = boundary(random.index(text.len() + 1));
+        let to = boundary(from + random.index(8)).max(from);
+        match random.index(3) {
             0 => text.insert_str(from, random.pick(PARTS)),
             1 => text.replace_range(from..to, ""),
             _ if text.len() < 600 => text.insert_str(from, random.pick(SEEDS)),
@@ -186,7 +187,7 @@ fn random_filters() {
 fn random_bytes_as_filters() {
     let mut random = Random(2);
     for _ in 0..rounds(20_000, MANY / 10) {
-        let bytes: Vec<u8> = (0..random.below(64)).map(|_| random.next() as u8).collect();
+        let bytes: Vec<u8> = (0..random.index(64)).map(|_| random.number() as u8).collect();
         let _ = parse(&String::from_utf8_lossy(&bytes));
     }
 }
@@ -211,26 +212,26 @@ fn code_of(bytes: &[u8]) -> (usize, u8) {
 /// Returns a copy of a program with changed code and correct sizes, or with any byte changed.
 fn mutate(seed: &[u8], other: &[u8], random: &mut Random) -> (Vec<u8>, bool) {
     let mut bytes = seed.to_vec();
-    if random.below(4) == 0 {
-        for _ in 0..1 + random.below(4) {
-            let at = random.below(bytes.len());
-            bytes[at] = random.next() as u8;
+    if random.index(4) == 0 {
+        for _ in 0..1 + random.index(4) {
+            let at = random.index(bytes.len());
+            bytes[at] = random.number() as u8;
         }
-        bytes.truncate(if random.below(4) == 0 { random.below(bytes.len()) } else { bytes.len() });
+        bytes.truncate(if random.index(4) == 0 { random.index(bytes.len()) } else { bytes.len() });
         return (bytes, false);
     }
     let (begin, _) = code_of(&bytes);
     let mut code = bytes.split_off(begin);
-    for _ in 0..1 + random.below(3) {
-        let at = random.below(code.len() + 1);
-        match random.below(4) {
-            0 if at < code.len() => code[at] = random.next() as u8 % 24,
+    for _ in 0..1 + random.index(3) {
+        let at = random.index(code.len() + 1);
+        match random.index(4) {
+            0 if at < code.len() => code[at] = random.number() as u8 % 24,
             1 if at < code.len() => drop(code.remove(at)),
-            2 => code.insert(at, random.next() as u8 % 24),
+            2 => code.insert(at, random.number() as u8 % 24),
             _ => {
                 let (from, _) = code_of(other);
-                let begin = from + random.below(other.len() - from);
-                let end = (begin + 1 + random.below(24)).min(other.len());
+                let begin = from + random.index(other.len() - from);
+                let end = (begin + 1 + random.index(24)).min(other.len());
                 drop(code.splice(at..at, other[begin..end].iter().copied()));
             }
         }
@@ -264,7 +265,7 @@ fn hostile_programs() {
     let (mut taken, total) = (0u64, rounds(50_000, MANY));
     for _ in 0..total {
         let (bytes, is_code_alone) = {
-            let (seed, other) = (&seeds[random.below(seeds.len())], &seeds[random.below(seeds.len())]);
+            let (seed, other) = (&seeds[random.index(seeds.len())], &seeds[random.index(seeds.len())]);
             mutate(seed, other, &mut random)
         };
         let program = Program::from_bytes(&bytes);
@@ -298,8 +299,8 @@ fn hostile_programs() {
 fn random_bytes_as_programs() {
     let mut random = Random(4);
     for _ in 0..rounds(20_000, MANY / 10) {
-        let mut bytes: Vec<u8> = (0..random.below(96)).map(|_| random.next() as u8).collect();
-        if random.below(2) == 0 {
+        let mut bytes: Vec<u8> = (0..random.index(96)).map(|_| random.number() as u8).collect();
+        if random.index(2) == 0 {
             bytes.splice(0..0, *b"TFP1");
         }
         assert!(Program::from_bytes(&bytes).is_err());
@@ -318,14 +319,14 @@ fn hostile_records() {
     let (mut decided, total) = (0u64, rounds(50_000, MANY));
     for _ in 0..total {
         let mut bytes = payload.clone();
-        for _ in 0..random.below(4) {
-            let at = random.below(bytes.len());
-            let byte = random.next() as u8;
+        for _ in 0..random.index(4) {
+            let at = random.index(bytes.len());
+            let byte = random.number() as u8;
             bytes[at] = random.pick(&[0, 1, 0x7f, 0x80, 0xff, byte]);
         }
-        bytes.truncate(if random.below(4) == 0 { random.below(bytes.len()) } else { bytes.len() });
+        bytes.truncate(if random.index(4) == 0 { random.index(bytes.len()) } else { bytes.len() });
         let (fixed, tails) = shape.split(&bytes);
-        let program = &programs[random.below(programs.len())];
+        let program = &programs[random.index(programs.len())];
         let record = RecordValues::new(fixed, &tails).with_contexts(&TestContexts);
         decided += u64::from(program.evaluate(&record) != Verdict::Unknown);
     }

@@ -9,6 +9,8 @@ use std::{
 use super::*;
 use crate::{Monitor, WakeupAccounting, test_monitor::TestMonitor};
 
+use tompion_testing::wait_until;
+
 /// Real-time threads that sleep as often as ordered.
 struct Sleepers(Vec<(u32, Sender<u32>, JoinHandle<()>)>);
 
@@ -42,14 +44,6 @@ impl Sleepers {
             drop(tell);
             thread.join().expect("a thread that sleeps");
         }
-    }
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
-        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -1,9 +1,10 @@
 //! Synthetic traces for tests: intact streams and streams with anomalies.
 
 use std::fs;
-use std::path::PathBuf;
 
 use crate::{Selection, TraceSet, open};
+
+use tompion_testing::{Random, TestDir};
 
 /// Stream class with short times, and one without sizes or times of packets.
 const METADATA: &str = r#"/* CTF 1.8 */
@@ -21,18 +22,6 @@ event { id = 7; stream_id = 0; name = "a:seven"; fields := struct { integer { si
 event { id = 8; stream_id = 0; name = "b:eight"; fields := struct { integer { size = 16; } n; }; };
 event { id = 9; stream_id = 1; name = "b:nine"; fields := struct { integer { size = 16; } n; }; };
 "#;
-
-/// Xorshift64 generator.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
 
 /// Anomaly of a stream.
 #[derive(Clone, Copy, PartialEq)]
@@ -118,13 +107,11 @@ pub(crate) fn plain(instance: u64, events: u64) -> Vec<u8> {
 }
 
 /// Folder with these streams, removed on drop.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder(TestDir);
 
 impl Folder {
     pub(crate) fn new(name: &str, streams: &[Vec<u8>]) -> Self {
-        let path = std::env::temp_dir().join(format!("tompion-anomaly-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
+        let path = TestDir::new(&format!("anomaly-{name}"));
         fs::write(path.join("metadata"), METADATA).unwrap();
         for (number, stream) in streams.iter().enumerate() {
             fs::write(path.join(format!("stream{number}")), stream).unwrap();
@@ -134,14 +121,8 @@ impl Folder {
 
     /// Opens the trace with a selection.
     pub(crate) fn opened(&self, selection: &Selection) -> TraceSet {
-        let mut traces = open(std::slice::from_ref(&self.0)).unwrap();
+        let mut traces = open(std::slice::from_ref(self.0.path())).unwrap();
         traces.select(selection.clone());
         traces
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }

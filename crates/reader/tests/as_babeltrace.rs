@@ -2,19 +2,17 @@
 //! babeltrace2 where it is installed.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use tompion_reader::open;
 use tompion_reader::text::{self, HeaderFields, PrintOptions, TimeFormat};
+use tompion_testing::TestDir;
 
 const CLOCK: &str = "freq = 1000000000;";
 
 /// Output of both tools for an event of a class with these fields and attributes, and this clock.
 fn check(name: &str, (clock, attributes, fields): (&str, &str, &str), event: (u64, &[u8]), expected: &str) {
-    let folder = std::env::temp_dir().join(format!("tompion-as-babeltrace-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
+    let folder = TestDir::new(&format!("as-babeltrace-{name}"));
     let description = format!(
         "/* CTF 1.8 */
         typealias integer {{ size = 8; align = 8; signed = false; }} := uint8_t;
@@ -44,9 +42,8 @@ fn check(name: &str, (clock, attributes, fields): (&str, &str, &str), event: (u6
     assert_eq!(traces.corruptions(), []);
     let theirs = Command::new("babeltrace2")
         .args(["--clock-gmt", "--no-delta", "--fields=loglevel"])
-        .arg(&folder as &PathBuf)
+        .arg(&folder)
         .output();
-    fs::remove_dir_all(&folder).unwrap();
     assert_eq!(String::from_utf8_lossy(&ours), format!("[{expected}\n"), "{name}");
     match theirs {
         Ok(theirs) => {

@@ -2,7 +2,7 @@
 //! trace. Where babeltrace2 is not installed, its stored output is used.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use tompion_ctf::metadata::{
@@ -12,26 +12,9 @@ use tompion_ctf::metadata::{
 use tompion_ctf::tsdl;
 use tompion_reader::text::{PrintOptions, TimeFormat};
 use tompion_reader::{open, text};
+use tompion_testing::TestDir;
 
 const LITTLE: ByteOrder = ByteOrder::Little;
-
-/// Folder that is removed on drop.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tompion-reader-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn unsigned(bits: u32) -> Type {
     Type::unsigned(bits, LITTLE)
@@ -260,16 +243,16 @@ fn printed(folder: &Path) -> String {
 
 #[test]
 fn unusual_values_are_printed_as_by_babeltrace2() {
-    let folder = Folder::new("odd");
-    fs::write(folder.0.join("metadata"), tsdl::write(&trace())).unwrap();
-    fs::write(folder.0.join("stream"), stream()).unwrap();
-    let text = printed(&folder.0);
+    let folder = TestDir::new("odd");
+    fs::write(folder.join("metadata"), tsdl::write(&trace())).unwrap();
+    fs::write(folder.join("stream"), stream()).unwrap();
+    let text = printed(&folder);
     assert_eq!(text.lines().count(), payloads().len());
     let golden = include_str!("unusual_values.txt");
     let samples = text.lines().filter(|line| !line.contains("odd:string") || line.contains("x\\"));
     assert_eq!(samples.collect::<Vec<_>>(), golden.lines().collect::<Vec<_>>());
 
-    let Ok(theirs) = Command::new("babeltrace2").arg("--clock-gmt").arg(&folder.0).output() else {
+    let Ok(theirs) = Command::new("babeltrace2").arg("--clock-gmt").arg(&folder).output() else {
         println!("skipped: babeltrace2 is not installed");
         return;
     };

@@ -2,22 +2,14 @@
 //! byte was hit, and each changed packet is named.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tompion_ctf::encode::{self, Origin, Plan, Record, Source, metadata, seal};
 use tompion_ctf::metadata::{EnvironmentValue, Uuid};
 use tompion_ctf::tsdl;
 use tompion_reader::{Corruption, Event, PacketView, TraceSet, Visitor, open, stat};
 use tompion_schema::{Event as Class, Field, Integer, Kind, Level, Type};
-
-/// Folder of a recording, removed on drop.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use tompion_testing::TestDir;
 
 fn class() -> Class {
     Class {
@@ -66,14 +58,12 @@ fn packets(events: &[u64]) -> Vec<Vec<u8>> {
     packets
 }
 
-fn recording(name: &str, packets: &[Vec<u8>]) -> Folder {
-    let path = std::env::temp_dir().join(format!("tompion-checksums-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&path);
-    fs::create_dir_all(&path).unwrap();
+fn recording(name: &str, packets: &[Vec<u8>]) -> TestDir {
+    let path = TestDir::new(&format!("checksums-{name}"));
     let trace = metadata(&source(), &[class()]);
     fs::write(path.join("metadata"), tsdl::write(&trace)).unwrap();
     fs::write(path.join("stream_0"), packets.concat()).unwrap();
-    Folder(path)
+    path
 }
 
 fn number(event: &Event<'_>) -> u64 {
@@ -126,9 +116,9 @@ fn packets_as_written_are_read_completely() {
     let packets = packets(&[10, 40_000, 0, 10]);
     let folder = recording("intact", &packets);
     let all: Vec<u64> = (1..=40_020).collect();
-    assert_eq!(merged(&folder.0), (all.clone(), vec![]));
-    assert_eq!(walked(&folder.0), (all, vec![]));
-    assert_eq!(summarized(&folder.0), (40_020, vec![]));
+    assert_eq!(merged(&folder), (all.clone(), vec![]));
+    assert_eq!(walked(&folder), (all, vec![]));
+    assert_eq!(summarized(&folder), (40_020, vec![]));
 }
 
 #[test]
@@ -140,7 +130,7 @@ fn no_flipped_bit_changes_an_event() {
             let mut packets = packets.clone();
             packets[1][byte] ^= 1 << bit;
             let folder = recording("flipped", &packets);
-            let (found, corruptions) = walked(&folder.0);
+            let (found, corruptions) = walked(&folder);
             let at = format!("byte {byte}, bit {bit}: {found:?} {corruptions:?}");
             assert!(
                 !corruptions.is_empty() && corruptions.iter().all(|it| it.path.ends_with("stream_0")),
@@ -160,7 +150,7 @@ fn a_zeroed_page_invents_no_events() {
     let size = packets[1].len();
     let folder = recording("zeroed", &packets);
     let expected: Vec<u64> = (1..=10).chain(40_011..=40_020).collect();
-    let (found, corruptions) = merged(&folder.0);
+    let (found, corruptions) = merged(&folder);
     assert_eq!(found, expected);
     let [corruption] = &corruptions[..] else { panic!("{corruptions:?}") };
     assert_eq!(corruption.offset, Some(begin));
@@ -170,8 +160,8 @@ fn a_zeroed_page_invents_no_events() {
     );
     assert_eq!(corruption.message, message);
     let lines: Vec<String> = corruptions.iter().map(ToString::to_string).collect();
-    assert_eq!(walked(&folder.0), (expected, corruptions));
-    assert_eq!(summarized(&folder.0), (20, lines));
+    assert_eq!(walked(&folder), (expected, corruptions));
+    assert_eq!(summarized(&folder), (20, lines));
 }
 
 #[test]
@@ -184,5 +174,5 @@ fn copies_without_checksums_are_read() {
         packet.copy_within(40..48, 48);
     }
     let folder = recording("copied", &packets);
-    assert_eq!(merged(&folder.0), ((1..=7).collect(), vec![]));
+    assert_eq!(merged(&folder), ((1..=7).collect(), vec![]));
 }

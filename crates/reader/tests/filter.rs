@@ -1,11 +1,11 @@
 //! Filters on a trace with every kind of value that names can refer to.
 
 use std::fs;
-use std::path::PathBuf;
 
 use tompion_filter::parse;
 use tompion_reader::filter::{Filter, check, missing, names};
 use tompion_reader::{EventPredicate, Selection, TraceSet, open, stat};
+use tompion_testing::TestDir;
 
 const METADATA: &str = r#"/* CTF 1.8 */
 typealias integer { size = 8; } := u8;
@@ -32,13 +32,11 @@ event { id = 0; name = "db:query"; context := struct { u32 _app_pool_user; }; fi
 event { id = 1; name = "db:other"; fields := struct { string _rows; u8 _only_here; u8 perf_prio; }; };
 "#;
 
-struct Folder(PathBuf);
+struct Folder(TestDir);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tompion-filter-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
+        let path = TestDir::new(&format!("filter-{name}"));
         fs::write(path.join("metadata"), METADATA).unwrap();
         let events =
             [query(1, 100, "orders_1", 5, None), query(2, 200, "users", 0, Some("x")), other(3, "many")];
@@ -47,13 +45,7 @@ impl Folder {
     }
 
     fn open(&self) -> TraceSet {
-        open(std::slice::from_ref(&self.0)).unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        open(std::slice::from_ref(self.0.path())).unwrap()
     }
 }
 

@@ -1,29 +1,22 @@
 //! Synthetic traces: unusual times, byte orders, packetized descriptions, cut and empty files.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tompion_reader::text::{self, ClockFormat, PrintOptions, TimeFormat};
 use tompion_reader::{Selection, TraceSet, follow, open};
+use tompion_testing::TestDir;
 
 /// Folder that is removed on drop.
-struct Folder(PathBuf);
+struct Folder(TestDir);
 
 impl Folder {
     /// Creates a trace with one file.
     fn new(name: &str, metadata: &[u8], stream: &[u8]) -> Self {
-        let path = std::env::temp_dir().join(format!("tompion-made-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
+        let path = TestDir::new(&format!("made-{name}"));
         fs::write(path.join("metadata"), metadata).unwrap();
         fs::write(path.join("stream"), stream).unwrap();
         Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -176,7 +169,7 @@ fn a_growing_trace_is_printed_incrementally() {
     let write = |name: &str, bytes: &[u8]| fs::write(folder.0.join(name), bytes).unwrap();
     let time = TimeFormat { clock: ClockFormat::Seconds, utc: true, ..TimeFormat::default() };
     let format = follow::Format::Text(PrintOptions { time, ..PrintOptions::default() });
-    let mut follow = follow::Follow::new(std::slice::from_ref(&folder.0), Selection::default());
+    let mut follow = follow::Follow::new(std::slice::from_ref(folder.0.path()), Selection::default());
     let (mut text, mut counts) = (Vec::new(), Vec::new());
     let mut round = |is_last| {
         let found = follow.round(is_last, &format, &mut text).unwrap();
@@ -235,7 +228,7 @@ fn clocks_may_have_any_offset() {
         assert_eq!(traces.next_event().and_then(|event| event.timestamp()), Some(expected), "{clock}");
     }
     let folder = Folder::new("zero", description("le", "freq = 0;", 64).as_bytes(), &[]);
-    let error = open(std::slice::from_ref(&folder.0)).err().unwrap().to_string();
+    let error = open(std::slice::from_ref(folder.0.path())).err().unwrap().to_string();
     assert!(error.contains("clock c has the frequency 0, line "), "{error}");
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tompion_reader::text::{self, PrintOptions, TimeFormat};
 use tompion_reader::{Selection, TraceSet, open};
+use tompion_testing::{Random, TestDir};
 
 const METADATA: &str = r#"/* CTF 1.8 */
 typealias integer { size = 64; } := u64;
@@ -22,12 +23,11 @@ const PACKETS: u64 = 200;
 
 /// Trace with two streams in a folder that is removed on drop. Each packet covers a second, with an
 /// event every tenth of it. Events were lost before every thirtieth packet.
-struct TestTrace(PathBuf);
+struct TestTrace(TestDir);
 
 impl TestTrace {
     fn new(name: &str, index_version: u32) -> Self {
-        let folder = std::env::temp_dir().join(format!("tompion-indexed-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
+        let folder = TestDir::new(&format!("indexed-{name}"));
         fs::create_dir_all(folder.join("index")).unwrap();
         fs::write(folder.join("metadata"), METADATA).unwrap();
         let made = Self(folder);
@@ -44,13 +44,7 @@ impl TestTrace {
     }
 
     fn opened(&self) -> TraceSet {
-        open(std::slice::from_ref(&self.0)).unwrap()
-    }
-}
-
-impl Drop for TestTrace {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        open(std::slice::from_ref(self.0.path())).unwrap()
     }
 }
 
@@ -148,8 +142,9 @@ fn a_wrong_index_is_reported_and_not_used() {
         ("of another file", [&sound[..16], &sound[16 + 72..], &sound[16..16 + 72]].concat(), false),
         ("entries of no bytes", [&sound[..12], &[0; 4], &sound[16..]].concat(), true),
     ];
+    let path = |trace: &TestTrace| trace.0.display().to_string();
     let place = |(text, reported, _): &(String, String, usize)| {
-        (text.clone(), reported.replace("wrong-too", "wrong"))
+        (text.clone(), reported.replace(&path(&other), &path(&made)))
     };
     let expected = expected.each_ref().map(place);
     for (name, bytes, is_reported) in cases {
@@ -159,16 +154,13 @@ fn a_wrong_index_is_reported_and_not_used() {
         assert!(!is_reported || problems > 0, "{name}");
     }
     // Events always come from the packets, whatever the index says.
-    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut reported = 0;
     for round in 0..120 {
         let mut bytes = sound.clone();
         for _ in 0..=round % 3 {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            let place = random as usize % bytes.len();
-            bytes[place] ^= 1 << (random >> 40 & 7);
+            let place = random.index(bytes.len());
+            bytes[place] ^= 1 << random.index(8);
         }
         let found = with(&bytes);
         reported += found.iter().map(|(.., problems)| problems).sum::<usize>();

@@ -4,11 +4,11 @@
 //! Real traces of most producers are tested in `corpus`; these traces have what those lack.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use tompion_reader::text::{ClockFormat, HeaderFields, PrintOptions, TimeFormat};
 use tompion_reader::{TraceSet, open, stat, text};
+use tompion_testing::TestDir;
 
 const MAGIC: u32 = 0xc1fc_1fc1;
 const UUID: &str = "2a6422d0-6cee-11e0-8c08-cb07d7b3a564";
@@ -52,13 +52,11 @@ impl Bytes {
 }
 
 /// Trace in a folder that is removed on drop.
-struct TestTrace(PathBuf);
+struct TestTrace(TestDir);
 
 impl TestTrace {
     fn new(name: &str, metadata: &str, streams: &[(&str, &Bytes)]) -> Self {
-        let folder = std::env::temp_dir().join(format!("tompion-producer-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
+        let folder = TestDir::new(&format!("producer-{name}"));
         fs::write(folder.join("metadata"), metadata).unwrap();
         for (file, bytes) in streams {
             fs::write(folder.join(file), &bytes.0).unwrap();
@@ -67,7 +65,7 @@ impl TestTrace {
     }
 
     fn opened(&self) -> TraceSet {
-        open(std::slice::from_ref(&self.0)).unwrap()
+        open(std::slice::from_ref(self.0.path())).unwrap()
     }
 
     /// Returns the text with times in seconds, and the corruptions.
@@ -90,17 +88,11 @@ impl TestTrace {
         assert_eq!(corruptions, [""; 0]);
         assert_eq!(stat::summarize(&mut self.opened()).events, expected.len() as u64);
         let mut command = Command::new("babeltrace2");
-        command.args(["--clock-seconds", "--clock-gmt", "--no-delta", "--fields="]).arg(&self.0);
+        command.args(["--clock-seconds", "--clock-gmt", "--no-delta", "--fields="]).arg(self.0.path());
         match command.output() {
             Ok(theirs) => assert_eq!(String::from_utf8_lossy(&theirs.stdout), text),
             Err(_) => println!("not compared: babeltrace2 is not installed"),
         }
-    }
-}
-
-impl Drop for TestTrace {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,10 +1,11 @@
 //! A small recording in Tompion's own format, read in every output format, intact and corrupt.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tompion_reader::text::{ClockFormat, PrintOptions, TimeFormat};
 use tompion_reader::{Error, LossKind, Selection, TraceSet, json, open, stat, text};
+use tompion_testing::{Random, TestDir};
 
 const METADATA: &str = r#"/* CTF 1.8 */
 typealias integer { size = 8; } := u8;
@@ -27,12 +28,11 @@ event { id = 1; name = "db:state"; fields := struct {
 "#;
 
 /// Folder that is removed on drop.
-struct Folder(PathBuf);
+struct Folder(TestDir);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tompion-recording-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
+        let path = TestDir::new(&format!("recording-{name}"));
         fs::create_dir_all(path.join("user/db-7")).unwrap();
         fs::write(path.join("user/db-7/metadata"), METADATA).unwrap();
         Self(path)
@@ -43,13 +43,7 @@ impl Folder {
     }
 
     fn open(&self) -> TraceSet {
-        open(std::slice::from_ref(&self.0)).unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        open(std::slice::from_ref(self.0.path())).unwrap()
     }
 }
 
@@ -309,13 +303,8 @@ fn corrupt_recordings_are_read_without_panic() {
     let trace = folder.0.join("user/db-7");
     let (metadata, stream) = (trace.join("metadata"), trace.join("first"));
     let sound = [fs::read(&metadata).unwrap(), fs::read(&stream).unwrap()];
-    let mut random = 0x9e37_79b9_7f4a_7c15u64;
-    let mut next = |limit: usize| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random % limit as u64) as usize
-    };
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut next = |limit: usize| random.index(limit);
     let mut opened = 0;
     for _ in 0..1500 {
         let mut bytes = sound.clone();
@@ -331,7 +320,7 @@ fn corrupt_recordings_are_read_without_panic() {
         }
         fs::write(&metadata, &bytes[0]).unwrap();
         fs::write(&stream, &bytes[1]).unwrap();
-        let Ok(mut traces) = open(std::slice::from_ref(&folder.0)) else { continue };
+        let Ok(mut traces) = open(std::slice::from_ref(folder.0.path())) else { continue };
         opened += 1;
         let mut output = Vec::new();
         text::print(&mut traces, &PrintOptions::default(), &mut output).unwrap();

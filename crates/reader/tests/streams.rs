@@ -2,19 +2,17 @@
 //! streams, and traces beside unreadable ones.
 
 use std::fs;
-use std::path::PathBuf;
 
 use tompion_reader::text::{self, ClockFormat, PrintOptions, TimeFormat};
 use tompion_reader::{LossKind, Parts, Selection, TraceSet, follow, json, open, stat};
+use tompion_testing::TestDir;
 
 /// Folder that is removed on drop.
-struct Folder(PathBuf);
+struct Folder(TestDir);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tompion-streams-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
+        let path = TestDir::new(&format!("streams-{name}"));
         Self(path)
     }
 
@@ -27,13 +25,7 @@ impl Folder {
     }
 
     fn open(&self) -> TraceSet {
-        open(std::slice::from_ref(&self.0)).unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        open(std::slice::from_ref(self.0.path())).unwrap()
     }
 }
 
@@ -276,7 +268,7 @@ fn traces_are_read_beside_unreadable_ones() {
 
     // If no trace can be read, the first problem is the error.
     fs::remove_dir_all(folder.0.join("c")).unwrap();
-    assert!(open(std::slice::from_ref(&folder.0)).is_err());
+    assert!(open(std::slice::from_ref(folder.0.path())).is_err());
 }
 
 #[test]
@@ -343,7 +335,7 @@ struct Following {
 
 impl Following {
     fn of(folder: &Folder) -> Self {
-        let follow = follow::Follow::new(std::slice::from_ref(&folder.0), Selection::default());
+        let follow = follow::Follow::new(std::slice::from_ref(folder.0.path()), Selection::default());
         Self { follow, text: Vec::new(), losses: Vec::new() }
     }
 

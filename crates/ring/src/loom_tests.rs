@@ -43,7 +43,7 @@ const LONGEST: Duration = Duration::from_secs(240);
 
 /// Explores all that so many preemptions can bring about.
 fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let full = std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1");
+    let full = tompion_testing::is_full();
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions + usize::from(full));
     builder.max_branches = 100_000;

@@ -52,7 +52,7 @@ fn map(geometry: &Geometry) -> (SharedMap, SharedMap) {
 
 #[test]
 fn memory_is_unmapped_beneath_threads_that_append() {
-    let rounds = if support::is_full() { 20_000 } else { 200 };
+    let rounds = if tompion_testing::is_full() { 20_000 } else { 200 };
     tompion_os::prepare_section_barrier().expect("a kernel with restartable sections");
     let rseq = tompion_os::rseq_area().expect("these tests need glibc 2.35 with rseq");
     let geometry = Geometry::new(4096, 2, tompion_os::possible_cpus(), 1).unwrap();

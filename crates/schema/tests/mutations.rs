@@ -11,49 +11,12 @@ use tompion_schema::{
     Enumeration, Event, Field, Integer, Kind, Label, Level, MAX_FIELDS, MAX_NAME, Type, decode, decode_names,
     decode_outline, description_size, encode, enum_field_count,
 };
+use tompion_testing::{Random, rounds};
 
-/// Pseudorandom numbers (xorshift64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-
-    /// Changes, cuts, duplicates or inserts a few bytes.
-    fn mutate(&mut self, bytes: &mut Vec<u8>) {
-        for _ in 0..=self.below(4) {
-            let place = self.below(bytes.len());
-            let odd = [0, 1, 2, 4, 6, 0x7f, 0x80, 0xff, 19, 20, 21, 22][self.below(12)];
-            match self.below(8) {
-                0 | 1 => bytes[place..].iter_mut().take(1).for_each(|byte| *byte ^= 1 << (self.0 & 7)),
-                2 | 3 => bytes[place..].iter_mut().take(1).for_each(|byte| *byte = odd),
-                4 => bytes.truncate(place.max(8)),
-                5 => bytes.insert(place, odd),
-                6 => drop(bytes.drain(place..bytes.len().min(place + 7))),
-                _ => {
-                    let piece = bytes[place..bytes.len().min(place + 40)].to_vec();
-                    let to = self.below(bytes.len());
-                    bytes.splice(to..to, piece);
-                }
-            }
-            if bytes.is_empty() {
-                bytes.push(odd);
-            }
-        }
-    }
-}
-
-fn rounds(few: u64) -> u64 {
-    if std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1") { 10_000_000 } else { few }
-}
+/// Rounds of the long form.
+const MANY: u64 = 10_000_000;
+/// Bytes that mean something in descriptions.
+const SPECIAL: [u8; 12] = [0, 1, 2, 4, 6, 0x7f, 0x80, 0xff, 19, 20, 21, 22];
 
 fn event(kind: Kind, format: Option<&str>, fields: Vec<Field>) -> Event {
     let name = if kind == Kind::Job { "e_begin" } else { "e" };
@@ -104,11 +67,11 @@ fn assert_sound(event: &Event) {
 fn changed_descriptions_are_refused_or_describe_something_else() {
     let samples = samples().map(|event| encode(&event));
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let rounds = rounds(100_000);
+    let rounds = rounds(100_000, MANY);
     let mut accepted = 0;
     for _ in 0..rounds {
-        let mut bytes = samples[random.below(samples.len())].clone();
-        random.mutate(&mut bytes);
+        let mut bytes = samples[random.index(samples.len())].clone();
+        random.mutate(&mut bytes, &SPECIAL);
         let outline = decode_outline(&bytes);
         let Ok(event) = decode(&bytes) else { continue };
         accepted += 1;
@@ -154,9 +117,9 @@ fn any_format_gives_names_or_leaves_them() {
     let argument = |number: u32| Field::new(&format!("arg{number}"), Type::Integer(Integer::signed(16)));
     let fields: Vec<Field> = (1..=6).map(argument).collect();
     let mut random = Random(0xd1b5_4a32_d192_ed03);
-    let (mut named, rounds) = (0, rounds(100_000));
+    let (mut named, rounds) = (0, rounds(100_000, MANY));
     for _ in 0..rounds {
-        let format: String = (0..random.below(16)).map(|_| PARTS[random.below(PARTS.len())]).collect();
+        let format: String = (0..random.index(16)).map(|_| PARTS[random.index(PARTS.len())]).collect();
         let texts = pieces(&format).map(|piece| match piece {
             Piece::Text(text) => text.len(),
             Piece::Conversion(_) => 0,

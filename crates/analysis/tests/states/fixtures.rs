@@ -1,10 +1,11 @@
 //! Synthetic traces: some with a scenario, and many with random contradictory events.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tompion_analysis::state::{self, Engine, Happening, Seen, Sleep, State, Track, Waker, Why};
 use tompion_reader::coverage::Overwritten;
+use tompion_testing::{Random, TestDir};
 
 use crate::checked::Checked;
 
@@ -85,13 +86,11 @@ pub fn numbered_packet((cpu, sequence): (u8, u64), events: &[Made], discarded: u
 }
 
 /// Folder of a test, removed on drop.
-pub struct Folder(PathBuf);
+pub struct Folder(TestDir);
 
 impl Folder {
     pub fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("tompion-states-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(TestDir::new(&format!("states-{name}")))
     }
 
     pub fn trace(&self, name: &str, metadata: &str, streams: &[Vec<u8>]) -> &Path {
@@ -106,7 +105,7 @@ impl Folder {
 
     /// Runs the engine with announcements that were made before the traces are read.
     fn states_after(&self, announce: impl Fn(&mut Engine)) -> Checked {
-        let mut traces = tompion_reader::open(std::slice::from_ref(&self.0)).unwrap();
+        let mut traces = tompion_reader::open(std::slice::from_ref(self.0.path())).unwrap();
         let mut untouched = Engine::new(traces.traces());
         announce(&mut untouched);
         let (mut engine, mut checked) = (untouched.fresh(), Checked::default());
@@ -118,17 +117,11 @@ impl Folder {
     }
 
     fn states(&self) -> Checked {
-        let mut traces = tompion_reader::open(std::slice::from_ref(&self.0)).unwrap();
+        let mut traces = tompion_reader::open(std::slice::from_ref(self.0.path())).unwrap();
         let mut checked = Checked::default();
         state::run(&mut traces, &mut checked);
         assert!(traces.corruptions().is_empty(), "{:?}", traces.corruptions());
         checked
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -538,18 +531,6 @@ fn spans_end_with_their_names() {
             (5, 0, "db:query", 60, 70, false),
         ]
     );
-}
-
-/// Xorshift64 generator.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
 }
 
 /// Creates a stream of contradictory events in several packets, some after losses.

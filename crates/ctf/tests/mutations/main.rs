@@ -205,10 +205,10 @@ fn mutated_packets_end_in_events_or_an_error() {
     let mut random = rounds.random(0x9e37_79b9_7f4a_7c15);
     let (mut events, mut other) = (0, None);
     while let Some(round) = rounds.next() {
-        let which = random.below(sound.len());
+        let which = random.index(sound.len());
         let (decoder, packet) = &sound[which];
         let mut bytes = packet.to_vec();
-        random.mutate(&mut bytes);
+        random.mutate(&mut bytes, &mutate::SPECIAL);
         events += decode(decoder, &bytes);
         // The same bytes are decoded with another description.
         if round % PACKETS_PER_DESCRIPTION == 0 {
@@ -309,10 +309,10 @@ fn mutated_descriptions_and_events_of_ctf_2_end_in_events_or_an_error() {
     let mut parsed = 0;
     while rounds.next().is_some() {
         let mut bytes = ALL_FIELDS.repeat(2);
-        random.mutate(&mut bytes);
+        random.mutate(&mut bytes, &mutate::SPECIAL);
         decode(&sound, &bytes);
         // The long one takes as much time as ten short ones.
-        let words = if random.below(32) == 0 { &long } else { &short[random.below(short.len())] };
+        let words = if random.index(32) == 0 { &long } else { &short[random.index(short.len())] };
         let text = words.mutated(&mut random);
         let Ok(trace) = json::parse(&text) else { continue };
         if let Ok(decoder) = Decoder::new(trace) {
@@ -363,11 +363,11 @@ fn mutated_descriptions_are_refused_or_describe_something_else() {
     let mut random = rounds.random(0xd1b5_4a32_d192_ed03);
     let mut parsed = 0;
     while rounds.next().is_some() {
-        let samples = if random.below(32) == 0 { &long } else { &short };
-        let (words, packet) = &samples[random.below(samples.len())];
+        let samples = if random.index(32) == 0 { &long } else { &short };
+        let (words, packet) = &samples[random.index(samples.len())];
         let mut text = words.mutated(&mut random);
-        if random.below(16) == 0 {
-            text = random.in_packets(&text);
+        if random.index(16) == 0 {
+            text = mutate::in_packets(&mut random, &text);
         }
         let Ok(trace) = tompion_ctf::parse(&text) else { continue };
         for event in trace.streams.iter().flat_map(|stream| &stream.events) {

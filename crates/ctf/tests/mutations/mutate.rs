@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use tompion_testing::Random;
+
 /// Maximum CPU time of one execution. CPU time doesn't depend on other load.
 const MAX_CPU_TIME: Duration = Duration::from_secs(5);
 /// Number of executions after which the CPU time is read.
@@ -135,10 +137,7 @@ fn used() -> Option<Duration> {
 impl Rounds {
     /// Number of executions: `TOMPION_FUZZ`, or ten million with `TOMPION_FULL=1`, or a few.
     pub fn new(few: u64) -> Self {
-        let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
-        let full = std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1");
-        let wanted = number("TOMPION_FUZZ").unwrap_or(if full { 10_000_000 } else { few });
-        let seed = number("TOMPION_FUZZ_SEED").unwrap_or(1);
+        let (wanted, seed) = (tompion_testing::executions(few, 10_000_000), tompion_testing::seed());
         Self { seed, wanted, next: 0, begin: Instant::now(), used: used() }
     }
 
@@ -179,63 +178,27 @@ impl Drop for Rounds {
     }
 }
 
-/// Xorshift64 generator.
-pub struct Random(u64);
+/// Bytes that mean something in descriptions and packets.
+pub const SPECIAL: [u8; 10] = [0, 1, 0x7f, 0x80, 0xff, b'{', b'}', b';', b'[', b'9'];
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
+/// Puts a description into one or two packets, as tracers write it, some of them corrupt.
+pub fn in_packets(random: &mut Random, text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len() + 100);
+    let border = random.index(text.len());
+    for part in [&text[..border], &text[border..]] {
+        let size = (37 + part.len() as u32) * 8;
+        bytes.extend(0x75d1_1d57u32.to_le_bytes());
+        bytes.extend([0; 20]);
+        bytes.extend(size.to_le_bytes());
+        bytes.extend(size.to_le_bytes());
+        bytes.extend([0, 0, 0, 1, 8]);
+        bytes.extend(part);
     }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
+    if random.index(2) == 0 {
+        let place = random.index(37);
+        bytes[place] ^= 1 << random.index(8);
     }
-
-    /// Changes, cuts, duplicates or inserts a few bytes.
-    pub fn mutate(&mut self, bytes: &mut Vec<u8>) {
-        for _ in 0..=self.below(4) {
-            let place = self.below(bytes.len());
-            let odd = [0, 1, 0x7f, 0x80, 0xff, b'{', b'}', b';', b'[', b'9'][self.below(10)];
-            match self.below(7) {
-                0 | 1 => bytes[place..].iter_mut().take(1).for_each(|byte| *byte ^= 1 << (self.0 & 7)),
-                2 => bytes[place..].iter_mut().take(4).for_each(|byte| *byte = odd),
-                3 if bytes.len() > 8 => bytes.truncate(place.max(8)),
-                4 => bytes.insert(place, odd),
-                5 => drop(bytes.drain(place..bytes.len().min(place + 7))),
-                _ => {
-                    let piece = bytes[place..bytes.len().min(place + 40)].to_vec();
-                    let to = self.below(bytes.len());
-                    bytes.splice(to..to, piece);
-                }
-            }
-            if bytes.is_empty() {
-                bytes.push(odd);
-            }
-        }
-    }
-
-    /// Puts a description into one or two packets, as tracers write it, some of them corrupt.
-    pub fn in_packets(&mut self, text: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(text.len() + 100);
-        let border = self.below(text.len());
-        for part in [&text[..border], &text[border..]] {
-            let size = (37 + part.len() as u32) * 8;
-            bytes.extend(0x75d1_1d57u32.to_le_bytes());
-            bytes.extend([0; 20]);
-            bytes.extend(size.to_le_bytes());
-            bytes.extend(size.to_le_bytes());
-            bytes.extend([0, 0, 0, 1, 8]);
-            bytes.extend(part);
-        }
-        if self.below(2) == 0 {
-            let place = self.below(37);
-            bytes[place] ^= 1 << self.below(8);
-        }
-        bytes
-    }
+    bytes
 }
 
 /// Words of a description, which are mutated as words, so that most results can be parsed.
@@ -258,41 +221,41 @@ impl<'t> Words<'t> {
 
     /// Returns the description with some words, or occasionally some bytes, changed.
     pub fn mutated(&self, random: &mut Random) -> Vec<u8> {
-        if random.below(8) == 0 {
+        if random.index(8) == 0 {
             let mut bytes = self.words.concat();
-            random.mutate(&mut bytes);
+            random.mutate(&mut bytes, &SPECIAL);
             return bytes;
         }
         let mut words = self.words.clone();
-        for _ in 0..=random.below(3) {
+        for _ in 0..=random.index(3) {
             self.mutate(&mut words, random);
         }
         words.concat()
     }
 
     fn mutate(&self, words: &mut Vec<&'t [u8]>, random: &mut Random) {
-        let place = random.below(words.len());
-        let piece = |random: &mut Random, most| place..words.len().min(place + 1 + random.below(most));
-        let other: &'static [u8] = self.others[random.below(self.others.len())].as_bytes();
-        match random.below(8) {
+        let place = random.index(words.len());
+        let piece = |random: &mut Random, most| place..words.len().min(place + 1 + random.index(most));
+        let other: &'static [u8] = self.others[random.index(self.others.len())].as_bytes();
+        match random.index(8) {
             0..=2 => words.splice(place..place + 1, [other]).for_each(drop),
             3 => words.insert(place, other),
             4 => drop(words.drain(piece(random, 8))),
             5 => {
-                let with = random.below(words.len());
+                let with = random.index(words.len());
                 words.swap(place, with);
             }
             6 => {
                 // Copies a piece of the description to the same or another place.
                 let copy = words[piece(random, 60)].to_vec();
-                let to = random.below(words.len());
+                let to = random.index(words.len());
                 words.splice(to..to, copy);
             }
             _ => {
                 // Copies it many times, for depth and length.
                 let range = piece(random, 6);
-                let most = if random.below(64) == 0 { 300 } else { 8 };
-                let copies = words[range.clone()].repeat(2 + random.below(most));
+                let most = if random.index(64) == 0 { 300 } else { 8 };
+                let copies = words[range.clone()].repeat(2 + random.index(most));
                 words.splice(range, copies);
             }
         }

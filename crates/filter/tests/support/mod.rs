@@ -8,32 +8,6 @@ use tompion_filter::{
 };
 use tompion_schema::{self as schema, Enumeration, Event, Field, Integer, Label, Type};
 
-/// Pseudorandom numbers, the same in every run (SplitMix64).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    /// Returns a number below `end`.
-    pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-
-    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
-    }
-}
-
-/// Returns the number of rounds of a fuzzing loop: few in normal tests, many with `TOMPION_FULL=1`.
-pub fn rounds(few: u64, many: u64) -> u64 {
-    if std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1") { many } else { few }
-}
-
 /// Value of a field in the test's own representation.
 #[derive(Clone, Debug)]
 pub enum Held {

@@ -1,5 +1,4 @@
 use std::fs;
-use std::path::PathBuf;
 
 use super::*;
 
@@ -38,6 +37,8 @@ enum Part {
     Bytes(&'static [u8]),
 }
 use Part::{Bytes, Number};
+
+use tompion_testing::TestDir;
 
 struct Made {
     time: u64,
@@ -79,15 +80,13 @@ fn printed(name: &str, packets: &[Vec<u8>]) -> String {
 }
 
 fn printed_of(name: &str, domain: &str, packets: &[Vec<u8>]) -> String {
-    let path = std::env::temp_dir().join(format!("tompion-calls-{name}-{}", std::process::id()));
-    fs::create_dir_all(&path).unwrap();
+    let path = TestDir::new(&format!("calls-{name}"));
     fs::write(path.join("metadata"), METADATA.replace("DOMAIN", domain)).unwrap();
     fs::write(path.join("stream"), packets.concat()).unwrap();
-    let mut traces = crate::open(&[PathBuf::from(&path)]).unwrap();
+    let mut traces = crate::open(&[path.path().clone()]).unwrap();
     let time = TimeFormat { clock: crate::text::ClockFormat::Seconds, ..TimeFormat::default() };
     let mut output = Vec::new();
     let lines = print(&mut traces, &time, &mut output).unwrap();
-    fs::remove_dir_all(path).unwrap();
     let output = String::from_utf8(output).unwrap();
     assert_eq!(lines, output.lines().count() as u64);
     output
@@ -166,8 +165,7 @@ fn missing_events_are_marked() {
 
 #[test]
 fn only_streams_with_overwritten_history_cut_calls() {
-    let path = std::env::temp_dir().join(format!("tompion-calls-overwritten-{}", std::process::id()));
-    fs::create_dir_all(&path).unwrap();
+    let path = TestDir::new("calls-overwritten");
     fs::write(path.join("metadata"), METADATA.replace("DOMAIN", "kernel")).unwrap();
     let manifest = r#"{"schema": 1, "sources": [{"path": ".", "pid": 1, "overwritten": 9}]}"#;
     fs::write(path.join("tompion.json"), manifest).unwrap();
@@ -175,7 +173,7 @@ fn only_streams_with_overwritten_history_cut_calls() {
     let print_with_first = |sequence| {
         fs::write(path.join("stream_0"), packet(3, &call)).unwrap();
         fs::write(path.join("stream_1"), packet(sequence, &[read(300, 8)])).unwrap();
-        let mut traces = crate::open(&[PathBuf::from(&path)]).unwrap();
+        let mut traces = crate::open(&[path.path().clone()]).unwrap();
         let mut output = Vec::new();
         let time = TimeFormat { clock: crate::text::ClockFormat::Seconds, ..TimeFormat::default() };
         print(&mut traces, &time, &mut output).unwrap();
@@ -185,7 +183,6 @@ fn only_streams_with_overwritten_history_cut_calls() {
     assert!(print_with_first(0).starts_with("[0.000000200] 7: read(3, 0x7f00, 4096) = 5 <0.000000200>\n"));
     let cut = "[0.000000200] 7: read(3, 0x7f00, 4096) = ? <unfinished, events were lost>\n";
     assert!(print_with_first(2).starts_with(cut));
-    fs::remove_dir_all(path).unwrap();
 }
 
 #[test]
@@ -218,12 +215,10 @@ fn a_mark_is_its_text() {
 
 #[test]
 fn a_call_is_selected_by_either_of_its_events() {
-    let path = std::env::temp_dir().join(format!("tompion-calls-select-{}", std::process::id()));
-    fs::create_dir_all(&path).unwrap();
+    let path = TestDir::new("calls-select");
     fs::write(path.join("metadata"), METADATA.replace("DOMAIN", "kernel")).unwrap();
     fs::write(path.join("stream"), packet(0, &[read(1, 7)])).unwrap();
-    let traces = crate::open(&[PathBuf::from(&path)]).unwrap();
-    fs::remove_dir_all(path).unwrap();
+    let traces = crate::open(&[path.path().clone()]).unwrap();
     let names = |glob: &str| whole_calls(&traces, &[glob.into()]);
     assert_eq!(names("*exit_re*"), ["syscall_entry_read", "syscall_exit_read"]);
     assert_eq!(names("sched_*"), ["sched_process_fork"]);

@@ -4,6 +4,8 @@ use std::process::{Command, Stdio};
 
 use super::*;
 
+use tompion_testing::Random;
+
 fn printed(format: &str, arguments: &[Argument<'_>]) -> String {
     let mut message = Vec::new();
     print(format, |number| arguments.get(number as usize - 1).copied(), &mut message);
@@ -55,51 +57,40 @@ fn hostile_sizes_and_formats_stay_small() {
     assert!(printed(&"%1$4096d".repeat(10_000), &[int(1)]).len() < MAX_MESSAGE + 2 * MAX_SIZE);
 }
 
-/// Xorshift64 generator.
-struct Random(u64);
+/// Generator of random arguments.
+struct Arguments(Random);
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[(self.next() % choices.len() as u64) as usize]
-    }
-
+impl Arguments {
     /// Returns integers of all magnitudes, and extreme values.
     fn integer(&mut self) -> u64 {
-        match self.next() % 4 {
-            0 => self.pick(&[0, 1, u64::MAX, 1 << 31, 1 << 63, 0x7fff_ffff, 0xffff_ffff, 9, 10]),
-            _ => self.next() >> (self.next() % 64),
+        match self.0.number() % 4 {
+            0 => self.0.pick(&[0, 1, u64::MAX, 1 << 31, 1 << 63, 0x7fff_ffff, 0xffff_ffff, 9, 10]),
+            _ => self.0.number() >> (self.0.number() % 64),
         }
     }
 
     fn float(&mut self) -> f64 {
         let special = [0.0, 0.5, 2.5, 999_999.5, 9.5, f64::INFINITY, f64::NAN, 5e-324, 1e23, f64::MAX];
-        let value = match self.next() % 4 {
-            0 => self.pick(&special),
-            1 => f64::from_bits(self.next()),
-            2 => (self.next() % 100_000) as f64 / 64.0,
-            _ => (self.next() % 1_000_000) as f64 * 10f64.powi((self.next() % 20) as i32 - 12),
+        let value = match self.0.number() % 4 {
+            0 => self.0.pick(&special),
+            1 => f64::from_bits(self.0.number()),
+            2 => (self.0.number() % 100_000) as f64 / 64.0,
+            _ => (self.0.number() % 1_000_000) as f64 * 10f64.powi((self.0.number() % 20) as i32 - 12),
         };
-        if self.next() % 2 == 0 { value } else { -value }
+        if self.0.number() % 2 == 0 { value } else { -value }
     }
 }
 
 /// Returns an input line for the C program, and our output.
-fn case(random: &mut Random) -> (String, String) {
-    let kind = random.pick(b"iiuulUpdddds");
+fn case(random: &mut Arguments) -> (String, String) {
+    let kind = random.0.pick(b"iiuulUpdddds");
     let integers: &[&str] = &["d", "i", "u", "x", "X", "o", "hhd", "hd", "hhx", "ho"];
     let conversion = match kind {
-        b'i' | b'u' => random.pick(integers).to_owned(),
-        b'l' | b'U' => format!("ll{}", random.pick(&["d", "u", "x", "X", "o"])),
+        b'i' | b'u' => random.0.pick(integers).to_owned(),
+        b'l' | b'U' => format!("ll{}", random.0.pick(&["d", "u", "x", "X", "o"])),
         b'p' => "p".to_owned(),
         b's' => "s".to_owned(),
-        _ => random.pick(&["e", "E", "f", "F", "g", "G", "a", "A"]).to_owned(),
+        _ => random.0.pick(&["e", "E", "f", "F", "g", "G", "a", "A"]).to_owned(),
     };
     // Flags that C leaves undefined for a conversion are excluded. So is `%#g`: glibc 2.36 prints
     // 999999.5 as `1.e+06`.
@@ -113,8 +104,8 @@ fn case(random: &mut Random) -> (String, String) {
     };
     let (mut sizes, mut arguments, mut columns) = (String::new(), Vec::new(), String::new());
     for point in ["", "."].into_iter().take(if kind == b'p' { 1 } else { 2 }) {
-        let number = random.next() % 24;
-        match random.next() % 3 {
+        let number = random.0.number() % 24;
+        match random.0.number() % 3 {
             0 => sizes.push_str(&format!("{point}{number}")),
             // A precision alone could not be distinguished from a width on the line.
             1 if point.is_empty() || !arguments.is_empty() => {
@@ -126,8 +117,8 @@ fn case(random: &mut Random) -> (String, String) {
             _ => {}
         }
     }
-    let format = format!("%{}{sizes}{conversion}", random.pick(flags));
-    let (shown, float, integer) = (random.next(), random.float(), random.integer());
+    let format = format!("%{}{sizes}{conversion}", random.0.pick(flags));
+    let (shown, float, integer) = (random.0.number(), random.float(), random.integer());
     let (argument, value) = match kind {
         b'i' => (int(integer as i32), (integer as i32).to_string()),
         b'u' => (Argument::Integer(u64::from(integer as u32), false, 32), (integer as u32).to_string()),
@@ -158,7 +149,7 @@ fn numbers_are_printed_as_the_c_library_prints_them() {
         println!("skipped: there is no C compiler");
         return;
     };
-    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    let mut random = Arguments(Random(0x2545_f491_4f6c_dd1d));
     let cases: Vec<(String, String)> = (0..20_000).map(|_| case(&mut random)).collect();
     let input: String = cases.iter().map(|(line, _)| format!("{line}\n")).collect();
     let mut child = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -9,7 +9,9 @@ use tompion_reader::filter::Filter;
 use tompion_reader::open;
 use tompion_schema::Event;
 
-use crate::{Recording, is_full, random};
+use tompion_testing::is_full;
+
+use crate::{Recording, random};
 
 /// Name in the trace, and the value that a filter must compare it with.
 type Asked = (String, String);

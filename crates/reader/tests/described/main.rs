@@ -8,7 +8,6 @@ mod random;
 mod ring;
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use ring::{Part, payload};
@@ -18,22 +17,15 @@ use tompion_ctf::tsdl;
 use tompion_reader::text::{PrintOptions, TimeFormat};
 use tompion_reader::{json, open, text};
 use tompion_schema::{Enumeration, Event, Field, Integer, Kind, Label, Level, Type};
+use tompion_testing::{Random, TestDir, is_full};
 
 /// Recording in a folder that is removed on drop.
-struct Recording(PathBuf);
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+struct Recording(TestDir);
 
 impl Recording {
     /// Writes events: class number and payload each.
     fn new(name: &str, events: &[Event], records: &[(u32, Vec<u8>)]) -> Self {
-        let folder = std::env::temp_dir().join(format!("tompion-described-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
+        let folder = TestDir::new(&format!("described-{name}"));
         let source = Source {
             uuid: Uuid([7; 16]),
             environment: vec![("hostname".into(), EnvironmentValue::from("box"))],
@@ -66,7 +58,7 @@ impl Recording {
     }
 
     fn text(&self) -> Vec<u8> {
-        let mut traces = open(std::slice::from_ref(&self.0)).unwrap();
+        let mut traces = open(std::slice::from_ref(self.0.path())).unwrap();
         let mut output = Vec::new();
         let time = TimeFormat { utc: true, ..TimeFormat::default() };
         text::print(
@@ -82,7 +74,7 @@ impl Recording {
     fn json(&self) -> Vec<serde_json::Value> {
         let mut output = Vec::new();
         json::print(
-            &mut open(std::slice::from_ref(&self.0)).unwrap(),
+            &mut open(std::slice::from_ref(self.0.path())).unwrap(),
             json::JsonOptions::default(),
             &mut output,
         )
@@ -93,7 +85,7 @@ impl Recording {
     /// Asserts that babeltrace2 prints the same, and nothing else.
     fn assert_as_babeltrace2_prints_it(&self) {
         let mut command = Command::new("babeltrace2");
-        let Ok(theirs) = command.args(["--clock-gmt", "--no-delta"]).arg(&self.0).output() else {
+        let Ok(theirs) = command.args(["--clock-gmt", "--no-delta"]).arg(self.0.path()).output() else {
             println!("skipped: babeltrace2 is not installed");
             return;
         };
@@ -356,7 +348,7 @@ fn kinds_names_and_formats_are_preserved() {
     let (events, records) = kinds();
     let recording = Recording::new("kinds", &events, &records);
     recording.assert_as_babeltrace2_prints_it();
-    let mut traces = open(std::slice::from_ref(&recording.0)).unwrap();
+    let mut traces = open(std::slice::from_ref(recording.0.path())).unwrap();
     let mut found = Vec::new();
     while let Some(event) = traces.next_event() {
         let (meaning, names) = (event.class().kind_info(), event.class().names());
@@ -393,7 +385,7 @@ fn a_conversion_by_babeltrace2_preserves_event_kinds() {
     let output = recording.0.with_extension("out");
     let _ = fs::remove_dir_all(&output);
     let mut command = Command::new("babeltrace2");
-    command.arg(&recording.0).args(["-o", "ctf", "-w"]).arg(&output);
+    command.arg(recording.0.path()).args(["-o", "ctf", "-w"]).arg(&output);
     let Ok(done) = command.output() else {
         println!("skipped: babeltrace2 is not installed");
         return;
@@ -415,7 +407,7 @@ fn corrupt_recordings_are_printed_without_panic() {
     let recording = Recording::new("damaged", &events, &records);
     let files = ["metadata", "stream"].map(|name| recording.0.join(name));
     let sound = files.each_ref().map(|file| fs::read(file).unwrap());
-    let mut random = random::Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut printed = 0;
     for _ in 0..if is_full() { 200_000 } else { 1000 } {
         let mut bytes = sound.clone();
@@ -429,7 +421,7 @@ fn corrupt_recordings_are_printed_without_panic() {
             }
         }
         files.iter().zip(&bytes).for_each(|(file, bytes)| fs::write(file, bytes).unwrap());
-        let open = || open(std::slice::from_ref(&recording.0));
+        let open = || open(std::slice::from_ref(recording.0.path()));
         let Ok(mut traces) = open() else { continue };
         let mut output = Vec::new();
         text::print(&mut traces, &PrintOptions::default(), &mut output).unwrap();
@@ -439,10 +431,6 @@ fn corrupt_recordings_are_printed_without_panic() {
         printed += usize::from(!output.is_empty());
     }
     assert!(printed > 300, "{printed}");
-}
-
-fn is_full() -> bool {
-    std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1")
 }
 
 #[test]

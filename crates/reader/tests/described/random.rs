@@ -1,31 +1,25 @@
 //! Random events of all types, with random values.
 
 use tompion_schema::{Enumeration, Event, Field, Integer, Kind, Label, Level, Type};
+use tompion_testing::Random;
 
 use crate::ring::{Part, payload};
 
-/// Xorshift64 generator.
-pub struct Random(pub u64);
+/// Generator of random events.
+pub struct Generator(Random);
 
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
-
+impl Generator {
     fn bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count)
-            .map(|_| if self.below(3) == 0 { self.pick(&[0, 1, 0x80, 0xff]) } else { self.next() as u8 })
+            .map(
+                |_| {
+                    if self.0.below(3) == 0 {
+                        self.0.pick(&[0, 1, 0x80, 0xff])
+                    } else {
+                        self.0.number() as u8
+                    }
+                },
+            )
             .collect()
     }
 
@@ -34,21 +28,21 @@ impl Random {
     fn text(&mut self, count: usize) -> Vec<u8> {
         let mut text = self.bytes(count);
         if let Some(first) = text.first_mut() {
-            *first = b'a' + (self.next() % 26) as u8;
+            *first = b'a' + (self.0.number() % 26) as u8;
         }
         text
     }
 
     fn integer(&mut self) -> Integer {
-        let bits = self.pick(&[8, 16, 32, 64]);
-        let integer = self.pick(&[Integer::signed(bits), Integer::unsigned(bits), Integer::hex(bits)]);
-        if self.below(3) == 0 { integer.network() } else { integer }
+        let bits = self.0.pick(&[8, 16, 32, 64]);
+        let integer = self.0.pick(&[Integer::signed(bits), Integer::unsigned(bits), Integer::hex(bits)]);
+        if self.0.below(3) == 0 { integer.network() } else { integer }
     }
 
     fn enumeration(&mut self) -> Enumeration {
-        let labels = (0..self.below(5)).map(|number| {
-            let low = i128::from(self.next() as i64 >> self.below(64));
-            let high = low + i128::from(self.below(1 << 20));
+        let labels = (0..self.0.below(5)).map(|number| {
+            let low = i128::from(self.0.number() as i64 >> self.0.below(64));
+            let high = low + i128::from(self.0.below(1 << 20));
             let high = high.min(i64::MAX.into());
             Label { low, high, name: format!("label {number}") }
         });
@@ -58,12 +52,12 @@ impl Random {
     fn fields(&mut self, depth: usize, limit: u64) -> Vec<Field> {
         let names =
             ["a", "b", "c", "event", "int", "_d", "_a_length", "__a_length", "vtid", "x", "_x", "__x"];
-        let count = self.below(limit);
+        let count = self.0.below(limit);
         let mut fields: Vec<Field> = Vec::new();
         for _ in 0..count {
-            let name = self.pick(&names);
+            let name = self.0.pick(&names);
             if fields.iter().all(|field| field.name != name) {
-                let context = depth == 0 && self.below(4) == 0;
+                let context = depth == 0 && self.0.below(4) == 0;
                 fields.push(Field { context, ..Field::new(name, self.ty(depth)) });
             }
         }
@@ -71,15 +65,15 @@ impl Random {
     }
 
     fn ty(&mut self, depth: usize) -> Type {
-        match self.below(if depth < 8 { 13 } else { 10 }) {
+        match self.0.below(if depth < 8 { 13 } else { 10 }) {
             0 | 1 => Type::Integer(self.integer()),
-            2 => Type::Float(self.pick(&[32, 64])),
+            2 => Type::Float(self.0.pick(&[32, 64])),
             3 => Type::Bool,
             4 => Type::String,
             5 => Type::Bytes,
-            6 => Type::Array(self.integer(), self.below(4) as u32),
+            6 => Type::Array(self.integer(), self.0.below(4) as u32),
             7 => Type::Sequence(self.integer()),
-            8 => Type::TextArray(1 + self.below(5) as u32),
+            8 => Type::TextArray(1 + self.0.below(5) as u32),
             9 => Type::TextSequence,
             10 => Type::Enum(self.integer(), self.enumeration()),
             _ => Type::Struct(self.fields(depth + 1, 6)),
@@ -87,7 +81,7 @@ impl Random {
     }
 
     fn parts(&mut self, ty: &Type, parts: &mut Vec<Part>) {
-        let count = self.below(4) as usize;
+        let count = self.0.below(4) as usize;
         parts.push(match ty {
             Type::String => {
                 let mut text = self.text(count + 1);
@@ -107,23 +101,23 @@ impl Random {
 
 /// Creates event classes, and some events of each.
 pub fn recording(seed: u64) -> (Vec<Event>, Vec<(u32, Vec<u8>)>) {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut generator = Generator(Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     let events: Vec<Event> = (0..60)
         .map(|number| Event {
             provider: "random".into(),
             name: format!("e{number}_begin"),
-            level: Level::from_number(random.below(15) as u8),
-            kind: Kind::from_number(random.below(7) as u8),
-            init: random.below(2) == 0,
-            format: (random.below(3) == 0).then(|| "%s & é = \"%d\"".into()),
-            fields: random.fields(0, 10),
+            level: Level::from_number(generator.0.below(15) as u8),
+            kind: Kind::from_number(generator.0.below(7) as u8),
+            init: generator.0.below(2) == 0,
+            format: (generator.0.below(3) == 0).then(|| "%s & é = \"%d\"".into()),
+            fields: generator.fields(0, 10),
         })
         .collect();
     let mut records = Vec::new();
     for _ in 0..4 {
         for (class, event) in (0..).zip(&events) {
             let mut parts = Vec::new();
-            event.fields.iter().for_each(|field| random.parts(&field.ty, &mut parts));
+            event.fields.iter().for_each(|field| generator.parts(&field.ty, &mut parts));
             records.push((class, payload(&parts)));
         }
     }

@@ -71,7 +71,7 @@ fn scenarios(overwrite: bool, cpus: [usize; 2]) -> Vec<Scenario> {
                 Full => kind.image_len == 16,
                 Crossing | Unused => false,
             };
-            let is_wanted = is_quick || support::is_full() && !is_too_large;
+            let is_wanted = is_quick || tompion_testing::is_full() && !is_too_large;
             if is_wanted && !(overwrite && before == Full) {
                 all.push(Scenario { kind, before, overwrite, cpus, breakpoints, append });
             }
@@ -88,7 +88,7 @@ fn append(bench: &support::Bench, event: &ledger::Proven) -> Outcome {
 fn plans(cpus: [usize; 2]) -> Vec<Vec<Action>> {
     use Action::{Depart, GoOn, Kill, Migrate, NotStopped, Other, OthersFill, Signal, Switch};
     let mut plans: Vec<Vec<Action>> = Action::ALL.iter().map(|&action| vec![action]).collect();
-    if support::is_full() {
+    if tompion_testing::is_full() {
         let again = [NotStopped, Kill, Signal, Migrate, Other, OthersFill, Depart, Switch];
         plans.extend(again.map(|action| vec![GoOn, action]));
         plans.extend([Signal, Migrate, Other, OthersFill, Depart, Switch].map(|action| vec![action, Kill]));
@@ -117,7 +117,7 @@ fn two_cpus() -> [usize; 2] {
 /// The rounds of a loop in which a thread is stopped: the first, and the later ones at its ends and
 /// in the middle.
 fn rounds(times: usize) -> BTreeSet<usize> {
-    if support::is_full() { [1, 2, times / 2, times].into() } else { [1, times].into() }
+    if tompion_testing::is_full() { [1, 2, times / 2, times].into() } else { [1, times].into() }
 }
 
 /// Plays everything in one mode, and demands that every instruction was met by every action.

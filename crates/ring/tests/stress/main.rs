@@ -44,7 +44,7 @@ struct Weather {
 
 impl Weather {
     fn target(&self) -> u64 {
-        if support::is_full() { self.records * 1_000_000 } else { self.records * 10_000 }
+        if tompion_testing::is_full() { self.records * 1_000_000 } else { self.records * 10_000 }
     }
 
     /// Writes and reads until the target is reached, or the reader found something wrong.

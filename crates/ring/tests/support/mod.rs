@@ -17,11 +17,6 @@ use tompion_ring::{
     reader::RingReader,
 };
 
-/// Whether the long form is asked for.
-pub fn is_full() -> bool {
-    std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1")
-}
-
 /// Both ways to append: by restartable sections, and by reserving.
 pub const FORMS: [WriteProtocol; 2] = [WriteProtocol::Rseq, WriteProtocol::ReserveCommit];
 

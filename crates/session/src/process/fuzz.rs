@@ -20,7 +20,8 @@ use crate::clock::ClockMap;
 
 mod sound;
 
-use sound::{Image, Random};
+use sound::Image;
+use tompion_testing::{Random, executions, seed};
 
 /// Number of executions in normal tests.
 const FEW: u64 = 100_000;
@@ -50,10 +51,7 @@ const ODD: [u64; 16] = [
 
 /// Number of executions, and their seed: `TOMPION_FUZZ=100000000`, `TOMPION_FUZZ_SEED=7`.
 fn wanted() -> (u64, u64) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
-    let full = std::env::var_os("TOMPION_FULL").is_some_and(|value| value == "1");
-    let rounds = number("TOMPION_FUZZ").unwrap_or(if full { MANY } else { FEW });
-    (rounds, number("TOMPION_FUZZ_SEED").unwrap_or(1))
+    (executions(FEW, MANY), seed())
 }
 
 /// Says which execution it was if it fails.
@@ -130,8 +128,8 @@ fn decoder_of(classes: Vec<EventClass>) -> Decoder {
 
 impl Fixture {
     fn new(random: &mut Random, number: u64) -> Self {
-        let geometry = Geometry::new(4096, [2, 4][random.below(2)], 1, 1).unwrap();
-        let name = format!("tompion-fuzz-{}-{number}-{:x}", std::process::id(), random.next());
+        let geometry = Geometry::new(4096, [2, 4][random.index(2)], 1, 1).unwrap();
+        let name = format!("tompion-fuzz-{}-{number}-{:x}", std::process::id(), random.number());
         let folder = DirHandle::create(&std::env::temp_dir().join(name)).unwrap();
         let hello = Hello {
             pid: 1,
@@ -144,13 +142,13 @@ impl Fixture {
             has_listener: true,
             prepared: None,
         };
-        let filter = (random.below(4) == 0).then(|| "$cpu == 0 && f1 < 9 || $tid == 3".to_owned());
-        let form = [WriteProtocol::Rseq, WriteProtocol::Rseq, WriteProtocol::ReserveCommit][random.below(3)];
+        let filter = (random.index(4) == 0).then(|| "$cpu == 0 && f1 < 9 || $tid == 3".to_owned());
+        let form = [WriteProtocol::Rseq, WriteProtocol::Rseq, WriteProtocol::ReserveCommit][random.index(3)];
         let recording = Recording {
             geometry,
             form,
-            overwrite: random.below(2) == 0,
-            given_time: random.below(4) == 0,
+            overwrite: random.index(2) == 0,
+            given_time: random.index(4) == 0,
             control: map(c"control", control::FILE_SIZE),
             rings: map(c"rings", geometry.file_size()),
             folder: folder.clone(),
@@ -180,17 +178,17 @@ impl Fixture {
 
     /// One execution.
     fn execute(&mut self, random: &mut Random, tally: &mut Tally) {
-        let is_fresh = random.below(4) != 0;
-        let image = &self.images[random.below(self.images.len())];
+        let is_fresh = random.index(4) != 0;
+        let image = &self.images[random.index(self.images.len())];
         if is_fresh {
             image.put(&self.process.rings);
             self.process.states[0] = RingState { read: image.read, populated: 1, ..RingState::default() };
         }
-        let damages = random.below(5);
+        let damages = random.index(5);
         for _ in 0..damages {
             damage(&self.process.rings, image, self.process.geometry, random);
         }
-        if random.below(64) == 0 {
+        if random.index(64) == 0 {
             sound::damage_kept(&self.process.control, random);
         }
         let sound_events = (is_fresh && damages == 0).then_some(image.events);
@@ -215,7 +213,7 @@ impl Fixture {
         let reader =
             RingReader::new(&self.process.rings, geometry, 0, 0).in_form(WriteProtocol::ReserveCommit);
         let mut bytes = Vec::new();
-        let way = random.below(3);
+        let way = random.index(3);
         let copied = match way {
             0 => reader.consume(before, &mut bytes),
             1 => reader.consume_final(before, &mut bytes),
@@ -277,7 +275,7 @@ impl Fixture {
         }
         let packet = process.writer.take_packet(0);
         assert!(packet.len() as u64 <= 256 + 2 * size, "{} bytes of {size}", packet.len());
-        if random.below(8) == 0 {
+        if random.index(8) == 0 {
             tally.decoded += decode(&self.decoder, &packet, events);
         }
         tally.events += events;
@@ -387,41 +385,41 @@ fn damage(rings: &SharedMap, image: &Image, geometry: Geometry, random: &mut Ran
     let set = |place: usize, value: u64| rings.word(place).store(value, Ordering::Relaxed);
     let get = |place: usize| rings.word(place).load(Ordering::Relaxed);
     let words = geometry.ring_size() as usize / 8;
-    let somewhere = ring::DATA + random.below(words) * 8;
-    let boundary = image.boundaries[random.below(image.boundaries.len())];
+    let somewhere = ring::DATA + random.index(words) * 8;
+    let boundary = image.boundaries[random.index(image.boundaries.len())];
     let place = ring::DATA + geometry.place(boundary);
-    let odd = if random.below(2) == 0 { ODD[random.below(ODD.len())] } else { random.next() };
-    match random.below(12) {
+    let odd = if random.index(2) == 0 { ODD[random.index(ODD.len())] } else { random.number() };
+    match random.index(12) {
         0 => set(ring::WRITE, odd),
-        1 => set(ring::WRITE, get(ring::WRITE).wrapping_add([8, 1, 4096, 1 << 63, 8192][random.below(5)])),
-        2 => set(ring::WRITE, get(ring::WRITE).wrapping_sub([8, 16, 4096, 3][random.below(4)])),
+        1 => set(ring::WRITE, get(ring::WRITE).wrapping_add([8, 1, 4096, 1 << 63, 8192][random.index(5)])),
+        2 => set(ring::WRITE, get(ring::WRITE).wrapping_sub([8, 16, 4096, 3][random.index(4)])),
         // The head of a record: its kind, its length, its thread.
         3 => set(place, get(place) & !0xffff | odd & 0xffff),
         4 => set(place, get(place) & !0xffff_0000 | (odd & 0xffff) << 16),
-        5 => set(place, get(place).wrapping_add(1 << [0, 16, 17, 32][random.below(4)])),
+        5 => set(place, get(place).wrapping_add(1 << [0, 16, 17, 32][random.index(4)])),
         // What stands behind it: times, positions, counts.
         6 | 7 => {
-            let behind = ring::DATA + (geometry.place(boundary) + 8 * (1 + random.below(8))) % (words * 8);
-            let half = 32 * random.below(2);
-            match random.below(3) {
+            let behind = ring::DATA + (geometry.place(boundary) + 8 * (1 + random.index(8))) % (words * 8);
+            let half = 32 * random.index(2);
+            match random.index(3) {
                 0 => set(behind, odd),
                 1 => set(behind, get(behind) & !(0xffff_ffff << half) | (odd & 0xffff_ffff) << half),
-                _ => set(behind, get(behind) ^ 1 << random.below(64)),
+                _ => set(behind, get(behind) ^ 1 << random.index(64)),
             }
         }
         8 => set(somewhere, odd),
-        9 => set(somewhere, get(somewhere) ^ 1 << random.below(64)),
+        9 => set(somewhere, get(somewhere) ^ 1 << random.index(64)),
         10 => {
             // A piece from elsewhere, as from another lap.
-            let from = ring::DATA + random.below(words) * 8;
-            for index in 0..random.below(32) * 8 {
+            let from = ring::DATA + random.index(words) * 8;
+            for index in 0..random.index(32) * 8 {
                 let inside = |at: usize| ring::DATA + (at - ring::DATA + index * 8) % (words * 8);
                 set(inside(place), get(inside(from)));
             }
         }
         _ => {
-            let (from, len) = ((somewhere - ring::DATA) / 8, random.below(64));
-            (from..(from + len).min(words)).for_each(|word| set(ring::DATA + word * 8, random.next()));
+            let (from, len) = ((somewhere - ring::DATA) / 8, random.index(64));
+            (from..(from + len).min(words)).for_each(|word| set(ring::DATA + word * 8, random.number()));
         }
     }
 }

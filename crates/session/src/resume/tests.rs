@@ -1,7 +1,8 @@
-use std::{fs, io::Read, path::PathBuf};
+use std::{fs, io::Read};
 
 use tompion_ctf::encode::{Origin, Plan, Record, Source, seal};
 use tompion_schema::{Event, Field, Integer, Kind, Level, Type};
+use tompion_testing::TestDir;
 
 use super::*;
 
@@ -10,14 +11,6 @@ const TRUSTED: Expected = Expected { uuid: UUID, trusted: Some(u64::MAX), most_t
 const UNTRUSTED: Expected = Expected { trusted: None, ..TRUSTED };
 
 /// A folder that goes with its test.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Four packets of 20 events.
 fn packets() -> Vec<Vec<u8>> {
     let source = Source {
@@ -57,23 +50,17 @@ fn packets() -> Vec<Vec<u8>> {
 /// Cuts a stream of these packets; returns how many bytes are left, the last packet's number, and
 /// the damage.
 fn cut_stream(name: &str, packets: &[Vec<u8>], expected: &Expected) -> (u64, Option<u64>, Vec<String>) {
-    let path = std::env::temp_dir().join(format!("tompion-resume-{name}-{}", std::process::id()));
-    let folder = Folder(path);
-    let _ = fs::remove_dir_all(&folder.0);
-    fs::create_dir_all(&folder.0).expect("a folder");
-    fs::write(folder.0.join("stream_0"), packets.concat()).expect("a stream");
-    let handle = DirHandle::open(&folder.0).expect("the folder");
+    let folder = TestDir::new(&format!("resume-{name}"));
+    fs::write(folder.join("stream_0"), packets.concat()).expect("a stream");
+    let handle = DirHandle::open(&folder).expect("the folder");
     let cut = cut(&handle, "stream_0", expected).expect("it can be read").expect("it is there");
     let mut index = Vec::new();
-    fs::File::open(folder.0.join("index/stream_0.idx"))
-        .expect("an index")
-        .read_to_end(&mut index)
-        .expect("it");
+    fs::File::open(folder.join("index/stream_0.idx")).expect("an index").read_to_end(&mut index).expect("it");
     let named = (index.len() - 16) / 72;
     let whole =
         packets.iter().filter(|packet| encode::read_head(packet.first_chunk().unwrap(), UUID).is_ok());
     assert!(named <= whole.count());
-    let place = format!("{}/", folder.0.display());
+    let place = format!("{}/", folder.display());
     let damage = cut.damage.iter().map(|line| line.replace(&place, "")).collect();
     (cut.size, cut.last.map(|last| last.origin.sequence), damage)
 }

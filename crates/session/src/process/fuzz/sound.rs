@@ -10,26 +10,10 @@ use tompion_layout::{
 };
 use tompion_os::SharedMap;
 use tompion_schema::{Enumeration, Event, Field, Integer, Kind, Label, Level, Type};
+use tompion_testing::Random;
 
 /// Time at which the clocks begin.
 pub const EPOCH: u64 = 1 << 40;
-
-/// Numbers that look random (xorshift64).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub fn below(&mut self, limit: usize) -> usize {
-        // The high bits: the low ones of two numbers in a row have much in common.
-        (((self.next() >> 32) * limit.max(1) as u64) >> 32) as usize
-    }
-}
 
 /// The events of the program: one of each shape.
 pub fn classes() -> &'static [Event] {
@@ -102,19 +86,19 @@ fn fill(fields: &[Field], random: &mut Random, fixed: &mut Vec<u8>, tails: &mut 
                 fill(members, random, fixed, tails);
                 continue;
             }
-            Type::String | Type::Bytes | Type::TextSequence => (random.below(24), 1),
-            Type::Sequence(integer) => (random.below(9), integer.size()),
+            Type::String | Type::Bytes | Type::TextSequence => (random.index(24), 1),
+            Type::Sequence(integer) => (random.index(9), integer.size()),
             Type::Array(integer, count) => (*count as usize, integer.size()),
             Type::TextArray(count) => (*count as usize, 1),
             fixed_type => {
-                fixed.extend((0..fixed_type.fixed_size()).map(|_| random.next() as u8));
+                fixed.extend((0..fixed_type.fixed_size()).map(|_| random.number() as u8));
                 continue;
             }
         };
         if field.ty.fixed_size() == 4 {
             fixed.extend((count as u32).to_le_bytes());
         }
-        tails.extend((0..count * element).map(|_| random.next() as u8));
+        tails.extend((0..count * element).map(|_| random.number() as u8));
     }
 }
 
@@ -147,11 +131,11 @@ fn header(form: WriteProtocol, words: [u64; 4]) -> Vec<u8> {
 
 /// An event's record at a position.
 fn event(form: WriteProtocol, at: u64, time: u64, random: &mut Random) -> Vec<u8> {
-    let number = random.below(classes().len());
+    let number = random.index(classes().len());
     let payload = payload(&classes()[number].fields, random);
     let len = (form.header_len() + payload.len()).next_multiple_of(8);
     let id = FIRST_EVENT + number as u16;
-    let head = Head { id, words: (len / 8) as u16, tid: random.below(4) as u32 };
+    let head = Head { id, words: (len / 8) as u16, tid: random.index(4) as u32 };
     let commit = (form == WriteProtocol::ReserveCommit).then(|| stamp(at));
     let words = commit.into_iter().chain([head.to_word(), time]);
     let mut record: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
@@ -163,21 +147,21 @@ fn event(form: WriteProtocol, at: u64, time: u64, random: &mut Random) -> Vec<u8
 impl Image {
     pub fn new(random: &mut Random, geometry: Geometry, form: WriteProtocol) -> Self {
         let (size, subbuf) = (geometry.ring_size(), geometry.subbuf_size());
-        let lap = [0, random.next() >> 50, random.next() >> 16][random.below(3)];
-        let start = lap * size + random.below(geometry.subbuf_count() as usize) as u64 * subbuf;
+        let lap = [0, random.number() >> 50, random.number() >> 16][random.index(3)];
+        let start = lap * size + random.index(geometry.subbuf_count() as usize) as u64 * subbuf;
         let mut bytes = vec![0; size as usize];
         let mut starts = Vec::new();
         let (mut at, mut events, mut time) = (start, lap, EPOCH);
         // Mostly short ones: what can go wrong goes wrong within a few records, or at the end of a
         // sub-buffer.
-        let most = [200, 400, 600, 800, 1000, 1200, 1400, size][random.below(8)];
-        let end = start + random.below(most as usize + 1) as u64;
+        let most = [200, 400, 600, 800, 1000, 1200, 1400, size][random.index(8)];
+        let end = start + random.index(most as usize + 1) as u64;
         let put = |bytes: &mut Vec<u8>, at: u64, record: &[u8]| {
             let place = geometry.place(at);
             bytes[place..place + record.len()].copy_from_slice(record);
         };
         while at < end {
-            time += random.next() >> 50;
+            time += random.number() >> 50;
             let record = match at % subbuf {
                 0 => header(form, [time, at, lap / 3, events]),
                 _ => event(form, at, time, random),
@@ -199,7 +183,7 @@ impl Image {
             at = next;
         }
         let write = at.min(start + size);
-        let first = random.below(starts.len() + 1);
+        let first = random.index(starts.len() + 1);
         let read = starts.get(first).map_or(write, |(at, _)| *at);
         let events = starts[first..].iter().filter(|(_, is_event)| *is_event).count() as u64;
         let boundaries = starts.into_iter().map(|(at, _)| at).chain([write]).collect();
@@ -250,24 +234,24 @@ pub fn write_catalog(control: &SharedMap) {
 /// Writes a catalog with something wrong.
 pub fn damage_catalog(control: &SharedMap, random: &mut Random) {
     let mut bytes = sound_catalog();
-    for _ in 0..random.below(6) {
-        let place = random.below(bytes.len());
-        let odd = [0, 1, 2, 4, 0x7f, 0x80, 0xff, b'"', b'\\', b'\n', 19, 22][random.below(12)];
-        match random.below(6) {
-            0 | 1 => bytes[place] ^= 1 << random.below(8),
+    for _ in 0..random.index(6) {
+        let place = random.index(bytes.len());
+        let odd = [0, 1, 2, 4, 0x7f, 0x80, 0xff, b'"', b'\\', b'\n', 19, 22][random.index(12)];
+        match random.index(6) {
+            0 | 1 => bytes[place] ^= 1 << random.index(8),
             2 => bytes[place] = odd,
             3 => bytes[place / 8 * 8] = odd,
             4 => drop(bytes.splice(place..place, [odd; 8])),
             _ => {
                 let piece = bytes[place..bytes.len().min(place + 80)].to_vec();
-                let to = random.below(bytes.len());
+                let to = random.index(bytes.len());
                 bytes.splice(to..to, piece);
             }
         }
     }
     control.copy_in(CATALOG + catalog::ENTRIES, &bytes);
-    let used = [bytes.len() as u64, random.below(bytes.len()) as u64, random.next() >> random.below(64)];
-    let used = used[random.below(20).saturating_sub(17)];
+    let used = [bytes.len() as u64, random.index(bytes.len()) as u64, random.number() >> random.index(64)];
+    let used = used[random.index(20).saturating_sub(17)];
     control.word(CATALOG + catalog::USED).store(used, Ordering::Release);
 }
 
@@ -281,21 +265,23 @@ pub fn damage_kept(control: &SharedMap, random: &mut Random) {
             return;
         }
     }
-    let number = random.below(classes().len() + 1);
+    let number = random.index(classes().len() + 1);
     let payload = payload(classes().get(number).map_or(&[], |class| &class.fields), random);
     let len = pinned::entry_len(payload.len()) as u64;
     let header = [
         len | pinned::COMMITTED,
-        number as u64 | (random.below(2) as u64) << 32,
-        EPOCH + random.next() % 1000,
+        number as u64 | (random.index(2) as u64) << 32,
+        EPOCH + random.number() % 1000,
         7 | (payload.len() as u64) << 32,
     ];
     control.copy_in(PINNED + at, &header.map(u64::to_le_bytes).concat());
     control.copy_in(PINNED + at + pinned::HEADER, &payload);
-    let lie = [len, u64::MAX, random.next() & 0xfff8 | pinned::COMMITTED, random.next()][random.below(4)];
-    match random.below(40) {
+    let lie = [len, u64::MAX, random.number() & 0xfff8 | pinned::COMMITTED, random.number()][random.index(4)];
+    match random.index(40) {
         0 => control.word(PINNED + at).store(lie, Ordering::Relaxed),
-        1..8 => control.word(PINNED + at + 8 * (1 + random.below(5))).store(random.next(), Ordering::Relaxed),
+        1..8 => {
+            control.word(PINNED + at + 8 * (1 + random.index(5))).store(random.number(), Ordering::Relaxed)
+        }
         _ => {}
     }
 }
