@@ -10,8 +10,7 @@ mod stacks;
 
 use std::{
     collections::BTreeSet,
-    fs, io,
-    path::Path,
+    io,
     sync::{
         Arc,
         mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError},
@@ -22,7 +21,7 @@ use std::{
 
 use tompion_ctf::{
     encode::{self, Record, Tally},
-    metadata::{EnvironmentValue, Uuid},
+    metadata::Uuid,
 };
 use tompion_kernel::{
     Error, Options, Recorder, Selection,
@@ -39,6 +38,7 @@ use tompion_layout::loss::Cause;
 use tompion_os::DirHandle;
 
 use crate::{
+    environment::{self, HostInfo},
     kernel_filter::{Head, KernelFilter},
     manifest::{self, KERNEL},
     messages::reason,
@@ -609,25 +609,9 @@ fn lost_of(recorder: &Recorder, cpu: u32) -> u64 {
 
 /// Description of the trace: the names by which readers' analyses know LTTng's kernel traces.
 fn description(session_config: &SessionConfig, contexts: Contexts) -> encode::Source {
-    let read = |name: &str| {
-        let text = fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).unwrap_or_default();
-        EnvironmentValue::Text(text.trim().to_owned())
-    };
-    let text = |value: &str| EnvironmentValue::Text(value.to_owned());
-    let environment = vec![
-        ("hostname", text(&session_config.hostname)),
-        ("domain", text("kernel")),
-        ("sysname", read("ostype")),
-        ("kernel_release", read("osrelease")),
-        ("kernel_version", read("version")),
-        ("tracer_name", text("lttng-modules")),
-        ("tracer_major", EnvironmentValue::Integer(2)),
-        ("tracer_minor", EnvironmentValue::Integer(13)),
-        ("producer", text(concat!("tompion ", env!("CARGO_PKG_VERSION")))),
-    ];
     encode::Source {
         uuid: Uuid(uuid::Uuid::new_v4().into_bytes()),
-        environment: environment.into_iter().map(|(name, value)| (name.into(), value)).collect(),
+        environment: environment::of_kernel(&session_config.hostname, &HostInfo::read().kernel),
         clock_uuid: Uuid::parse(&session_config.boot_id),
         clock_offset_ns: session_config.clock_offset_ns,
         clock_precision_ns: 1,

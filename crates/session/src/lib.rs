@@ -20,6 +20,7 @@ mod clock;
 mod consumer;
 mod context;
 mod disk;
+mod environment;
 mod files;
 mod filter;
 mod handshakes;

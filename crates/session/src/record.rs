@@ -31,6 +31,7 @@ use crate::{
     backing::{self, SavedSession},
     consumer::{Consumer, ConsumerCommand, RecordingSummary},
     context::Context,
+    environment::HostInfo,
     filter,
     jobs::JobSink,
     kernel::{self, Kernel, KernelChoice},
@@ -380,7 +381,7 @@ fn session_config(
     geometry: Geometry,
     (folder, backing): (DirHandle, Option<DirHandle>),
 ) -> SessionConfig {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let host = HostInfo::read();
     let monotonic = tompion_os::monotonic_ns();
     let realtime = tompion_os::realtime_ns();
     let after = tompion_os::monotonic_ns();
@@ -405,8 +406,8 @@ fn session_config(
         tsc: tompion_os::tsc_state().is_ok() && tompion_os::tsc_is_usable(),
         rseq: rseq::is_usable(),
         folder,
-        hostname: read("/proc/sys/kernel/hostname"),
-        boot_id: read("/proc/sys/kernel/random/boot_id"),
+        hostname: host.hostname,
+        boot_id: host.boot_id,
         clock_offset_ns: realtime as i64 - (monotonic + (after - monotonic) / 2) as i64,
         // Each once: every one takes a place among the sessions that a user's programs look for.
         users: [own]
@@ -428,8 +429,6 @@ fn session_config(
 }
 
 fn manifest(config: &Config, session_config: &SessionConfig) -> Manifest {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    let kernel = ["ostype", "osrelease", "version"].map(|name| read(&format!("/proc/sys/kernel/{name}")));
     Manifest {
         schema: Manifest::schema(),
         tompion: env!("CARGO_PKG_VERSION").into(),
@@ -440,7 +439,7 @@ fn manifest(config: &Config, session_config: &SessionConfig) -> Manifest {
         invocation: config.invocation.clone(),
         host: Host {
             name: session_config.hostname.clone(),
-            kernel: kernel.join(" "),
+            kernel: HostInfo::read().kernel_line(),
             cpus: session_config.geometry.cpus(),
             boot_id: session_config.boot_id.clone(),
         },

@@ -2,15 +2,12 @@
 
 use std::{os::fd::OwnedFd, sync::Arc};
 
-use tompion_ctf::{
-    encode,
-    metadata::{EnvironmentValue, Uuid},
-};
+use tompion_ctf::{encode, metadata::Uuid};
 use tompion_layout::{record::WriteProtocol, ring::Geometry};
 use tompion_os::DirHandle;
 use tompion_protocol::{message::Hello, rules::Rules};
 
-use crate::{context::Context, jobs::JobSink, manifest, target::Admission};
+use crate::{context::Context, environment, jobs::JobSink, manifest, target::Admission};
 
 /// Configuration that all processes of the session share.
 #[derive(Debug)]
@@ -54,21 +51,11 @@ pub struct SessionConfig {
 /// Description of the trace of a process.
 pub fn describe(config: &SessionConfig, hello: &Hello, pid: u32, uuid: Uuid) -> encode::Source {
     let SessionConfig { hostname, boot_id, clock_offset_ns, tid, contexts, .. } = config;
-    let text = |name: &str, value: &str| (name.to_owned(), EnvironmentValue::from(value));
-    let number = |name: &str, value: i64| (name.to_owned(), EnvironmentValue::from(value));
-    // Readers know a user-space trace, and what its events may mean, by the names that LTTng uses.
-    let environment = vec![
-        text("hostname", hostname),
-        text("domain", "ust"),
-        text("tracer_name", "lttng-ust"),
-        number("tracer_major", 2),
-        number("tracer_minor", 13),
-        text("producer", concat!("tompion ", env!("CARGO_PKG_VERSION"))),
-        text("ring_producer", manifest::producer(form_for(hello))),
-        number("vpid", pid.into()),
-        text("procname", &hello.name),
-        text("executable", &hello.executable),
-    ];
+    let mut environment = environment::of_process(hostname, pid, &hello.name);
+    environment.extend([
+        environment::text("ring_producer", manifest::producer(form_for(hello))),
+        environment::text("executable", &hello.executable),
+    ]);
     encode::Source {
         uuid,
         environment,

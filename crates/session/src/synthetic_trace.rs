@@ -2,16 +2,17 @@
 //!
 //! The latency monitor's incidents are made so. What the events are is the caller's business.
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{collections::BTreeMap, io};
 
 use tompion_ctf::{
     encode::{self, ContextField, Record, Tally},
-    metadata::{EnvironmentValue, Uuid},
+    metadata::Uuid,
 };
 use tompion_os::DirHandle;
 use tompion_schema::Event;
 
 use crate::{
+    environment::{self, HostInfo},
     manifest::{self, Channel, Clock, Host, KERNEL, Manifest},
     source::{Pushed, SourceWriter},
     stream_writer::{Mark, WriteMode},
@@ -64,14 +65,14 @@ pub fn write_synthetic_trace(
     invocation: &[String],
     problems: &[String],
 ) -> io::Result<()> {
-    let host = HostInfo::now();
+    let machine = Machine::now();
     let mut sources = Vec::new();
     for source in traces {
         let (path, kind, pid, name) = match &source.origin {
             Origin::Kernel => (KERNEL.to_owned(), KERNEL, 0, KERNEL.to_owned()),
             Origin::Program(pid, name) => (format!("user/{pid}"), "user", *pid, name.clone()),
         };
-        let events = write_source(folder.join(&path), source, &host)?;
+        let events = write_source(folder.join(&path), source, &machine)?;
         sources.push(manifest::Source {
             path,
             kind: kind.into(),
@@ -97,14 +98,14 @@ pub fn write_synthetic_trace(
         programs: Vec::new(),
         invocation: invocation.to_vec(),
         host: Host {
-            name: host.hostname,
-            kernel: host.kernel.join(" "),
+            name: machine.host.hostname.clone(),
+            kernel: machine.host.kernel_line(),
             cpus: tompion_os::possible_cpus(),
-            boot_id: host.boot_id,
+            boot_id: machine.host.boot_id,
         },
         clock: Clock {
             source: "monotonic".into(),
-            realtime_offset_ns: host.clock_offset_ns,
+            realtime_offset_ns: machine.clock_offset_ns,
             error_bound_ns: 1,
             samples: Vec::new(),
         },
@@ -123,67 +124,34 @@ pub fn write_synthetic_trace(
     manifest.write(folder, false)
 }
 
-/// The machine, as traces tell of it.
-struct HostInfo {
-    hostname: String,
-    /// Type, release, version.
-    kernel: [String; 3],
-    boot_id: String,
+/// The machine and its clock, of which traces tell.
+struct Machine {
+    host: HostInfo,
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC in nanoseconds.
     clock_offset_ns: i64,
 }
 
-impl HostInfo {
+impl Machine {
     fn now() -> Self {
-        let read = |name: &str| {
-            let text = fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).unwrap_or_default();
-            text.trim().to_owned()
-        };
         let before = tompion_os::monotonic_ns();
         let realtime = tompion_os::realtime_ns();
         let after = tompion_os::monotonic_ns();
-        Self {
-            hostname: read("hostname"),
-            kernel: ["ostype", "osrelease", "version"].map(read),
-            boot_id: read("random/boot_id"),
-            clock_offset_ns: realtime as i64 - (before + (after - before) / 2) as i64,
-        }
+        let clock_offset_ns = realtime as i64 - (before + (after - before) / 2) as i64;
+        Self { host: HostInfo::read(), clock_offset_ns }
     }
 
     fn describe(&self, origin: &Origin) -> encode::Source {
-        let text = |name: &str, value: &str| (name.to_owned(), EnvironmentValue::from(value));
-        let number = |name: &str, value: i64| (name.to_owned(), EnvironmentValue::from(value));
-        let mut environment = vec![
-            text("hostname", &self.hostname),
-            number("tracer_major", 2),
-            number("tracer_minor", 13),
-            text("producer", concat!("tompion ", env!("CARGO_PKG_VERSION"))),
-        ];
-        let (tid, context) = match origin {
+        let HostInfo { hostname, kernel, boot_id } = &self.host;
+        let (environment, tid, context) = match origin {
             Origin::Kernel => {
-                let [sysname, release, version] = &self.kernel;
-                environment.extend([
-                    text("domain", "kernel"),
-                    text("tracer_name", "lttng-modules"),
-                    text("sysname", sysname),
-                    text("kernel_release", release),
-                    text("kernel_version", version),
-                ]);
-                (false, vec![ContextField::signed("tid", 32)])
+                (environment::of_kernel(hostname, kernel), false, vec![ContextField::signed("tid", 32)])
             }
-            Origin::Program(pid, name) => {
-                environment.extend([
-                    text("domain", "ust"),
-                    text("tracer_name", "lttng-ust"),
-                    number("vpid", (*pid).into()),
-                    text("procname", name),
-                ]);
-                (true, Vec::new())
-            }
+            Origin::Program(pid, name) => (environment::of_process(hostname, *pid, name), true, Vec::new()),
         };
         encode::Source {
             uuid: Uuid(uuid::Uuid::new_v4().into_bytes()),
             environment,
-            clock_uuid: Uuid::parse(&self.boot_id),
+            clock_uuid: Uuid::parse(boot_id),
             clock_offset_ns: self.clock_offset_ns,
             clock_precision_ns: 1,
             tid,
@@ -192,9 +160,9 @@ impl HostInfo {
     }
 }
 
-fn write_source(folder: DirHandle, source: &SyntheticSource, host: &HostInfo) -> io::Result<u64> {
+fn write_source(folder: DirHandle, source: &SyntheticSource, machine: &Machine) -> io::Result<u64> {
     let cpus = source.events.iter().map(|event| event.cpu as usize + 1).max().unwrap_or(0);
-    let mut writer = SourceWriter::new(folder, host.describe(&source.origin), cpus, WriteMode::Immediate);
+    let mut writer = SourceWriter::new(folder, machine.describe(&source.origin), cpus, WriteMode::Immediate);
     let ids: Vec<_> = source.classes.iter().map(|class| writer.add_class(class)).collect();
     let is_kernel = source.origin == Origin::Kernel;
     let mut written = vec![0u64; cpus];
