@@ -1,11 +1,8 @@
 //! Parts of HTML pages that need no other file: the document, figures, escaped text.
 
-const STYLE: &str = include_str!("page.css");
+pub use tompion_plot::escaped as escape;
 
-/// Escapes a text for HTML.
-pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
+const STYLE: &str = include_str!("page.css");
 
 /// Returns a page with its style sheet around a body, which is HTML; the title is text.
 pub fn document(title: &str, body: &str) -> String {
