@@ -12,7 +12,10 @@ use tompion_machine::{
     CpuSet, Root,
     shield::{self, Config, Restored, Shield},
 };
-use tompion_os::{FileRights, Inheritance, Poller, Signals, User};
+use tompion_os::{
+    FileRights, Inheritance, Poller, Signals, User,
+    signal::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2},
+};
 
 use crate::{
     exit_status,
@@ -47,14 +50,6 @@ pub struct Arguments {
     #[arg(last = true, value_name = "CMD", required_unless_present_any = ["restore", "guard"])]
     command: Vec<String>,
 }
-
-const SIGHUP: i32 = 1;
-const SIGINT: i32 = 2;
-const SIGQUIT: i32 = 3;
-const SIGUSR1: i32 = 10;
-const SIGUSR2: i32 = 12;
-const SIGTERM: i32 = 15;
-const SIGCHLD: i32 = 17;
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let root = Root::new(&arguments.root);

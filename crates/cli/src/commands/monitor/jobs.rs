@@ -21,7 +21,10 @@ use tompion_latency::{
     Monitor,
     jobs::{JobSource, JobSpec, Jobs},
 };
-use tompion_os::{Inheritance, Signals};
+use tompion_os::{
+    Inheritance, Signals,
+    signal::{SIGKILL, SIGTERM},
+};
 use tompion_protocol::rules::Rules;
 use tompion_schema::Level;
 use tompion_session::{Config, JobMessage, JobSink, Mode, Target};
@@ -40,8 +43,6 @@ const SUBBUFS: u64 = 4;
 const FILTER: &str = "deadline_ns >= 0";
 /// Time that the session has to exit.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
-const SIGTERM: i32 = 15;
-const SIGKILL: i32 = 9;
 
 #[derive(Args)]
 // Another part of the command has a group of this name.

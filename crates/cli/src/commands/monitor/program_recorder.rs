@@ -11,7 +11,10 @@ use std::{
 };
 
 use anyhow::Context as _;
-use tompion_os::{DirHandle, Inheritance, Lock};
+use tompion_os::{
+    DirHandle, Inheritance, Lock,
+    signal::{SIGKILL, SIGTERM},
+};
 
 use crate::messages::{pluralize, print_status};
 
@@ -23,8 +26,6 @@ const FOLDER_PREFIX: &str = ".tompion-programs-";
 const COMMAND: &str = "tompion";
 /// Time that a recorder has to save its rings.
 const SAVE_TIMEOUT: Duration = Duration::from_secs(20);
-const SIGTERM: i32 = 15;
-const SIGKILL: i32 = 9;
 
 /// `tompion record` of all programs in overwrite mode, as a child process.
 pub struct ProgramRecorder {

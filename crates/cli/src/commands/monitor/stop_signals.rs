@@ -3,11 +3,10 @@
 use std::{os::fd::AsFd as _, time::Duration};
 
 use anyhow::Context as _;
-use tompion_os::{Interest, Poller, Signals};
-
-const SIGHUP: i32 = 1;
-const SIGINT: i32 = 2;
-const SIGTERM: i32 = 15;
+use tompion_os::{
+    Interest, Poller, Signals,
+    signal::{SIGHUP, SIGINT, SIGTERM},
+};
 
 /// Interest of the poller in these signals.
 const SIGNALS: Interest = 0;

@@ -9,7 +9,10 @@ use std::{
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use tompion_machine::CpuSet;
-use tompion_os::{Poller, Signals};
+use tompion_os::{
+    Poller, Signals,
+    signal::{SIGINT, SIGTERM, SIGUSR1},
+};
 use tompion_protocol::names::SESSION_VARIABLE;
 use tompion_rttest::cyclic::{self, Break, Config, Measured, Outcome, Policy, Progress, Running, Wakeup};
 
@@ -120,10 +123,6 @@ impl Arguments {
     }
 }
 
-const SIGINT: i32 = 2;
-/// Requests snapshots of recordings. A signal to all programs of this name must not end the test.
-const SIGUSR1: i32 = 10;
-const SIGTERM: i32 = 15;
 /// Interval at which the live table is redrawn and signals are checked.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -179,6 +178,7 @@ fn wait(running: &Running, signals: &Signals, quiet: bool) -> io::Result<usize> 
     let mut shown = 0;
     while running.goes_on() {
         poller.wait(Some(REFRESH_INTERVAL))?;
+        // SIGUSR1 requests snapshots of all programs of this name: it must not end the test.
         if signals.next().is_some_and(|(signal, _)| signal != SIGUSR1) {
             break;
         }

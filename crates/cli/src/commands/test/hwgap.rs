@@ -13,7 +13,10 @@ use std::{
 use clap::Args;
 use serde::Serialize;
 use tompion_machine::CpuSet;
-use tompion_os::{Poller, Signals};
+use tompion_os::{
+    Poller, Signals,
+    signal::{SIGINT, SIGTERM},
+};
 use tompion_rttest::{
     hwgap::{
         self, Config, Gap, Measured, Outcome,
@@ -59,8 +62,6 @@ pub struct Arguments {
     json: bool,
 }
 
-const SIGINT: i32 = 2;
-const SIGTERM: i32 = 15;
 const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 /// Minimum time for a sample of the kernel's tracers, which report once a second.
 const MIN_SAMPLE_TIME: Duration = Duration::from_millis(1200);
