@@ -383,10 +383,14 @@ impl PendingOpen {
         let discovered = DiscoveredTraces::new(paths)?;
         let mut storage = IndexStorage::new(paths, cache);
         let slot = match storage.load(&fingerprint(&discovered.set)) {
-            Some(index) => IndexSlot::Saved(Box::new(index)),
+            Some(index) => {
+                log::debug!("saved index read: {} tracks, {} lanes", index.tracks.len(), index.lanes.len());
+                IndexSlot::Saved(Box::new(index))
+            }
             None => {
                 let (store, line) = storage.begin(&discovered.set).map_err(Error::Index)?;
                 storage.add_remark(line);
+                log::debug!("no saved index of these files, so a new one is made");
                 IndexSlot::Empty(store)
             }
         };
@@ -445,6 +449,7 @@ fn open(
         // Nothing of a small trace is shown before.
         let is_awaited = before.is_none() && opened.prefetcher.is_none();
         let build = move || {
+            let begun = Instant::now();
             thread::scope(|scope| {
                 let _guard = IndexingGuard { index: &opened.index, prefetcher: opened.prefetcher.as_ref() };
                 if let Some(prefetcher) = &opened.prefetcher {
@@ -465,6 +470,7 @@ fn open(
                 indexer.run(&opened.index, &opened.stop, &opened.gate);
             });
             let index = opened.index();
+            log::debug!("indexing ended after {:?}: {} events", begun.elapsed(), index.event_count());
             if index.progress >= 1.0 {
                 // An index that can't be saved is made again the next time.
                 let _ = directory::write(&index, &opened.fingerprint)

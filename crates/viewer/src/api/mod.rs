@@ -108,7 +108,7 @@ pub fn answer(workspace: &Workspace, name: &str, http: &Request) -> Response {
             return export::export(&request)
                 .unwrap_or_else(|wrong| Response::error(wrong.status, &wrong.line));
         }
-        ("GET" | "POST", _) => Err(ApiError { status: 404, line: format!("there is no question {name:?}") }),
+        ("GET" | "POST", _) => Err(ApiError { status: 404, line: format!("there is no request {name:?}") }),
         _ => Err(ApiError { status: 405, line: "expected GET or POST".into() }),
     };
     match answer {

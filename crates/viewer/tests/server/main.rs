@@ -4,6 +4,7 @@ mod auth;
 mod client;
 mod corpus;
 mod counters;
+mod debug_log;
 mod fixtures;
 mod late_trace;
 mod offsets;
