@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+#[cfg(test)]
+mod documents;
 mod exit_status;
 mod filter;
 mod messages;

@@ -348,7 +348,7 @@ fn a_session_of_jobs_ends_with_the_monitor_that_is_killed() {
 #[test]
 fn invalid_jobs_are_reported() {
     let Some(own) = Own::new("job-wrong") else { return };
-    let wrong = run(&mut own.monitor(&["--job", "control=/nowhere/app:f", "--duration", "1s"])).exited(2);
+    let wrong = run(&mut own.monitor(&["--job", "control=/nowhere/app:f", "--duration", "1s"])).exited(1);
     assert!(wrong.err.contains("there is no program or library `/nowhere/app`"), "{}", wrong.err);
     let piped = run(&mut own.monitor(&["--job", "motor:*"])).exited(1);
     assert!(

@@ -194,6 +194,15 @@ fn level(text: &str) -> Result<Level, String> {
     })
 }
 
+#[cfg(test)]
+impl Arguments {
+    /// Checks what the parser leaves to a later step: how probes are written.
+    pub fn check_probes(&self) -> Result<(), String> {
+        let words = self.kernel.as_deref().unwrap_or_default();
+        probes_and_patterns(words).map(|_| ()).map_err(|error| error.to_string())
+    }
+}
+
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let target = match target(&arguments) {
         Ok(target) => target,
@@ -312,19 +321,13 @@ fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>
             false => Ok(None),
         };
     };
-    let (probe_specs, mut patterns): (Vec<String>, Vec<String>) =
-        join_probe_arguments(words).into_iter().partition(|word| ProbeSpec::is_one(word));
+    let (wanted, mut patterns) = probes_and_patterns(words).map_err(|error| describe_probe_error(&error))?;
     let mut probes = Vec::new();
-    for spec in &probe_specs {
-        probes.extend(
-            ProbeSpec::parse(spec)
-                .and_then(|spec| spec.find())
-                .map_err(|error| describe_probe_error(&error))?,
-        );
+    for probe in &wanted {
+        probes.extend(probe.find().map_err(|error| describe_probe_error(&error))?);
     }
     // A lone -k beside probes or patterns asks for the default events, too.
-    let wants_default =
-        patterns.iter().any(String::is_empty) || probe_specs.is_empty() && patterns.is_empty();
+    let wants_default = patterns.iter().any(String::is_empty) || wanted.is_empty() && patterns.is_empty();
     patterns.retain(|pattern| !pattern.is_empty());
     let available = AvailableEvents::of_this_kernel();
     let mut selection = Selection::default();
@@ -347,6 +350,14 @@ fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>
     let filter = arguments.filter.as_deref();
     let filter = filter.map(|text| kernel_filter(text, &mut selection, &available.calls)).transpose()?;
     Ok(Some(KernelChoice { selection, calls: available.calls, filter, contexts }))
+}
+
+/// Tells the probes among the values of -k from the patterns of events.
+fn probes_and_patterns(words: &[String]) -> Result<(Vec<ProbeSpec>, Vec<String>), ProbeSpecError> {
+    let (probes, patterns): (Vec<String>, Vec<String>) =
+        join_probe_arguments(words).into_iter().partition(|word| ProbeSpec::is_one(word));
+    let probes: Result<_, _> = probes.iter().map(|probe| ProbeSpec::parse(probe)).collect();
+    Ok((probes?, patterns))
 }
 
 /// Compiles the filter for kernel events, and reports names that they don't have.

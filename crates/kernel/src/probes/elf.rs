@@ -10,7 +10,7 @@ use super::{
     go::{self, GoFunction},
     nop,
     note::{self, Note},
-    spec::{Binary, Code, Place, ProbeSpec, ProbeSpecError},
+    spec::{Binary, Code, Place, ProbeSpec, ProbeSpecError, find_binary},
     value::Value,
 };
 
@@ -51,13 +51,15 @@ pub fn marks(file: &Path) -> Result<Vec<Mark>, ProbeSpecError> {
 pub(super) fn find(spec: &ProbeSpec) -> Result<Vec<Probe>, ProbeSpecError> {
     let probes = match &spec.place {
         Place::Kernel(function, offset) => vec![kernel_function(spec, function, *offset)?],
-        Place::File(binary, code) => {
+        Place::File(name, code) => {
+            let binary = find_binary(name)?;
             let bytes = read(&binary.file)?;
-            vec![function(spec, binary, code, &Elf::parse(&binary.file, &bytes)?)?]
+            vec![function(spec, &binary, code, &Elf::parse(&binary.file, &bytes)?)?]
         }
         Place::Marks(file, provider, name) => {
-            let bytes = read(file)?;
-            find_marks(spec, file, (provider, name), &Elf::parse(file, &bytes)?)?
+            let file = find_binary(file)?.file;
+            let bytes = read(&file)?;
+            find_marks(spec, &file, (provider, name), &Elf::parse(&file, &bytes)?)?
         }
     };
     let sites: usize = probes.iter().map(|probe| probe.sites.len()).sum();

@@ -36,10 +36,11 @@ pub struct ProbeSpec {
 /// Place where a probe is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A function of a file and bytes behind its beginning, or an address in it.
-    File(Binary, Code),
+    /// A function of a file and bytes behind its beginning, or an address in it. The file as it was
+    /// named: [`find_binary`] looks for it.
+    File(String, Code),
     /// Marks of a file, whose provider and name match.
-    Marks(PathBuf, String, String),
+    Marks(String, String, String),
     /// A function of the kernel and bytes behind its beginning.
     Kernel(String, u64),
 }
@@ -75,7 +76,8 @@ impl ProbeSpec {
         text.split_once(':').is_some_and(|(kind, _)| KINDS.iter().any(|(name, _)| *name == kind))
     }
 
-    /// The probe that a text asks for.
+    /// Returns the probe that a text asks for. Whether there is such a place, [`find`](Self::find)
+    /// finds out.
     ///
     /// # Errors
     /// If it isn't written as one.
@@ -96,7 +98,7 @@ impl ProbeSpec {
         let place = if kind == "usdt" {
             let (rest, name) = place.rsplit_once(':').ok_or_else(wrong)?;
             let (binary, provider) = rest.rsplit_once(':').ok_or_else(wrong)?;
-            Place::Marks(find_binary(binary)?.file, provider.into(), name.into())
+            Place::Marks(binary.into(), provider.into(), name.into())
         } else if kernel {
             let (function, offset) =
                 parse_function(place).filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
@@ -109,7 +111,7 @@ impl ProbeSpec {
                     .map(|(name, offset)| Code::Function(name, offset))
                     .ok_or_else(wrong)?,
             };
-            Place::File(find_binary(binary)?, code)
+            Place::File(binary.into(), code)
         };
         if at_return && arguments.as_ref().is_some_and(|list| list.len() > 1) {
             return Err(ProbeSpecError::new(format!("`{text}`: a function returns one value, (ret: TYPE)")));
@@ -128,7 +130,7 @@ impl ProbeSpec {
     /// Finds its probes. Several for a pattern that several marks match.
     ///
     /// # Errors
-    /// If there is none, it has other arguments, or the file can't be read.
+    /// If there is none, it has other arguments, or the file is missing or can't be read.
     pub fn find(&self) -> Result<Vec<Probe>, ProbeSpecError> {
         elf::find(self)
     }
@@ -177,7 +179,7 @@ fn parse_argument(text: &str) -> Result<(String, ArgumentType), ProbeSpecError> 
 }
 
 /// The file of a name, along `PATH` if it has no slash.
-fn find_binary(name: &str) -> Result<Binary, ProbeSpecError> {
+pub(super) fn find_binary(name: &str) -> Result<Binary, ProbeSpecError> {
     let on_path = || tompion_os::find_on_path(name.as_ref(), Path::is_file);
     let along_path = || (!name.contains('/')).then(on_path).flatten();
     let here = Some(PathBuf::from(name)).filter(|file| !name.is_empty() && file.is_file());
@@ -214,9 +216,7 @@ mod tests {
     fn what_is_written_is_read() {
         let spec = ProbeSpec::parse("uprobe:/bin/sh:main+0x10(argc: i32, argv: x64)").unwrap();
         let Place::File(binary, code) = &spec.place else { panic!("{spec:?}") };
-        assert!(binary.file.is_absolute());
-        // On most systems it is a link to another shell.
-        assert_eq!(binary.provider, "sh");
+        assert_eq!(binary, "/bin/sh");
         assert_eq!(*code, Code::Function("main".into(), 16));
         let names: Vec<_> = spec.arguments.unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["argc", "argv"]);
@@ -227,6 +227,16 @@ mod tests {
             matches!(mark.place, Place::Marks(_, provider, name) if provider == "shop" && name == "sale")
         );
         assert_eq!(ProbeSpec::parse("kprobe:vfs_read()").unwrap().arguments, Some(Vec::new()));
+    }
+
+    #[test]
+    fn files_are_looked_for_once_probes_are() {
+        let spec = ProbeSpec::parse("uprobe:/nowhere:f").unwrap();
+        assert_eq!(spec.find().unwrap_err().problem, "there is no program or library `/nowhere`");
+        let binary = find_binary("sh").unwrap();
+        assert!(binary.file.is_absolute());
+        // On most systems it is a link to another shell.
+        assert_eq!(binary.provider, "sh");
     }
 
     #[test]
@@ -242,7 +252,6 @@ mod tests {
             ("kprobe:f(1: i32)", "`1: i32` is no argument; expected NAME: TYPE"),
             ("kretprobe:f(a: i32, b: i32)", "a function returns one value"),
             ("kretprobe:f+4", "only whole functions return"),
-            ("uprobe:/nowhere:f", "there is no program or library `/nowhere`"),
         ];
         for (text, expected) in cases {
             let problem = ProbeSpec::parse(text).unwrap_err().problem;

@@ -37,7 +37,8 @@ impl JobSpec {
     /// `NAME=BEGIN[,END][,deadline=TIME][,period=TIME]`. `time` parses a time.
     ///
     /// # Errors
-    /// A line that says what was expected, or why a place can't be probed.
+    /// A line that says what was expected. Programs and their places are looked for when watching
+    /// begins.
     pub fn parse(text: &str, time: impl Fn(&str) -> Result<Duration, String>) -> Result<Self, String> {
         let mut parts = text.split(',');
         let first = parts.next().unwrap_or_default();
@@ -139,7 +140,7 @@ mod tests {
             ("=/bin/sh:main", "expected a job's name before `=`"),
             ("a*=/bin/sh:main", "expected a job's name before `=`"),
             ("control=usdt:/bin/sh:a:b", "only functions end by themselves"),
-            ("control=/nowhere:main", "there is no program or library `/nowhere`"),
+            ("control=/bin/sh", "`uprobe:/bin/sh` is not of the form uprobe:BINARY:FUNCTION"),
             ("control=kprobe:vfs_read,kretprobe:vfs_read", "expected places in a program"),
             ("control=/bin/sh:a,/bin/sh:b,/bin/sh:c", "expected deadline=TIME or period=TIME"),
         ] {
