@@ -285,6 +285,29 @@ fn source_of_library(number: usize) -> String {
 
 /// In full runs all libraries differ; in quick ones they are copies of one.
 #[test]
+fn the_examples_and_the_header_compile_as_the_guides_and_as_gnu_say() {
+    let dir = TestDir::new();
+    let header = dir.path("header.c");
+    let uses =
+        "int main(void)\n{\n    TOMPION_EVENT(db, query, (str, table, \"orders\"));\n    return 0;\n}\n";
+    for (name, option) in [("plain", ""), ("optional", "#define TOMPION_OPTIONAL\n")] {
+        std::fs::write(&header, format!("{option}#include <tompion/tompion.h>\n\n{uses}")).expect("a file");
+        let examples = ["hello.c", "late.c"].map(|file| beside("../../../examples").join(file));
+        let sources = examples.into_iter().chain([header.clone()]);
+        for (source, compiler) in sources.flat_map(|source| [GCC, CLANG].map(|it| (source.clone(), it.c))) {
+            if !installed(compiler) {
+                eprintln!("left out: {compiler}, which is not installed");
+                continue;
+            }
+            for standard in ["-std=gnu11", "-std=c11"] {
+                let mut cc = dir.compile(compiler, &dir.path(name));
+                run(cc.arg(standard).arg(&source).arg("-ltompion")).succeeded();
+            }
+        }
+    }
+}
+
+#[test]
 fn ten_thousand_sites_in_thirty_two_libraries_are_recorded() {
     let dir = TestDir::new();
     let distinct = rounds(1, LIBRARIES as u32) as usize;
