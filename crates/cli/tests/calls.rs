@@ -23,6 +23,43 @@ fn of_call<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
     text.lines().filter_map(at).collect()
 }
 
+/// Gives sockets addresses of each family, and one that can't be read.
+const SOCKETS: &str = "\
+import ctypes, socket
+unix = socket.socket(socket.AF_UNIX)
+unix.bind('\\0tompion-test-socket')
+for family, to in ((socket.AF_INET, ('127.0.0.1', 9)), (socket.AF_INET6, ('::1', 9))):
+    datagrams = socket.socket(family, socket.SOCK_DGRAM)
+    try: datagrams.sendto(b'x', to)
+    except OSError: pass
+    try: datagrams.connect(to)
+    except OSError: pass
+try: socket.socket(socket.AF_UNIX).connect('/nowhere/socket')
+except OSError: pass
+ctypes.CDLL(None).connect(unix.fileno(), ctypes.c_void_p(4096), 16)
+";
+
+#[test]
+fn addresses_of_sockets_are_shown() {
+    if !permitted() {
+        return;
+    }
+    let dir = TestDir::new();
+    let options = ["-k", "syscall_*_connect,syscall_*_bind,syscall_*_sendto"];
+    run(&mut dir.recording("trace", &options, &[&"python3", &"-c", &SOCKETS])).succeeded();
+    let text = run(tompion().args(["print", "--calls"]).arg(dir.path("trace"))).succeeded().out;
+    for expected in [
+        ": bind(3, {AF_UNIX, @\"tompion-test-socket\"}, 22) = 0",
+        "{AF_INET, 127.0.0.1:9}, 16) = 1",
+        "{AF_INET, 127.0.0.1:9}, 16) = 0",
+        "{AF_INET6, [::1]:9}, 28) = ",
+        "{AF_UNIX, \"/nowhere/socket\"}, 18) = -1 ENOENT",
+        "connect(3, 0x1000, 16) = -1 EFAULT",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+}
+
 #[test]
 fn calls_are_shown_as_strace_shows_them() {
     if !permitted() {

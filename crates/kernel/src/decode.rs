@@ -25,6 +25,9 @@ const UNREADABLE: u32 = u32::MAX - 1;
 const NULL_TEXT: &[u8] = b"<null>\0";
 const UNREADABLE_TEXT: &[u8] = b"<unreadable>\0";
 
+/// Field with the bytes of the socket address that a call was given; empty if they were not read.
+const ADDRESS: &str = "sockaddr";
+
 /// Key of a class of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
@@ -88,7 +91,10 @@ impl Vocabulary {
             Class::Entry(call) => {
                 let arguments = calls.arguments(number_of(call)).iter();
                 let fields = arguments.map(|argument| Field::new(&argument.name, argument.ty.clone()));
-                description(&name(calls, "entry", call), id(call).into_iter().chain(fields).collect())
+                let address = calls.address(number_of(call));
+                let address = address.map(|_| Field::new(ADDRESS, Type::Sequence(Integer::hex(8))));
+                let fields = id(call).into_iter().chain(fields).chain(address).collect();
+                description(&name(calls, "entry", call), fields)
             }
             Class::Exit(call, paths) => {
                 let ret = Field::new("ret", Type::Integer(Integer::signed(64)));
@@ -166,6 +172,11 @@ impl Decoder {
             } else {
                 self.payload.extend_from_slice(&number[..argument.ty.fixed_size().min(8)]);
             }
+        }
+        if self.vocabulary.calls.address(number_of(call)).is_some() {
+            let bytes = texts.next().flatten().filter(|bytes| *bytes != UNREADABLE_TEXT).unwrap_or_default();
+            self.payload.extend((bytes.len() as u32).to_le_bytes());
+            tails.extend_from_slice(bytes);
         }
         self.payload.extend(tails);
         Ok((Class::Entry(call), &self.payload))

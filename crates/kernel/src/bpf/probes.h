@@ -64,8 +64,6 @@ struct {
 	TYPE(value, struct probe_scratch);
 } probe_scratches SECTION(".maps");
 
-static long (*const bpf_probe_read_user)(void *to, u32 size, const void *from) = (void *)112;
-
 #if defined(__TARGET_ARCH_x86)
 #define PLACE_OF_IP 128
 #else

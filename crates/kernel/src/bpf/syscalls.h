@@ -1,4 +1,4 @@
-/* System calls, with the paths among their arguments. */
+/* System calls, with the paths and the sockets' addresses among their arguments. */
 #ifndef TOMPION_BPF_SYSCALLS_H
 #define TOMPION_BPF_SYSCALLS_H
 
@@ -12,6 +12,10 @@
 #define REPLACES_MEMORY (1 << 8) /* exec: what an argument pointed to is gone when it returns */
 #define WANT_ENTRY (1 << 9)
 #define WANT_EXIT (1 << 10)
+#define ADDRESS(call) ((call) >> 11 & 7) /* argument, from 1, with a socket's address; its size follows */
+
+/* Bytes of an address that are recorded: `struct sockaddr_storage`. */
+#define MAX_ADDRESS 128
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
@@ -86,6 +90,7 @@ static ALWAYS_INLINE u64 argument(struct pt_regs *regs, u32 which)
 	case 3: return ARGUMENT_2(regs);
 	case 4: return ARGUMENT_3(regs);
 	case 5: return ARGUMENT_4(regs);
+	case 6: return ARGUMENT_5(regs);
 	default: return 0;
 	}
 }
@@ -97,6 +102,17 @@ static ALWAYS_INLINE u32 read_path(char *to, u64 address)
 		return NO_TEXT;
 	u32 length = text_length(bpf_probe_read_user_str(to, MAX_TEXT, (void *)address));
 	return length ? length : UNREADABLE;
+}
+
+/* Reads a socket's address as read_path() reads a path. */
+static ALWAYS_INLINE u32 read_address(char *to, u64 address, u64 length)
+{
+	if (!address || !(u32)length)
+		return NO_TEXT;
+	length = (u32)length;
+	asm volatile("" : "+r"(length));
+	length = length <= MAX_ADDRESS ? length : MAX_ADDRESS;
+	return bpf_probe_read_user(to, length, (void *)address) ? UNREADABLE : length;
 }
 
 static ALWAYS_INLINE u64 bytes_of(u32 length)
@@ -183,11 +199,17 @@ static ALWAYS_INLINE int entry_with_paths(u64 *ctx, struct subject entry, struct
 	struct texts *text = texts_of(TEXT_OF_ENTRY);
 	if (!text)
 		return 0;
-	u64 first = argument(regs, FIRST_PATH(call)), second = argument(regs, SECOND_PATH(call));
-	struct path_lengths lengths = {read_path(text->first, first), NO_TEXT};
-	if (SECOND_PATH(call))
-		lengths.second = read_path(text->second, second);
-	note_unread(entry.thread, lengths, first, second);
+	struct path_lengths lengths = {NO_TEXT, NO_TEXT};
+	if (ADDRESS(call)) {
+		u64 size = argument(regs, ADDRESS(call) + 1);
+		lengths.first = read_address(text->first, argument(regs, ADDRESS(call)), size);
+	} else {
+		u64 first = argument(regs, FIRST_PATH(call)), second = argument(regs, SECOND_PATH(call));
+		lengths.first = read_path(text->first, first);
+		if (SECOND_PATH(call))
+			lengths.second = read_path(text->second, second);
+		note_unread(entry.thread, lengths, first, second);
+	}
 	if (filtered && !entry_passes(entry, regs, lengths, text))
 		return 0;
 	struct place place;
@@ -214,7 +236,9 @@ SECTION("tp_btf/sys_enter") int syscall_entry(u64 *ctx)
 	if (!(call & WANT_ENTRY))
 		return 0;
 	struct subject entry = {thread_of(task), number | compat, SYSCALL_ENTRY};
-	return FIRST_PATH(call) ? entry_with_paths(ctx, entry, regs, call) : entry_without_paths(ctx, entry, regs);
+	if (FIRST_PATH(call) || ADDRESS(call))
+		return entry_with_paths(ctx, entry, regs, call);
+	return entry_without_paths(ctx, entry, regs);
 }
 
 struct syscall_exit {

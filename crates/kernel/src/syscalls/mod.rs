@@ -31,6 +31,9 @@ pub const UNKNOWN: &str = "unknown";
 const REPLACES_MEMORY: u32 = 1 << 8;
 const WANT_ENTRY: u32 = 1 << 9;
 const WANT_EXIT: u32 = 1 << 10;
+const ADDRESS_SHIFT: u32 = 11;
+/// Calls that get a socket's address, and that argument's name.
+const WITH_ADDRESS: [(&str, &str); 3] = [("connect", "uservaddr"), ("bind", "umyaddr"), ("sendto", "addr")];
 /// Entries of the programs' table; the last one is for all other numbers.
 pub const TABLE: u32 = 1024;
 
@@ -115,6 +118,12 @@ impl Calls {
         self.known.get(&number).map_or(&self.raw, |call| &call.arguments)
     }
 
+    /// Returns which argument, from 0, is a socket's address whose bytes are recorded.
+    pub fn address(&self, number: u32) -> Option<usize> {
+        let (_, wanted) = WITH_ADDRESS.iter().find(|(call, _)| *call == self.name(number))?;
+        self.arguments(number).iter().position(|argument| argument.name == *wanted)
+    }
+
     /// Facts about the call for the programs.
     pub fn word(&self, number: u32, entry: bool, exit: bool) -> u32 {
         let mut paths = self.arguments(number).iter().zip(1u32..).filter(|(argument, _)| argument.is_path());
@@ -123,7 +132,8 @@ impl Calls {
         let replaces = matches!(self.name(number), "execve" | "execveat");
         let flags = [(replaces, REPLACES_MEMORY), (entry, WANT_ENTRY), (exit, WANT_EXIT)];
         let flags = flags.into_iter().filter(|(is, _)| *is).fold(0, |bits, (_, bit)| bits | bit);
-        first | second << 4 | flags
+        let address = self.address(number).map_or(0, |place| place as u32 + 1);
+        first | second << 4 | address << ADDRESS_SHIFT | flags
     }
 }
 
@@ -153,7 +163,8 @@ fn type_of(call: &str, ty: &str, name: &str, place: usize, paths: &mut usize) ->
         return Type::String;
     }
     let plain = ty.replace("const", "").trim().to_owned();
-    let is_bits = name.contains("flags") || name.contains("addr") || name == "mask";
+    let is_address = name.contains("addr") && !name.contains("len");
+    let is_bits = name.contains("flags") || is_address || name == "mask";
     let integer = match &*plain {
         _ if plain.ends_with('*') => Integer::hex(64),
         "int" | "s32" | "pid_t" | "key_t" | "timer_t" | "mqd_t" | "clockid_t" | "key_serial_t" | "rwf_t" => {
@@ -213,10 +224,25 @@ mod tests {
     }
 
     #[test]
+    fn the_programs_learn_where_addresses_are() {
+        let format =
+            OPENAT.replace("int dfd", "int fd").replace("const char * filename", "struct sockaddr * umyaddr");
+        let calls = Calls::new(|name| (name == "bind").then(|| format.clone()));
+        let number = |wanted| calls.numbers().find(|number| calls.name(*number) == wanted).unwrap();
+        assert_eq!(calls.address(number("bind")), Some(1));
+        assert_eq!(calls.word(number("bind"), true, false), 2 << ADDRESS_SHIFT | WANT_ENTRY);
+        // Without a description, it is unknown.
+        assert_eq!(calls.address(number("connect")), None);
+    }
+
+    #[test]
     fn what_writes_is_no_path() {
         let mut paths = 0;
         assert_ne!(type_of("write", "const char *", "buf", 1, &mut paths), Type::String);
         assert_ne!(type_of("getcwd", "char *", "buf", 0, &mut paths), Type::String);
         assert_eq!(type_of("umount", "char *", "name", 0, &mut paths), Type::String);
+        // Nor is a length an address.
+        let length = type_of("bind", "int", "addrlen", 2, &mut paths);
+        assert_eq!(length, Type::Integer(Integer::signed(32)));
     }
 }

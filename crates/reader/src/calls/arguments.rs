@@ -21,6 +21,12 @@ const CREATES: i64 = 0o100 | 0o20_000_000;
 /// Fields in which LTTng's tracer records the address that a call was given.
 const ADDRESS: [&str; 6] = ["family", "dport", "_v4addr_length", "v4addr", "_v6addr_length", "v6addr"];
 
+/// Fields in which Tompion records its bytes.
+const BYTES: &str = "sockaddr";
+const BYTES_LENGTH: &str = "_sockaddr_length";
+/// Arguments that are pointers to such an address.
+const POINTERS: [&str; 3] = ["uservaddr", "umyaddr", "addr"];
+
 /// Writes the arguments of a call, between its brackets.
 pub fn write_arguments(event: &Event<'_>, call: &str, decoder: Option<&SyscallDecoder>, line: &mut Vec<u8>) {
     let address = address(event);
@@ -28,6 +34,7 @@ pub fn write_arguments(event: &Event<'_>, call: &str, decoder: Option<&SyscallDe
     let mut separator = "";
     for (name, value) in event.payload() {
         if address.is_some() && ADDRESS.contains(&name)
+            || matches!(name, BYTES | BYTES_LENGTH)
             || call.starts_with("open") && name == "mode" && !is_created
         {
             continue;
@@ -35,9 +42,7 @@ pub fn write_arguments(event: &Event<'_>, call: &str, decoder: Option<&SyscallDe
         line.extend_from_slice(separator.as_bytes());
         separator = ", ";
         match &address {
-            Some(address) if matches!(name, "uservaddr" | "umyaddr" | "addr") => {
-                line.extend_from_slice(address.as_bytes());
-            }
+            Some(address) if POINTERS.contains(&name) => escape(address.as_bytes(), line),
             _ => write_value(event, (name, value), (call, decoder), line),
         }
     }
@@ -144,11 +149,14 @@ fn ioctl(request: u32) -> String {
 
 /// Returns the address of a socket, if its bytes were recorded.
 fn address(event: &Event<'_>) -> Option<String> {
-    let family = number(event, "family")?;
     let bytes = |name: &str| -> Option<Vec<u8>> {
         let Value::Array(elements) = event.payload().get(name)? else { return None };
         elements.map(|element| u8::try_from(element.as_integer()?).ok()).collect()
     };
+    if let Some(bytes) = bytes(BYTES) {
+        return socket_address(&bytes);
+    }
+    let family = number(event, "family")?;
     let port = number(event, "dport");
     let port = || port.map_or_else(|| "?".into(), |port| port.to_string());
     match family {
@@ -164,9 +172,58 @@ fn address(event: &Event<'_>) -> Option<String> {
     }
 }
 
+/// Formats the bytes of a socket's address; none for too few of them.
+///
+/// Sources: `unix(7)`, `ip(7)`, `ipv6(7)`.
+fn socket_address(bytes: &[u8]) -> Option<String> {
+    let (family, rest) = bytes.split_first_chunk()?;
+    let port = || Some(u16::from_be_bytes(*rest.first_chunk()?));
+    match u16::from_le_bytes(*family) {
+        1 => Some(match rest.split_first() {
+            None => "{AF_UNIX}".into(),
+            // A name that is no file may have any bytes.
+            Some((0, name)) => format!("{{AF_UNIX, @\"{}\"}}", name.escape_ascii()),
+            Some(_) => {
+                let path = rest.split(|byte| *byte == 0).next().unwrap_or_default();
+                format!("{{AF_UNIX, \"{}\"}}", String::from_utf8_lossy(path))
+            }
+        }),
+        2 => {
+            let address: [u8; 4] = *rest.get(2..)?.first_chunk()?;
+            Some(format!("{{AF_INET, {}:{}}}", Ipv4Addr::from(address), port()?))
+        }
+        10 => {
+            let address: [u8; 16] = *rest.get(6..)?.first_chunk()?;
+            Some(format!("{{AF_INET6, [{}]:{}}}", Ipv6Addr::from(address), port()?))
+        }
+        0 => Some("{AF_UNSPEC}".into()),
+        other => Some(format!("{{family {other}}}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_of_addresses_are_shown_as_what_they_mean() {
+        let v6 = [&[10, 0, 0x1f, 0x90, 0, 0, 0, 0][..], &[0; 15], &[1, 0, 0, 0, 0]].concat();
+        for (bytes, expected) in [
+            (&[2, 0, 0x1f, 0x90, 127, 0, 0, 1, 0, 0][..], Some("{AF_INET, 127.0.0.1:8080}")),
+            (&v6, Some("{AF_INET6, [::1]:8080}")),
+            (b"\x01\0/run/x.sock\0garbage", Some("{AF_UNIX, \"/run/x.sock\"}")),
+            (b"\x01\0\0abc\0\x1b", Some("{AF_UNIX, @\"abc\\x00\\x1b\"}")),
+            (b"\x01\0", Some("{AF_UNIX}")),
+            (b"\0\0", Some("{AF_UNSPEC}")),
+            (b"\x10\0\0\0", Some("{family 16}")),
+            (&v6[..20], None),
+            (&[2, 0, 0, 80, 127], None),
+            (&[2], None),
+            (&[], None),
+        ] {
+            assert_eq!(socket_address(bytes).as_deref(), expected, "{bytes:?}");
+        }
+    }
 
     #[test]
     fn requests_without_a_name_have_their_parts() {
