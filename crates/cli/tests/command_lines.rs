@@ -62,5 +62,35 @@ fn a_command_that_only_the_kernel_sees_has_an_end() {
     let text = run(tompion().arg("stat").arg(&trace.folder)).succeeded().out;
     assert!(text.contains("command      sh -c '/bin/true; kill -KILL $$' (process "), "{text}");
     assert!(text.contains("             killed by signal 9\n"), "{text}");
-    assert!(text.contains("\nother programs executed\n") && text.contains("  /bin/true\n"), "{text}");
+    let others = text.split("\nother programs executed\n").nth(1).unwrap_or_else(|| panic!("{text}"));
+    let others = others.split("\n\n").next().unwrap_or_default();
+    let command = &manifest["command_end"]["pid"];
+    let [other] = others.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+    assert!(other.ends_with(&format!("  /bin/true  exited with 0  (child of {command})")), "{text}");
+}
+
+#[test]
+fn children_have_parents_and_ends_in_the_kernels_events() {
+    if !permitted() {
+        return;
+    }
+    let dir = TestDir::new();
+    let program = dir.link("told", &["told.c"], &[]);
+    let script = format!("{} a; (exit 7); sh -c 'kill -TERM $$'; /bin/sleep 30 & exit 0", program.display());
+    run(&mut dir.recording("trace", &["-k"], &[&"sh", &"-c", &script])).succeeded();
+    let trace = dir.trace("trace");
+    let (stat, command) = (trace.stat(), trace.manifest()["command_end"]["pid"].clone());
+    let children = stat["children"].as_array().unwrap_or_else(|| panic!("{stat}"));
+    // The command is a child of the recorder's.
+    let (own, children): (Vec<_>, Vec<_>) = children.iter().partition(|child| child["pid"] == command);
+    assert!(own.len() == 1 && own[0]["end"] == "exited with 0", "{stat}");
+    assert!(children.iter().all(|child| child["parent"] == command), "{stat}");
+    let ends: Vec<_> = children.iter().map(|child| child["end"].as_str()).collect();
+    let expected = [Some("exited with 0"), Some("exited with 7"), Some("killed by signal 15"), None];
+    assert_eq!(ends, expected, "{stat}");
+    // The one that has events says how it ended, too.
+    assert_eq!(stat["processes"][0]["end"], "exited with 0", "{stat}");
+    let text = run(tompion().arg("stat").arg(&trace.folder)).succeeded().out;
+    assert!(text.contains(&format!("  killed by signal 15  (child of {command})\n")), "{text}");
+    assert!(text.contains(&format!("sleep  its end was not seen  (child of {command})\n")), "{text}");
 }

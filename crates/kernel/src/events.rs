@@ -134,7 +134,9 @@ const FORK: &[(&str, Of)] = &[
     ("child_tid", I32),
     ("child_pid", I32),
 ];
-const END: &[(&str, Of)] = &[("comm", Name), ("tid", I32), ("prio", I32)];
+/// The status that the process's parent gets by waiting, if this was its last thread; else -1.
+const EXIT: &[(&str, Of)] = &[("comm", Name), ("tid", I32), ("prio", I32), ("wait_status", I32)];
+const FREE: &[(&str, Of)] = &[("comm", Name), ("tid", I32), ("prio", I32)];
 const FAULT: &[(&str, Of)] = &[("address", X64), ("ip", X64), ("error_code", X64)];
 const GENERATE: &[(&str, Of)] = &[
     ("sig", I32),
@@ -181,8 +183,8 @@ pub const KNOWN: &[Known] = &[
         Processes,
         &[("filename", Text), ("tid", I32), ("old_tid", I32)],
     ),
-    known("sched_process_exit", "sched_process_exit", "process_exit", Processes, END),
-    known("sched_process_free", "sched_process_free", "process_free", Processes, END),
+    known("sched_process_exit", "sched_process_exit", "process_exit", Processes, EXIT),
+    known("sched_process_free", "sched_process_free", "process_free", Processes, FREE),
     known(
         "irq_handler_entry",
         "irq_handler_entry",

@@ -35,6 +35,9 @@ pub struct Manifest {
     /// Programs that the recorded processes and their descendants executed, as far as seen.
     #[serde(default)]
     pub programs: Vec<Program>,
+    /// Descendants of the recorded processes, as far as the kernel's events told of them.
+    #[serde(default)]
+    pub children: Vec<Child>,
     /// Sources of events that were recorded.
     #[serde(default)]
     pub sources: Vec<Source>,
@@ -58,6 +61,18 @@ pub struct CommandEnd {
     pub end: String,
 }
 
+/// Descendant of the recorded processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+pub struct Child {
+    /// Process id.
+    pub pid: i64,
+    /// Process that forked it.
+    pub parent: i64,
+    /// Its end in words; none if it was not seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<String>,
+}
+
 /// Program that a process executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub struct Program {
@@ -74,6 +89,8 @@ pub(crate) struct ManifestInfo {
     pub commands: Vec<(Vec<String>, Option<CommandEnd>)>,
     /// Programs that the recorded processes and their descendants executed.
     pub programs: Vec<Program>,
+    /// Descendants of the recorded processes.
+    pub children: Vec<Child>,
     /// Sources below the opened paths, each with the folder of its trace.
     pub sources: Vec<(PathBuf, Source)>,
     /// Whether one of the recordings lost more than its sources state.
@@ -154,6 +171,7 @@ pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
             Ok(Some(manifest)) => {
                 info.losses_unknown |= manifest.losses_unknown;
                 info.programs.extend(manifest.programs);
+                info.children.extend(manifest.children);
                 if !manifest.command.is_empty() {
                     info.commands.push((manifest.command, manifest.command_end));
                 }

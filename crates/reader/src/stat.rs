@@ -55,6 +55,9 @@ pub struct Summary {
     /// state them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<manifest::Program>,
+    /// Descendants of the recorded processes, as far as the kernel's events told of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<manifest::Child>,
     /// Processes that were recorded.
     pub processes: Vec<Process>,
     /// Streams with timestamp regressions, a line each.
@@ -154,7 +157,7 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     let info = manifest::read_all(traces);
     (summary.losses_unknown, summary.rejected_processes) = (info.losses_unknown, info.rejected_processes);
     summary.beyond_limits = info.beyond_limits;
-    summary.programs = info.programs;
+    (summary.programs, summary.children) = (info.programs, info.children);
     summary.commands = info.commands.into_iter().map(Command::from).collect();
     let (sources, corruptions) = (info.sources, info.corruptions);
     summary.corruptions = corruptions.iter().map(ToString::to_string).collect();
@@ -189,6 +192,7 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
         }
     }
     summary.processes.sort();
+    add_ends(&mut summary);
     for loss in traces.losses() {
         match loss.kind {
             LossKind::Packets if overwrites(loss.trace) => {
@@ -205,6 +209,15 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     summary.timestamp_regressions.sort_unstable();
     summary.corruptions.extend(traces.corruptions().iter().map(ToString::to_string));
     summary
+}
+
+/// Adds what is known of children to processes that say only that they have ended.
+fn add_ends(summary: &mut Summary) {
+    let Summary { processes, children, .. } = summary;
+    for process in processes.iter_mut().filter(|process| process.end.as_deref() == Some("ended")) {
+        let child = children.iter().find(|child| child.pid == process.pid);
+        process.end = child.and_then(|child| child.end.clone()).or(process.end.take());
+    }
 }
 
 /// Returns for each trace whether its folder is among these.

@@ -24,7 +24,7 @@ use crate::{
     disk,
     jobs::JobSink,
     kernel::Outcome as KernelOutcome,
-    manifest::{self, Clock, CommandEnd, Manifest, Program, Snapshot},
+    manifest::{self, Child, Clock, CommandEnd, Manifest, Program, Snapshot},
     messages::{reason, summarize_names},
     process::{Backlog, Process, SHARED_FOLDER},
     source::SourceWriter,
@@ -77,8 +77,9 @@ pub enum ConsumerCommand {
     ProcessRejected(i64),
     /// A problem was suppressed, after many others.
     ProblemSuppressed,
-    /// Note in the manifest how the command ended, and which programs were executed.
-    Executed(Option<CommandEnd>, Vec<Program>),
+    /// Note in the manifest how the command ended, which programs were executed, and which children
+    /// there were.
+    Executed(Option<CommandEnd>, Vec<Program>, Vec<Child>),
     /// Save what the flight recorders hold.
     Snapshot(Sender<u64>),
     /// Note in the manifest that a snapshot is on disk.
@@ -232,8 +233,9 @@ impl Consumer {
                     self.manifest.rejected_processes =
                         self.manifest.rejected_processes.saturating_add_signed(more);
                 }
-                Ok(ConsumerCommand::Executed(end, programs)) => {
+                Ok(ConsumerCommand::Executed(end, programs, children)) => {
                     (self.manifest.command_end, self.manifest.programs) = (end, programs);
+                    self.manifest.children = children;
                 }
                 Ok(ConsumerCommand::ProblemSuppressed) => self.manifest.beyond_limits.problems += 1,
                 Ok(ConsumerCommand::Snapshot(done)) => {

@@ -9,7 +9,6 @@ mod context;
 mod stacks;
 
 use std::{
-    collections::BTreeSet,
     io,
     sync::{
         Arc,
@@ -46,7 +45,7 @@ use crate::{
     source::{Pushed, SourceWriter},
     stream_writer::{Mark, WriteMode},
     target::{self, ProcessTree},
-    untraced::{Execution, ExecutionLog},
+    untraced::{ExecutionLog, Family},
 };
 use classes::Classes;
 use stacks::Stacks;
@@ -107,8 +106,8 @@ pub struct Outcome {
     pub problems: Vec<String>,
     /// Remarks for the manifest alone: users can't act on them.
     pub remarks: Vec<String>,
-    /// Programs that the command and its descendants executed.
-    pub executions: BTreeSet<Execution>,
+    /// The command's descendants, and the programs that were executed.
+    pub family: Family,
     /// Reason why writing stopped early, if it did. It was reported when it happened.
     pub stopped: Option<String>,
 }
@@ -575,7 +574,7 @@ impl Drain {
             source,
             problems,
             remarks: remark.into_iter().collect(),
-            executions: self.executions.finish(),
+            family: self.executions.finish(),
             stopped: self.stopped,
         }
     }

@@ -60,6 +60,9 @@ pub struct Manifest {
     /// Programs that the recorded processes and their descendants executed, as far as seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<Program>,
+    /// Descendants of the recorded processes, as far as the kernel's events told of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<Child>,
     /// Processes, in the order of their coming.
     pub sources: Vec<Source>,
     /// Whether the kernel is a source, too; it stands among them when its trace is complete.
@@ -99,6 +102,18 @@ pub struct CommandEnd {
     pub pid: u32,
     /// Its end in words: `exited with 7`, `killed by signal 9`.
     pub end: String,
+}
+
+/// Descendant of the recorded processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Child {
+    /// Process id.
+    pub pid: u32,
+    /// Process that forked it.
+    pub parent: u32,
+    /// Its end in words, as of [`CommandEnd`]; absent if it was not seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<String>,
 }
 
 /// Program that a process executed.

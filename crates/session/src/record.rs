@@ -313,7 +313,7 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     let end = status.map(|status| CommandEnd { pid: command, end: lineage::describe_end(status) });
     let ClientAcceptor { mut problems, admitted, introductions, .. } = acceptor.close();
     let mut executions = looks.map(Looks::finish).unwrap_or_default();
-    let mut programs = untraced::programs(&executions);
+    let (mut programs, mut children) = (untraced::programs(&executions), Vec::new());
     let expectation = Expectation {
         preloads: !config.preload.is_empty(),
         user: config.user.as_ref().map_or_else(tompion_os::effective_user, User::uid),
@@ -323,11 +323,12 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
         problems.extend(outcome.problems.iter().cloned());
         // Looks tell the same programs by other names where there are links.
         programs =
-            Some(untraced::programs(&outcome.executions)).filter(|it| !it.is_empty()).unwrap_or(programs);
-        executions.append(&mut outcome.executions);
+            Some(untraced::programs(&family.executions)).filter(|it| !it.is_empty()).unwrap_or(programs);
+        children = untraced::children(&family.lives);
+        executions.append(&mut family.executions);
         let _ = commands.send(ConsumerCommand::Recorded(Box::new(outcome)));
     }
-    let _ = commands.send(ConsumerCommand::Executed(end, programs));
+    let _ = commands.send(ConsumerCommand::Executed(end, programs, children));
     problems.extend(untraced::describe(&executions, &introductions, expectation));
     let _ = commands.send(ConsumerCommand::Finish(sender));
     let report = receiver.recv().map_err(|_| io::Error::other("the consumer ended early"))?;
@@ -437,6 +438,7 @@ fn manifest(config: &Config, session_config: &SessionConfig) -> Manifest {
         command_end: None,
         programs: Vec::new(),
         invocation: config.invocation.clone(),
+        children: Vec::new(),
         host: Host {
             name: session_config.hostname.clone(),
             kernel: HostInfo::read().kernel_line(),

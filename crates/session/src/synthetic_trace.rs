@@ -96,6 +96,7 @@ pub fn write_synthetic_trace(
         command: Vec::new(),
         command_end: None,
         programs: Vec::new(),
+        children: Vec::new(),
         invocation: invocation.to_vec(),
         host: Host {
             name: machine.host.hostname.clone(),

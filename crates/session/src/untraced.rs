@@ -8,8 +8,9 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     fs,
     io::Read as _,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    os::unix::{ffi::OsStrExt, fs::MetadataExt, process::ExitStatusExt},
     path::{Path, PathBuf},
+    process::ExitStatus,
     time::{Duration, Instant},
 };
 
@@ -21,7 +22,8 @@ use object::{
 use tompion_kernel::{events, records::UntrustedRecord};
 use tompion_os::BoundedFile;
 
-use crate::manifest::Program;
+use crate::lineage;
+use crate::manifest::{Child, Program};
 use crate::untrusted_text::{MAX_NAME, tidy};
 
 /// Most executed programs, and most introductions, that are remembered.
@@ -39,7 +41,7 @@ const LOOK_INTERVAL: (Duration, Duration) = (Duration::from_millis(50), Duration
 /// Times as long as a look lasted that the next one waits.
 const LOOK_SHARE: u32 = 100;
 
-/// Most programs that a manifest tells of, and most bytes of their files' paths.
+/// Most programs and most children that a manifest names, and most bytes of a program's path.
 const MAX_PROGRAMS: usize = 4096;
 const MAX_PATH: usize = 512;
 
@@ -50,6 +52,33 @@ pub fn programs(executions: &BTreeSet<Execution>) -> Vec<Program> {
         file: tidy(&execution.file.to_string_lossy(), MAX_PATH),
     };
     executions.iter().take(MAX_PROGRAMS).map(program).collect()
+}
+
+/// Returns the descendants as a manifest has them.
+pub fn children(lives: &BTreeMap<u32, Life>) -> Vec<Child> {
+    let child = |(pid, life): (&u32, &Life)| {
+        let end = life.wait_status.map(|status| lineage::describe_end(ExitStatus::from_raw(status)));
+        Some(Child { pid: *pid, parent: life.parent?, end })
+    };
+    lives.iter().filter_map(child).take(MAX_PROGRAMS).collect()
+}
+
+/// Parent and end of a process of the family, as far as they are known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// Process that forked it; none for the first ones.
+    pub parent: Option<u32>,
+    /// Status that its parent got, once it has ended.
+    pub wait_status: Option<i32>,
+}
+
+/// Processes of a family and the programs that they executed, by the kernel's events.
+#[derive(Debug, Default)]
+pub struct Family {
+    /// Programs that its processes executed.
+    pub executions: BTreeSet<Execution>,
+    /// Its processes. A number that was used again stands for the last one.
+    pub lives: BTreeMap<u32, Life>,
 }
 
 /// A program that a process executed.
@@ -66,10 +95,9 @@ pub struct Execution {
 /// records wait until all rings have been read, and then count in order of time.
 #[derive(Debug)]
 pub struct ExecutionLog {
-    numbers: [Option<u16>; 2],
-    family: HashSet<u32>,
+    numbers: [Option<u16>; 3],
+    family: Family,
     waiting: Vec<(u64, Change)>,
-    executions: BTreeSet<Execution>,
 }
 
 /// Change of the family, or of the program that a process runs.
@@ -77,6 +105,7 @@ pub struct ExecutionLog {
 enum Change {
     Forked { parent: u32, child: u32 },
     Executed(Execution),
+    Ended { pid: u32, wait_status: i32 },
 }
 
 impl ExecutionLog {
@@ -87,14 +116,17 @@ impl ExecutionLog {
             Some(events::FIRST + u16::try_from(place).ok()?)
         };
         Self {
-            numbers: ["sched_process_fork", "sched_process_exec"].map(number),
-            family: roots.iter().copied().collect(),
+            numbers: ["sched_process_fork", "sched_process_exec", "sched_process_exit"].map(number),
+            family: Family {
+                executions: BTreeSet::new(),
+                lives: roots.iter().map(|pid| (*pid, Life::default())).collect(),
+            },
             waiting: Vec::new(),
-            executions: BTreeSet::new(),
         }
     }
 
-    /// Looks at a record (`struct process_fork` and `process_exec` in `src/bpf/process.h`).
+    /// Looks at a record (`struct process_fork`, `process_exec` and `process_exit` in
+    /// `src/bpf/process.h`).
     pub fn note(&mut self, record: &UntrustedRecord<'_>) {
         if self.waiting.len() < MAX_EXECUTIONS {
             self.waiting.extend(self.change(record).map(|change| (record.time, change)));
@@ -103,7 +135,7 @@ impl ExecutionLog {
 
     fn change(&self, record: &UntrustedRecord<'_>) -> Option<Change> {
         let word = |at: usize| Some(u32::from_le_bytes(*record.payload.get(at..)?.first_chunk()?));
-        let [fork, exec] = self.numbers.map(|number| number == Some(record.number));
+        let [fork, exec, exit] = self.numbers.map(|number| number == Some(record.number));
         if fork {
             return Some(Change::Forked { parent: word(4)?, child: word(12)? });
         }
@@ -112,6 +144,10 @@ impl ExecutionLog {
             let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
             let file = PathBuf::from(std::ffi::OsStr::from_bytes(name));
             return Some(Change::Executed(Execution { pid: record.pid, file }));
+        }
+        if exit {
+            let wait_status = i32::from_le_bytes(word(8)?.to_le_bytes());
+            return (wait_status >= 0).then_some(Change::Ended { pid: record.pid, wait_status });
         }
         None
     }
@@ -130,24 +166,29 @@ impl ExecutionLog {
     }
 
     fn apply(&mut self, change: Change) {
+        let Family { executions, lives } = &mut self.family;
         match change {
             Change::Forked { parent, child } => {
-                if self.family.len() < MAX_EXECUTIONS && self.family.contains(&parent) {
-                    self.family.insert(child);
+                let is_process = parent != child && lives.contains_key(&parent);
+                if is_process && lives.len() < MAX_EXECUTIONS {
+                    lives.insert(child, Life { parent: Some(parent), wait_status: None });
                 }
             }
             Change::Executed(execution) => {
-                if self.executions.len() < MAX_EXECUTIONS && self.family.contains(&execution.pid) {
-                    self.executions.insert(execution);
+                if executions.len() < MAX_EXECUTIONS && lives.contains_key(&execution.pid) {
+                    executions.insert(execution);
                 }
+            }
+            Change::Ended { pid, wait_status } => {
+                lives.entry(pid).and_modify(|life| life.wait_status = Some(wait_status));
             }
         }
     }
 
-    /// Returns the executions.
-    pub fn finish(mut self) -> BTreeSet<Execution> {
+    /// Returns what was told.
+    pub fn finish(mut self) -> Family {
         self.settle(u64::MAX);
-        self.executions
+        self.family
     }
 }
 
@@ -439,7 +480,7 @@ mod tests {
     #[test]
     fn executions_of_descendants_are_kept() {
         let mut log = ExecutionLog::new(&[10]);
-        let [fork, exec] = log.numbers.map(|number| number.expect("a known event"));
+        let [fork, exec, _] = log.numbers.map(|number| number.expect("a known event"));
         let mut note = |number, pid, payload: &[u8]| {
             log.note(&UntrustedRecord { number, tid: pid, pid, time: 0, extra: 0, payload, context: &[] });
         };
@@ -453,7 +494,7 @@ mod tests {
             note(exec, 14, &[b'x'; 16][..length]);
         }
         assert_eq!(
-            log.finish().into_iter().collect::<Vec<_>>(),
+            log.finish().executions.into_iter().collect::<Vec<_>>(),
             executions(Path::new("/bin"), &[(11, "one")]).into_iter().collect::<Vec<_>>()
         );
     }
@@ -461,7 +502,7 @@ mod tests {
     #[test]
     fn a_child_belongs_to_the_family_whichever_ring_is_read_first() {
         let mut log = ExecutionLog::new(&[10]);
-        let [fork, exec] = log.numbers.map(|number| number.expect("a known event"));
+        let [fork, exec, _] = log.numbers.map(|number| number.expect("a known event"));
         let forked = |parent: u32, child: u32| [0, parent, 0, child].map(u32::to_le_bytes).concat();
         let [first, second] = [forked(10, 11), forked(10, 12)];
         let record = |number, pid, time, payload| UntrustedRecord {
@@ -481,6 +522,35 @@ mod tests {
         // A process that is in no family at its time is in none, whatever its number becomes.
         log.note(&record(exec, 12, 400, b"____________/bin/two\0"));
         log.note(&record(fork, 10, 500, &second));
-        assert_eq!(log.finish(), executions(Path::new("/bin"), &[(11, "one")]));
+        assert_eq!(log.finish().executions, executions(Path::new("/bin"), &[(11, "one")]));
+    }
+    #[test]
+    fn children_have_the_end_that_their_parents_get() {
+        let mut log = ExecutionLog::new(&[10]);
+        let [fork, _, exit] = log.numbers.map(|number| number.expect("a known event"));
+        let mut note = |number, pid, payload: &[u32]| {
+            let payload: Vec<u8> = payload.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let context = &[];
+            log.note(&UntrustedRecord {
+                number,
+                tid: pid,
+                pid,
+                time: 0,
+                extra: 0,
+                payload: &payload,
+                context,
+            });
+        };
+        note(fork, 10, &[10, 10, 11, 11]);
+        // A thread, and a process that lives on.
+        note(fork, 11, &[11, 11, 12, 11]);
+        note(fork, 11, &[11, 11, 13, 13]);
+        // One thread of two, then the last one.
+        note(exit, 11, &[12, 20, u32::MAX]);
+        note(exit, 11, &[11, 20, 3 << 8]);
+        note(exit, 99, &[99, 20, 0]);
+        let child = |pid, parent, end: Option<&str>| Child { pid, parent, end: end.map(str::to_owned) };
+        let expected = [child(11, 10, Some("exited with 3")), child(13, 11, None)];
+        assert_eq!(children(&log.finish().lives), expected);
     }
 }

@@ -2,13 +2,21 @@
 
 mod durations;
 
-use std::{io::Write, path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsStr,
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Args;
 use serde::Serialize;
 use tompion_analysis::durations::Durations;
 use tompion_filter::Expression;
-use tompion_reader::stat::Summary;
+use tompion_reader::{
+    manifest::{Child, Program},
+    stat::Summary,
+};
 
 use crate::{
     filter,
@@ -164,15 +172,7 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         }
         more(summary.processes.len(), output)?;
     }
-    let others = summary.programs.iter().filter(|program| !is_listed(program.pid));
-    let others: Vec<_> = others.collect();
-    if !others.is_empty() {
-        writeln!(output, "\nother programs executed")?;
-        for program in others.iter().take(MAX_ROWS) {
-            writeln!(output, "  {:>8}  {}", program.pid, escape_control(&program.file))?;
-        }
-        more(others.len(), output)?;
-    }
+    write_programs(summary, output)?;
     if !summary.by_event.is_empty() {
         writeln!(output, "\nevents by name")?;
         let mut by_count: Vec<_> = summary.by_event.iter().collect();
@@ -184,6 +184,40 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         more(by_count.len(), output)?;
     }
     Ok(())
+}
+
+/// Writes the programs of processes that have no events, each with what is known of its process.
+fn write_programs(summary: &Summary, output: &mut dyn Write) -> std::io::Result<()> {
+    let has_events = |pid: i64| summary.processes.iter().any(|process| process.pid == pid);
+    let is_other = |program: &&Program| !has_events(program.pid) && !is_command(program, summary);
+    let others: Vec<_> = summary.programs.iter().filter(is_other).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    writeln!(output, "\nother programs executed")?;
+    for program in others.iter().take(MAX_ROWS) {
+        let child = summary.children.iter().find(|child| child.pid == program.pid);
+        let of_child = |child: &Child| {
+            let end = child.end.as_deref().unwrap_or("its end was not seen");
+            format!("  {}  (child of {})", escape_control(end), child.parent)
+        };
+        let life = child.map(of_child).unwrap_or_default();
+        writeln!(output, "  {:>8}  {}{life}", program.pid, escape_control(&program.file))?;
+    }
+    more(others.len(), output)
+}
+
+/// Says whether a program is the one that a command names. If its process executed several, that is
+/// the one of its name.
+fn is_command(program: &Program, summary: &Summary) -> bool {
+    let Some(command) = summary.commands.iter().find(|command| command.pid == Some(program.pid)) else {
+        return false;
+    };
+    let name = |path: &str| Path::new(path).file_name().map(OsStr::to_owned);
+    let is_named =
+        |other: &Program| name(&other.file) == command.command_line.first().and_then(|word| name(word));
+    let of_process = summary.programs.iter().filter(|other| other.pid == program.pid);
+    is_named(program) || of_process.count() == 1
 }
 
 fn more(rows: usize, output: &mut dyn Write) -> std::io::Result<()> {

@@ -40,6 +40,8 @@ struct signal_struct {
 	struct {
 		s32 counter;
 	} live;
+	u32 flags;
+	s32 group_exit_code;
 };
 
 struct kernfs_node {
@@ -73,6 +75,7 @@ struct task_struct {
 	u32 __state;
 	u32 flags;
 	s32 exit_state;
+	s32 exit_code;
 	s32 pid;
 	s32 tgid;
 	s32 prio;
@@ -83,6 +86,7 @@ struct task_struct {
 	struct sched_dl_entity dl;
 	char comm[16];
 	void *mm;
+	struct task_struct *group_leader;
 	struct signal_struct *signal;
 	struct css_set *cgroups;
 };

@@ -129,20 +129,23 @@ SECTION("tp_btf/sched_process_exec") int process_exec(u64 *ctx)
 	return 0;
 }
 
-struct process_end {
-	s32 tid, prio;
+/* The status of a process that goes on: this was not its last thread. */
+#define GOES_ON (-1)
+
+/* Status that a parent gets by waiting. Source: `wait_task_zombie` in kernel/exit.c. */
+static ALWAYS_INLINE s32 wait_status(struct task_struct *task)
+{
+	const u32 group_exit = 4; /* SIGNAL_GROUP_EXIT */
+	struct signal_struct *signal = task->signal;
+	if (signal->live.counter != 0)
+		return GOES_ON;
+	return signal->flags & group_exit ? signal->group_exit_code : task->group_leader->exit_code;
+}
+
+struct process_exit {
+	s32 tid, prio, wait_status;
 	char comm[16];
 };
-
-static ALWAYS_INLINE int process_end(u64 *ctx, u16 event)
-{
-	struct task_struct *task = (void *)ctx[0];
-	RECORD(struct process_end, event)
-		record->tid = task->pid;
-		record->prio = task->prio - 100;
-		read_comm(record->comm, task);
-	DONE
-}
 
 SECTION("tp_btf/sched_process_exit") int process_exit(u64 *ctx)
 {
@@ -150,12 +153,29 @@ SECTION("tp_btf/sched_process_exit") int process_exit(u64 *ctx)
 	/* The process's last thread. */
 	if (follow && task->signal->live.counter == 0)
 		leave(task->tgid);
-	return IS_WANTED(SCHED_PROCESS_EXIT) ? process_end(ctx, SCHED_PROCESS_EXIT) : 0;
+	if (!IS_WANTED(SCHED_PROCESS_EXIT))
+		return 0;
+	RECORD(struct process_exit, SCHED_PROCESS_EXIT)
+		record->tid = task->pid;
+		record->prio = task->prio - 100;
+		record->wait_status = wait_status(task);
+		read_comm(record->comm, task);
+	DONE
 }
+
+struct process_free {
+	s32 tid, prio;
+	char comm[16];
+};
 
 SECTION("tp_btf/sched_process_free") int process_free(u64 *ctx)
 {
-	return process_end(ctx, SCHED_PROCESS_FREE);
+	struct task_struct *task = (void *)ctx[0];
+	RECORD(struct process_free, SCHED_PROCESS_FREE)
+		record->tid = task->pid;
+		record->prio = task->prio - 100;
+		read_comm(record->comm, task);
+	DONE
 }
 
 #endif
