@@ -4,8 +4,9 @@ use std::{
     borrow::Cow,
     fmt::Display,
     io::{self, IsTerminal, Write},
+    path::Path,
     process::ExitCode,
-    sync::Once,
+    sync::{Once, OnceLock},
 };
 
 pub use tompion_report::format::{pluralize, with_thousands};
@@ -25,11 +26,53 @@ const TOO_MANY_FILES: &str = "Too many open files (os error 24)";
 pub fn print_status(text: impl Display) {
     static ADVICE: Once = Once::new();
     let text = text.to_string();
+    let text = as_typed(&text);
     let lines: Vec<_> = text.split('\n').map(escape_control).collect();
     anstream::eprintln!("tompion: {}", lines.join("\n"));
     if text.contains(TOO_MANY_FILES) {
         ADVICE.call_once(|| anstream::eprintln!("tompion: {}", file_limit_advice()));
     }
+}
+
+/// Folders in which sudo looks for commands: `secure_path` of Debian, Ubuntu and Fedora.
+const SUDO_FOLDERS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
+
+/// Returns a text whose command lines with sudo work as typed: where sudo would not find this
+/// program, they name its file.
+pub fn as_typed(text: &str) -> Cow<'_, str> {
+    match program_for_sudo() {
+        Some(program) if text.contains("sudo ") => Cow::Owned(with_program(text, program)),
+        _ => Cow::Borrowed(text),
+    }
+}
+
+/// Returns this program's file as a shell takes it; none where sudo finds the program by its name.
+fn program_for_sudo() -> Option<&'static str> {
+    static PROGRAM: OnceLock<Option<String>> = OnceLock::new();
+    let find = || {
+        let program = std::env::current_exe().ok()?;
+        let mut files = SUDO_FOLDERS.iter().map(|folder| Path::new(folder).join("tompion"));
+        let by_name = files.find(|file| file.is_file()).and_then(|file| file.canonicalize().ok());
+        let words = [program.to_str()?.to_owned()];
+        (by_name.as_ref() != Some(&program)).then(|| tompion_reader::manifest::shell_line(&words))
+    };
+    PROGRAM.get_or_init(find).as_deref()
+}
+
+/// Puts `program` in the place of `tompion` where sudo runs it, and where that command runs it
+/// again.
+fn with_program(text: &str, program: &str) -> String {
+    let line = |line: &str| {
+        let Some((before, command)) = line.split_once("sudo ") else { return line.to_owned() };
+        let (mut is_awaited, mut words) = (true, Vec::new());
+        for word in command.split(' ') {
+            let is_program = word == "tompion" && is_awaited;
+            is_awaited = word == "--" || is_awaited && !is_program;
+            words.push(if is_program { program } else { word });
+        }
+        format!("{before}sudo {}", words.join(" "))
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns advice for opening more files, by this process's limits.
@@ -132,15 +175,24 @@ pub fn failure(error: &anyhow::Error, verbose: bool) -> ExitCode {
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
-        let io = cause.downcast_ref::<std::io::Error>();
-        io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+        let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        let json = cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        io.or(json) == Some(io::ErrorKind::BrokenPipe)
     })
 }
 
 /// Prints a usage error, the help or the version.
 pub fn usage(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
-    if error.use_stderr() { ExitCode::from(WRONG_USAGE) } else { ExitCode::SUCCESS }
+    let text = error.render().ansi().to_string();
+    let text = as_typed(&text);
+    // A reader who went away needs no answer.
+    if error.use_stderr() {
+        let _ = write!(anstream::stderr(), "{text}");
+        ExitCode::from(WRONG_USAGE)
+    } else {
+        let _ = write!(anstream::stdout(), "{text}");
+        ExitCode::SUCCESS
+    }
 }
 
 /// Describes counts beyond the limits of a recording, by the manifest's names; none if all are
@@ -183,6 +235,34 @@ mod tests {
         writer.output.clear();
         writer.write_all(b"\x1b[0ma\x1b[8mb\x1b").unwrap();
         assert_eq!(writer.output, b"\x1b[0ma?[8mb?");
+    }
+
+    #[test]
+    fn a_reader_of_json_who_goes_away_is_no_failure() {
+        let (end, pipe) = io::pipe().unwrap();
+        drop(end);
+        let error = serde_json::to_writer_pretty(pipe, &[1]).unwrap_err();
+        assert!(is_closed_pipe(&error.into()));
+        assert!(!is_closed_pipe(&serde_json::from_str::<u8>("x").unwrap_err().into()));
+    }
+
+    #[test]
+    fn hints_name_a_program_that_sudo_would_not_find() {
+        for (text, expected) in [
+            ("try: sudo tompion snapshot 7", "try: sudo '/a b/tompion' snapshot 7"),
+            (
+                "record as root: sudo env -u A tompion record …",
+                "record as root: sudo env -u A '/a b/tompion' record …",
+            ),
+            (
+                "  sudo tompion shield 3 -- tompion test tompion",
+                "  sudo '/a b/tompion' shield 3 -- '/a b/tompion' test tompion",
+            ),
+            ("next: tompion print a\nsudo tompion stat", "next: tompion print a\nsudo '/a b/tompion' stat"),
+            ("sudo prlimit --pid $$", "sudo prlimit --pid $$"),
+        ] {
+            assert_eq!(with_program(text, "'/a b/tompion'"), expected);
+        }
     }
 
     #[test]

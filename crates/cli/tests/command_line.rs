@@ -14,7 +14,9 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Finished, TestDir, Trace, beside, finish, libraries, run, signal, start, tompion};
+use crate::support::{
+    Finished, TOMPION, TestDir, Trace, beside, finish, libraries, run, signal, start, tompion,
+};
 
 /// Makes a folder with `hello` from the examples, a file that is no program, and an empty folder.
 fn with_hello() -> TestDir {
@@ -26,13 +28,14 @@ fn with_hello() -> TestDir {
 }
 
 /// Runs a line as a shell does, for a minute at most; both outputs as one, and the exit code if it
-/// isn't zero.
+/// isn't zero. The command's file, which hints for sudo name, is `tompion`.
 fn answer(dir: &TestDir, line: &str) -> String {
     let path = format!("{}:{}", libraries().display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("timeout");
     shell.args(["60", "sh", "-c", &format!("exec 2>&1; {line}")]).env("PATH", path).env("LC_ALL", "C");
     shell.env("TZ", "UTC").env("COLUMNS", "100").env_remove("TOMPION_SESSION").current_dir(dir.path(""));
     let Finished { out, status, .. } = run(&mut shell);
+    let out = out.replace(TOMPION, "tompion");
     match status.code() {
         Some(0) => out,
         code => format!("{out}[exit {}]\n", code.unwrap_or(-1)),
@@ -57,6 +60,12 @@ fn session_is_as_written(file: &str) {
 #[test]
 fn help_is_as_written() {
     session_is_as_written("help.txt");
+}
+
+#[test]
+fn hints_for_sudo_name_a_command_that_it_would_not_find() {
+    let help = run(tompion().arg("--help")).succeeded().out;
+    assert!(help.contains(&format!("\n  sudo {TOMPION} record -k -- ./server ")), "{help}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::{
     kills::Progress,
-    support::{Finished, TestDir, finish, run, signal, start, tompion, wait_until},
+    support::{Finished, TOMPION, TestDir, finish, run, signal, start, tompion, wait_until},
 };
 
 const UNPRIVILEGED_UID: u32 = 65_534;
@@ -163,7 +163,7 @@ fn without_an_argument_the_only_one_is_saved_and_several_are_listed() {
             .exited(1);
     let expected = format!("belongs to user {USER}");
     assert!(
-        stranger.err.contains(&expected) && stranger.err.contains("sudo tompion snapshot"),
+        stranger.err.contains(&expected) && stranger.err.contains(&format!("sudo {TOMPION} snapshot")),
         "{}",
         stranger.err
     );

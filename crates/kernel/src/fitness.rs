@@ -44,7 +44,8 @@ pub fn obstacles() -> Vec<Obstacle> {
     if !may_load_programs() {
         found.push(Obstacle::new(
             "not permitted: loading programs takes root, or CAP_BPF and CAP_PERFMON",
-            "run it as root (sudo), or once: setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep tompion",
+            "run it as root (sudo tompion …), or once: sudo setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep \
+             \"$(command -v tompion)\"",
         ));
     }
     if lockdown().as_deref() == Some("confidentiality") {

@@ -275,7 +275,7 @@ fn write_text(output: &mut impl Write, rows: &[Row]) -> std::io::Result<()> {
             State::Unknown => "\x1b[35m  ? \x1b[0m",
         };
         writeln!(output, "{sign}  {:<16} {}", row.name, messages::escape_control(&row.found))?;
-        let Some(mend) = &row.mend else { continue };
+        let Some(mend) = row.mend.as_deref().map(messages::as_typed) else { continue };
         writeln!(output, "      {:<16} why: {}", "", row.why)?;
         for (step, word) in mend.lines().zip(std::iter::once("do: ").chain(std::iter::repeat("    "))) {
             writeln!(output, "      {:<16} {word} {step}", "")?;

@@ -84,7 +84,7 @@ fn isolated_cpus(root: &Root) -> Look {
             Look::drawback(
                 format!("none of {online}"),
                 format!(
-                    "for one command: tompion shield {last} -- CMD\nfor good: kernel parameter \
+                    "for one command: sudo tompion shield {last} -- CMD\nfor good: kernel parameter \
                      isolcpus=managed_irq,domain,{last}"
                 ),
             )
@@ -179,7 +179,7 @@ fn irq_affinity(root: &Root) -> Look {
             online.iter().zip(busiest).map(|(cpu, count)| format!("{count} on CPU {cpu}")).take(8).collect();
         return Look::drawback(
             format!("{} interrupts, on all CPUs: {}{balanced}", reached.len(), counts.join(", ")),
-            "for one command: tompion shield\nfor good: kernel parameter irqaffinity=0, or echo 0 > \
+            "for one command: sudo tompion shield\nfor good: kernel parameter irqaffinity=0, or echo 0 > \
              /proc/irq/NUMBER/smp_affinity_list",
         );
     }

@@ -94,7 +94,14 @@ pub fn open_history(path: Option<&PathBuf>) -> anyhow::Result<Store> {
     match path.try_exists() {
         Ok(true) => {}
         Ok(false) => {
-            bail!("{}: no history; start one: tompion monitor --history", path.display())
+            let path = path.display();
+            match tompion_os::effective_user() {
+                0 => bail!("{path}: no history; start one: tompion monitor --history"),
+                _ => bail!(
+                    "{path}: no history; start one: sudo tompion monitor --history; root's is read with \
+                     sudo, too"
+                ),
+            }
         }
         Err(error) => {
             bail!("{}: {error}; the machine's history is root's: sudo tompion monitor …", path.display())
