@@ -2,7 +2,7 @@
  * A control loop that is late now and then. Why? `tompion view` tells: see docs/guide/why-late.md.
  *
  *     cc -std=c11 -O2 late.c -o late -ltompion -lpthread
- *     sudo tompion record -k -o late-trace -- ./late
+ *     sudo tompion record --as-root -k -o late-trace -- ./late
  *     tompion view late-trace
  *
  * The loop runs each 10 ms and works for 2 ms; its deadline is 5 ms. On the same CPU, a thread of

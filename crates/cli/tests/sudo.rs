@@ -72,6 +72,29 @@ fn the_command_and_the_trace_are_the_invoking_users() {
 }
 
 #[test]
+fn the_command_is_roots_where_that_is_wanted_and_the_trace_is_not() {
+    if !is_root() {
+        return;
+    }
+    let dir = TestDir::new();
+    chown(dir.path(""), Some(UNPRIVILEGED_UID), Some(UNPRIVILEGED_UID)).expect("root gives away");
+    let mut record = dir.recording("id", &["--as-root", "--preload", "malloc"], &[&"id", &"-u"]);
+    assert_eq!(run(as_sudo_does(&mut record)).succeeded().out, "0\n");
+    let mut record = dir.recording("trace", &["--as-root"], &[&dir.program("brief")]);
+    run(as_sudo_does(&mut record)).succeeded();
+    let trace = dir.trace("trace");
+    assert_eq!(trace.events().into_iter().filter(|event| event.name.starts_with("brief:")).count(), 2);
+    for path in everything_in(&trace.folder) {
+        assert_eq!(
+            fs::metadata(&path).expect("what was listed").uid(),
+            UNPRIVILEGED_UID,
+            "{}",
+            path.display()
+        );
+    }
+}
+
+#[test]
 fn a_folder_that_is_not_the_users_is_refused() {
     if !is_root() {
         return;

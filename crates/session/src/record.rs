@@ -100,7 +100,7 @@ pub struct Config {
     /// of two buffers is written. Both are saved. Recorded programs get it, and should be able to
     /// read it alone.
     pub selector: Option<Arc<OwnedFd>>,
-    /// User that runs the command and owns the trace, where that is not the user of this process.
+    /// User that runs the command, where that is not the user of this process.
     pub user: Option<User>,
     /// Tompion's own command line, for the manifest.
     pub invocation: Vec<String>,
@@ -322,6 +322,7 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     if let Some(mut outcome) = kernel.and_then(Kernel::finish) {
         problems.extend(outcome.problems.iter().cloned());
         // Looks tell the same programs by other names where there are links.
+        let family = &mut outcome.family;
         programs =
             Some(untraced::programs(&family.executions)).filter(|it| !it.is_empty()).unwrap_or(programs);
         children = untraced::children(&family.lives);
@@ -437,8 +438,8 @@ fn manifest(config: &Config, session_config: &SessionConfig) -> Manifest {
         command: config.target.command().to_vec(),
         command_end: None,
         programs: Vec::new(),
-        invocation: config.invocation.clone(),
         children: Vec::new(),
+        invocation: config.invocation.clone(),
         host: Host {
             name: session_config.hostname.clone(),
             kernel: HostInfo::read().kernel_line(),
@@ -558,7 +559,10 @@ fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Chi
     let mut command = Command::new(program);
     command.args(arguments).env(SESSION_VARIABLE, sessions);
     inheritance.hand_on(&mut command);
-    config.user.iter().for_each(|user| user.run(&mut command));
+    match &config.user {
+        Some(user) => user.run(&mut command),
+        None => tompion_os::run_with_rights_of_process(&mut command),
+    }
     if let Some(library) = config.library.as_ref().filter(|_| std::env::var_os(LIBRARY_VARIABLE).is_none()) {
         command.env(LIBRARY_VARIABLE, library);
     }

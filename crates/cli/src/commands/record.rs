@@ -48,6 +48,7 @@ use crate::{
     tompion record -k -- make               # with the kernel, and the system calls of make\n  \
     tompion record --kernel='sched_*,irq_*' --duration 5s\n  \
     tompion record -k sched_switch -c kstack,ustack -- ./server    # where it waits\n  \
+    sudo tompion record --as-root -k -- ./robot    # real-time priorities take root\n  \
     tompion record -k 'uprobe:bash:readline(prompt: str)' -p 4711\n  \
     tompion record -k 'usdt:python3:python:gc__*' -- python3 job.py\n  \
     tompion record -p 4711 --duration 10s   # a running process and its children\n  \
@@ -121,6 +122,10 @@ pub struct Arguments {
     /// With -p, exclude children that already run
     #[arg(long, requires = "pids")]
     no_children: bool,
+    /// Under sudo, run the command as root instead of the user who called sudo. The trace is the
+    /// user's all the same
+    #[arg(long, requires = "command")]
+    as_root: bool,
     /// Folder below which programs record themselves (used by libtompion for TOMPION_RECORD)
     #[arg(long, hide = true, value_name = "DIR", requires = "gather_as", conflicts_with_all = ["command", "pids", "output"])]
     gather_in: Option<PathBuf>,
@@ -251,7 +256,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         jobs: None,
         selector: selector(arguments.selector)?,
         // A program that records itself keeps its own user.
-        user: if arguments.gather_as.is_none() { User::behind_sudo() } else { None },
+        user: User::behind_sudo().filter(|_| arguments.gather_as.is_none() && !arguments.as_root),
         invocation: std::env::args().collect(),
     };
     loop {
@@ -662,10 +667,13 @@ fn nothing_lost(manifest: &Manifest) -> String {
 
 /// Returns the reason for an empty recording, with advice.
 fn explain_empty_recording(config: &Config, arguments: &Arguments, outcome: &Outcome) -> String {
-    let RecordingSummary { known, .. } = &outcome.report;
+    let RecordingSummary { known, manifest, .. } = &outcome.report;
     let command = config.target.describe();
     if outcome.processes == 0 && config.kernel.is_some() && arguments.filter.is_some() {
         return "no event passed the filter".into();
+    }
+    if outcome.processes == 0 && manifest.sources.iter().any(|source| source.kind == KERNEL) {
+        return "none of the selected kernel events fired".into();
     }
     if outcome.processes == 0 {
         return match config.target {

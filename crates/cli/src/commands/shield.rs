@@ -126,8 +126,9 @@ fn spawn(arguments: &Arguments, shield: &Shield, inheritance: Inheritance) -> io
     command.args(words);
     shield.admit(&mut command)?;
     inheritance.hand_on(&mut command);
-    if let Some(user) = User::behind_sudo().filter(|_| !arguments.as_root) {
-        user.run(&mut command);
+    match User::behind_sudo().filter(|_| !arguments.as_root) {
+        Some(user) => user.run(&mut command),
+        None => tompion_os::run_with_rights_of_process(&mut command),
     }
     command.spawn()
 }

@@ -26,7 +26,7 @@ use crate::{
     sudo tompion test cyclic                                  # all CPUs, every millisecond, for 10 s\n  \
     sudo tompion test cyclic --interval 200us --duration 1h --histogram\n  \
     sudo tompion test cyclic --cpus 2-3 --wakeup timerfd --policy rr --priority 50 --json\n  \
-    sudo tompion record -k --mode overwrite -o late -- tompion test cyclic --break-trace 200us\n  \
+    sudo tompion record --as-root -k --mode overwrite -o late -- tompion test cyclic --break-trace 200us\n  \
     sudo tompion shield 3 --as-root -- tompion test cyclic --cpus 3\n\n\
 Measures the time from a timer's expiry until its thread runs. Without root, the threads run without real-time priority, \
 and the test says so. Exit status 1: --break-trace ended the test.")]
