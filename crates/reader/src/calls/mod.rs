@@ -12,7 +12,7 @@
 //! returned unseen, so they are not matched with later returns. Events of programs stand between
 //! the calls; marks as their text.
 //!
-//! Memory is bounded: one open call for each thread, for at most [`MAX_THREADS`] threads.
+//! Memory is bounded: one open call for each thread, for at most `MAX_THREADS` threads.
 
 mod arguments;
 
