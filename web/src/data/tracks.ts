@@ -5,13 +5,19 @@ import type { LaneKind, RecordedProcess, TrackKind, WireLane, WireTrack } from "
 
 export interface Track {
   id: number;
+  /** Parent in the list of tracks. */
   parent: number;
+  /** Parent in the server's tree, which knows no parents of processes. */
+  serverParent: number;
   kind: TrackKind;
   name: string;
   /** Name and number, for the search. */
   title: string;
   lanes: WireLane[];
+  /** Threads come first, then child processes. */
   children: number[];
+  /** Number of child processes among the children. */
+  processes: number;
   depth: number;
   cpu?: number;
   pid?: number;
@@ -62,6 +68,8 @@ const MAX_SMALL_LANES = 6;
 const MAX_INITIAL_ROWS = 60;
 /** Deepest tree that is followed, since a trace may claim one without end. */
 const MAX_DEPTH = 16;
+/** Deepest nesting of processes. Deeper ones continue at this level to keep names readable. */
+const MAX_NESTING = 6;
 
 /** Describes how a recorded process was started and how it ended. */
 export function originOf(process: RecordedProcess): string {
@@ -126,7 +134,9 @@ export class Tracks {
 
   private put(wire: WireTrack, known: Track | undefined): void {
     const { id, parent, kind, name, lanes = [], unit = "", busy = 0 } = wire;
-    const track: Track = { id, parent, kind, name, title: titleOf(wire), lanes, children: known?.children ?? [], depth: 0, unit, busy, host: wire.host ?? "" };
+    const listParent = known?.serverParent === parent ? known.parent : parent;
+    const { children = [], processes = 0 } = known ?? {};
+    const track: Track = { id, parent: listParent, serverParent: parent, kind, name, title: titleOf(wire), lanes, children, processes, depth: 0, unit, busy, host: wire.host ?? "" };
     if (wire.cpu !== undefined) track.cpu = wire.cpu;
     if (wire.pid !== undefined) track.pid = wire.pid;
     if (wire.tid !== undefined) track.tid = wire.tid;
@@ -141,7 +151,7 @@ export class Tracks {
 
   private link(): void {
     this.roots.length = 0;
-    for (const track of this.all.values()) track.children = [];
+    for (const track of this.all.values()) Object.assign(track, { children: [], processes: 0, parent: track.serverParent });
     for (const track of this.all.values()) {
       const parent = this.all.get(track.parent);
       if (parent === undefined) this.roots.push(track.id);
@@ -156,8 +166,8 @@ export class Tracks {
         descend(track.children, depth + 1);
       }
     };
-    descend(this.roots, 0);
     this.sort();
+    descend(this.roots, 0);
   }
 
   /** Orders processes: recorded programs, other processes with spans, the rest by CPU time, and
@@ -168,36 +178,45 @@ export class Tracks {
       if (track.kind === "process") ranks.set(track.id, this.work(track) + 1e15 * this.rank(track));
     }
     const byRank = (ids: number[]): void => {
-      const places = ids.flatMap((id, at) => (ranks.has(id) ? [at] : []));
       const processes = ids.filter((id) => ranks.has(id)).sort((a, b) => (ranks.get(b) ?? 0) - (ranks.get(a) ?? 0));
-      this.families(processes).forEach((id, at) => (ids[places[at] ?? 0] = id));
+      // Processes keep the places of processes: before counters and channels.
+      const roots = this.nest(processes).values();
+      const sorted = ids.flatMap((id) => (ranks.has(id) ? (roots.next().value ?? []) : id));
+      ids.length = 0;
+      for (const id of sorted) ids.push(id);
     };
     byRank(this.roots);
     for (const track of this.all.values()) if (track.kind === "group") byRank(track.children);
   }
 
-  /** Puts recorded processes behind their recorded parents; the order is kept otherwise. */
-  private families(processes: number[]): number[] {
-    const children = new Map<number, number[]>();
+  /** Nests recorded processes below their recorded parents. Returns the others, in order. */
+  private nest(processes: number[]): number[] {
+    const byParent = new Map<number, number[]>();
     const pids = new Set(processes.flatMap((id) => this.recordedOf(id)?.pid ?? []));
-    const others = processes.filter((id) => {
+    const roots = processes.filter((id) => {
       const process = this.recordedOf(id);
       const parent = process?.parent ?? undefined;
       if (parent === undefined || parent === process?.pid || !pids.has(parent)) return true;
-      children.set(parent, [...(children.get(parent) ?? []), id]);
+      byParent.set(parent, [...(byParent.get(parent) ?? []), id]);
       return false;
     });
-    const placed: number[] = [];
-    const place = (id: number): void => {
-      placed.push(id);
-      const pid = this.recordedOf(id)?.pid;
-      const below = pid === undefined ? [] : (children.get(pid) ?? []);
-      if (pid !== undefined) children.delete(pid);
-      below.forEach(place);
+    const placeBelow = (id: number, parent: Track | undefined, level: number): void => {
+      const track = this.all.get(id);
+      if (track === undefined) return;
+      if (parent !== undefined) {
+        parent.children.push(id);
+        parent.processes += 1;
+        track.parent = parent.id;
+      }
+      const pid = this.recordedOf(id)?.pid ?? -1;
+      const children = byParent.get(pid) ?? [];
+      byParent.delete(pid);
+      const isDeepest = level >= MAX_NESTING;
+      for (const child of children) placeBelow(child, isDeepest ? parent : track, isDeepest ? level : level + 1);
     };
-    others.forEach(place);
-    // Numbers that were given again can make a circle.
-    return [...placed, ...[...children.values()].flat()];
+    for (const id of roots) placeBelow(id, undefined, 0);
+    // Reused process IDs can form a circle, which no root leads to.
+    return [...roots, ...[...byParent.values()].flat()];
   }
 
   /** Description of a process by its recording, if there is one. */
@@ -237,12 +256,13 @@ export class Tracks {
     }, track.busy);
   }
 
-  /** Expands groups and the busiest processes, up to `MAX_INITIAL_ROWS`. */
+  /** Expands groups, processes with child processes, and the busiest others, up to
+   * `MAX_INITIAL_ROWS`. */
   expandInitially(): void {
     const processes: Track[] = [];
     for (const track of this.all.values()) {
       if (track.children.length === 0) continue;
-      if (track.kind === "process") processes.push(track);
+      if (track.kind === "process" && track.processes === 0) processes.push(track);
       else this.open.add(track.id);
     }
     const candidates = processes.map((track) => ({ track, busy: this.work(track) }));
@@ -339,9 +359,9 @@ export class Tracks {
     }
   }
 
-  /** Whether a track or one of its parents is in a set. */
+  /** Whether a track is in a set, or below one of its tracks in the server's tree. */
   isIn(id: number, among: ReadonlySet<number>): boolean {
-    for (let [at, depth] = [this.all.get(id), 0]; at !== undefined && depth <= MAX_DEPTH; at = this.all.get(at.parent), depth++) {
+    for (let [at, depth] = [this.all.get(id), 0]; at !== undefined && depth <= MAX_DEPTH; at = this.all.get(at.serverParent), depth++) {
       if (among.has(at.id)) return true;
     }
     return false;
@@ -351,8 +371,24 @@ export class Tracks {
    * is marked too. */
   selectedBy(ids: readonly number[]): number[] {
     const marked = [...new Set(ids)];
-    const isMarkedBelow = (id: number): boolean => marked.some((other) => other !== id && this.isIn(other, new Set([id])));
-    return marked.filter((id) => !this.open.has(id) || !isMarkedBelow(id));
+    const isMarkedBelow = (id: number): boolean => marked.some((other) => other !== id && this.isBelow(other, id));
+    const selected = marked.filter((id) => !this.open.has(id) || !isMarkedBelow(id));
+    return [...new Set(selected.flatMap((id) => this.withProcesses(id)))];
+  }
+
+  /** Whether a track is below another one in the list. */
+  private isBelow(id: number, other: number): boolean {
+    for (let [at, depth] = [this.all.get(id), 0]; at !== undefined && depth <= MAX_DEPTH; at = this.all.get(at.parent), depth++) {
+      if (at.parent === other) return true;
+    }
+    return false;
+  }
+
+  /** A track with all processes below it, which the server does not find from their parent. */
+  withProcesses(id: number): number[] {
+    const track = this.all.get(id);
+    const processes = track === undefined || track.processes === 0 ? [] : track.children.slice(-track.processes);
+    return [id, ...processes.flatMap((child) => this.withProcesses(child))];
   }
 
   toggle(id: number): void {

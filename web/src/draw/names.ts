@@ -174,7 +174,11 @@ function numberOf(row: Row): string {
   const { track } = row;
   if (track.tid !== undefined) return String(track.tid);
   if (track.pid !== undefined) {
-    return row.open || track.children.length <= 1 ? String(track.pid) : `${track.pid} · ${grouped(track.children.length)} threads`;
+    const threads = track.children.length - track.processes;
+    const parts = [String(track.pid)];
+    if (!row.open && threads > 1) parts.push(`${grouped(threads)} threads`);
+    if (!row.open && track.processes > 0) parts.push(track.processes === 1 ? "1 process" : `${grouped(track.processes)} processes`);
+    return parts.join(" · ");
   }
   if (track.kind === "group" && track.children.length > 0) return grouped(track.children.length);
   return track.unit;

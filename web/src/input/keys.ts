@@ -224,7 +224,7 @@ function widen({ app }: Parts, by: 1 | -1): void {
   const current = app.current;
   app.reveal(row.track.id);
   app.current = current;
-  app.setArea({ ...area, tracks: [...area.tracks, row.track.id] });
+  app.setArea({ ...area, tracks: [...new Set([...area.tracks, ...tracks.withProcesses(row.track.id)])] });
 }
 
 function enter({ app }: Parts): void {

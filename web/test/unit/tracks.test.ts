@@ -15,6 +15,16 @@ function machine(): Tracks {
   return tracks;
 }
 
+/** Recorded processes, each a child of the one before. */
+function family(count: number): { tracks: Tracks; wire: WireTrack[] } {
+  const tracks = new Tracks();
+  const pids = Array.from({ length: count }, (_, at) => at + 1);
+  tracks.recorded = new Map(pids.map((pid) => [pid, { pid, parent: pid - 1 }]));
+  const wire = pids.map((pid): WireTrack => ({ id: pid, parent: -1, kind: "process", name: "p", pid }));
+  tracks.add(wire);
+  return { tracks, wire };
+}
+
 describe("tracks", () => {
   it("show the busiest threads of a collapsed process as thin lines", () => {
     const tracks = machine();
@@ -33,7 +43,7 @@ describe("tracks", () => {
     expect([0, 1, 2].map((id) => tracks.open.has(id))).toEqual([false, true, true]);
   });
 
-  it("know the recorded program by its number, and put its children behind it", () => {
+  it("know the recorded program by its process ID, and nest its children below it", () => {
     const tracks = new Tracks();
     tracks.commands = ["sh"];
     const names: [number, string][] = [[1, "sh"], [2, "worker"], [3, "busy"], [4, "sh"], [5, "helper"], [6, "other"]];
@@ -43,11 +53,40 @@ describe("tracks", () => {
       [6, { pid: 6, parent: 77 }],
       [5, { pid: 5, parent: 2 }],
     ]);
-    tracks.add(names.map(([pid, name]): WireTrack => ({ id: pid, parent: -1, kind: "process", name, pid })));
+    const processes = names.map(([pid, name]): WireTrack => ({ id: pid, parent: -1, kind: "process", name, pid }));
+    tracks.add([...processes.slice(0, 4), { id: 90, parent: -1, kind: "channel", name: "c" }, ...processes.slice(4)]);
     tracks.add([thread(11, 1, 100), thread(12, 2, 300), thread(13, 3, 900), thread(14, 4, 50), thread(15, 5, 1), thread(16, 6, 30)]);
-    expect(tracks.roots).toEqual([4, 2, 5, 6, 3, 1]);
+    expect(tracks.roots).toEqual([4, 6, 3, 1, 90]);
+    expect([4, 2, 5].map((id) => tracks.all.get(id)?.children)).toEqual([[14, 2], [12, 5], [15]]);
+    tracks.expandInitially();
+    tracks.layout();
+    expect(tracks.rows.slice(0, 6).map(({ track, indent }) => [track.id, indent])).toEqual([[4, 0], [14, 1], [2, 1], [12, 2], [5, 2], [15, 3]]);
     expect(originOf({ pid: 4, parent: 1, command: "sh -c x", end: "exited with 3" })).toBe("sh -c x\nchild of 1\nexited with 3");
     expect(originOf({ pid: 4, parent: null })).toBe("");
+  });
+
+  it("stay nested when they are updated, and are revealed with all parents", () => {
+    const { tracks, wire } = family(3);
+    tracks.add(wire.map((track) => ({ ...track, busy: 7 })));
+    tracks.reveal(3);
+    tracks.layout();
+    expect(tracks.rows.map(({ track, indent }) => [track.id, indent])).toEqual([[1, 0], [2, 1], [3, 2]]);
+  });
+
+  it("of a process are selected with all child processes, as the server finds them", () => {
+    const { tracks } = family(3);
+    expect(tracks.selectedBy([1])).toEqual([1, 2, 3]);
+    expect(tracks.isIn(3, new Set([1])), "the server's tree has no parents of processes").toBe(false);
+    tracks.reveal(3);
+    expect(tracks.selectedBy([1, 2])).toEqual([2, 3]);
+  });
+
+  it("of a long chain of processes are all listed", () => {
+    const { tracks } = family(30);
+    tracks.expandInitially();
+    tracks.layout();
+    expect(tracks.rows.map(({ track }) => track.id)).toEqual(Array.from({ length: 30 }, (_, at) => at + 1));
+    expect(Math.max(...tracks.rows.map(({ indent }) => indent))).toBe(6);
   });
 
   it("lose no process when process IDs are reused", () => {
