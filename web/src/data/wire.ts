@@ -177,7 +177,8 @@ export interface Interval {
   /** Thread that ran at the wakeup, if the trace does not say whether it or an interrupt woke. */
   during?: ThreadLink;
   culprit?: ThreadLink;
-  /** Threads that ran on the CPU during the wait, longest first, and the number of others. */
+  /** Threads that ran during the wait on the CPU where the thread ran next, longest first, and the
+   * number of others. */
   ran?: ThreadLink[];
   ran_others?: number;
   /** Value of a counter, and its range in the whole trace. */

@@ -240,8 +240,8 @@ function enter({ app }: Parts): void {
 function follow({ app }: Parts): void {
   const detail = app.selected?.detail ?? null;
   if (detail === null) return;
-  const ready = detail.style === Style.runnablePreempted || detail.style === Style.runnable;
-  const other = (ready ? detail.culprit : detail.waker) ?? detail.waker ?? detail.culprit;
+  const isPreempted = detail.style === Style.runnablePreempted;
+  const other = (isPreempted ? detail.culprit : detail.waker) ?? detail.waker ?? detail.culprit;
   if (other?.lane !== undefined && other.lane >= 0) app.jump(other.lane, other.time ?? detail.begin);
 }
 

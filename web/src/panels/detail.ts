@@ -109,10 +109,14 @@ export class Detail implements Page {
     return range === undefined ? "" : valueText(value, range, this.app.tracks.all.get(track)?.unit ?? "");
   }
 
-  /** Links to the threads that ran during the wait, with their shares. */
+  /** Links to the threads that ran during the wait, with their shares of it. */
   private shares(detail: Interval, links: HTMLElement): void {
     const length = detail.end - detail.begin;
-    for (const [place, thread] of (detail.ran ?? []).entries()) {
+    const ran = detail.ran ?? [];
+    // No event says on which CPU a woken thread waits, only where it runs next.
+    const isWoken = detail.style === Style.runnable;
+    if (isWoken && ran.length > 0) links.append(el("span", { class: "muted", text: "meanwhile, on the CPU where it ran next:" }));
+    for (const [place, thread] of ran.entries()) {
       const share = length > 0 ? Math.round(((thread.ns ?? 0) * 100) / length) : 0;
       const chip = this.threadLink("ran ", thread, detail.begin, place === 0 ? "culprit" : "ran");
       chip.append(` ${share} %, ${duration(thread.ns ?? 0)}`);
