@@ -11,7 +11,7 @@ import { start } from "../mock/server.mjs";
 /** Time limit of any step, generous for a busy machine. */
 export const DEADLINE = 60_000;
 
-const ROOT = resolve(import.meta.dirname, "../../..");
+export const ROOT = resolve(import.meta.dirname, "../../..");
 const CHROMIUM = process.env["TOMPION_CHROMIUM"] ?? "/usr/bin/chromium";
 export const BINARY = process.env["TOMPION_BINARY"] ?? join(ROOT, "target/debug/tompion");
 export const CORPUS = process.env["TOMPION_CORPUS"] ?? resolve(ROOT, "../shared/ctf-corpus");
@@ -22,6 +22,8 @@ export interface Running {
 }
 
 export interface Viewing extends Running {
+  /** Stops the server, but keeps the folder with the index. */
+  end: () => Promise<void>;
   /** Folder of the copied traces. */
   folder: string;
 }
@@ -46,6 +48,11 @@ export async function viewIn(folder: string, ...traces: string[]): Promise<Viewi
   return {
     url,
     folder,
+    end: () =>
+      new Promise((ended) => {
+        server.once("exit", () => ended());
+        server.kill("SIGTERM");
+      }),
     stop: () => {
       server.kill("SIGTERM");
       rmSync(folder, { recursive: true, force: true });
