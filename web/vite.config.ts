@@ -1,8 +1,12 @@
-// The page is embedded in the command and committed, so its files have fixed names and equal bytes
-// everywhere.
-import { defineConfig } from "vitest/config";
+// Configuration of Vite. The built page is embedded in the command and committed, so its files have
+// fixed names and equal bytes everywhere.
+import { defineConfig, type ViteUserConfig } from "vitest/config";
+import { viewerProxy } from "./dev-proxy";
 
-export default defineConfig({
+/** Address of a running viewer, for the development server. */
+const viewer = process.env["TOMPION_VIEWER"];
+
+export default defineConfig(async (): Promise<ViteUserConfig> => ({
   base: "./",
   build: {
     outDir: process.env["TOMPION_PAGE"] ?? "../crates/viewer/page",
@@ -19,6 +23,7 @@ export default defineConfig({
     format: "es",
     rollupOptions: { output: { entryFileNames: "assets/worker.js" } },
   },
-  // On a machine that others use, too, nothing is quick.
+  server: viewer === undefined ? {} : { proxy: await viewerProxy(viewer) },
+  // The limit is generous, since the machine may be busy.
   test: { include: ["test/unit/**/*.test.ts"], testTimeout: 60_000 },
-});
+}));

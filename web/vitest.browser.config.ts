@@ -7,7 +7,7 @@ export default defineConfig({
     testTimeout: 120_000,
     hookTimeout: 120_000,
     fileParallelism: false,
-    // Tests of one file share a page: what one left behind would only mislead the next.
+    // Tests of one file share a page, so a failure would mislead the next ones.
     bail: 1,
   },
 });

@@ -22,7 +22,7 @@ use anyhow::Result;
 use tompion_tasks::{artifacts, shell, workspace::Workspace};
 
 const USAGE: &str =
-    "usage: xtask build | test | install | demo | demo-report | layers | links | models | fuzz";
+    "usage: xtask build | test | install | demo | demo-report | layers | links | models | fuzz | page";
 
 fn main() -> ExitCode {
     if let Some(mut again) = shell::without_cargos_libraries() {
@@ -54,6 +54,7 @@ fn run(command: &str, arguments: &[String]) -> Result<ExitCode> {
         "models" => models::command(&workspace)?,
         "links" => links::command(&workspace)?,
         "fuzz" => fuzz::command(&workspace, arguments)?,
+        "page" => page::dev_command(&workspace, arguments)?,
         _ => {
             eprintln!("{USAGE}");
             return Ok(ExitCode::from(2));

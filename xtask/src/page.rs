@@ -69,6 +69,18 @@ fn install(workspace: &Workspace) -> Result<()> {
     fs::write(stamp, lock).context("cannot write into web/node_modules")
 }
 
+/// `x page --dev ADDRESS`: serves the page's sources with Vite, in front of a running viewer.
+pub fn dev_command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    let address = match arguments {
+        [flag, address] if flag == "--dev" && address.starts_with("http") => address,
+        _ => bail!("usage: x page --dev ADDRESS, the address that `tompion view --no-open TRACE` prints"),
+    };
+    install(workspace)?;
+    let web = folder(workspace);
+    let mut vite = Command::new(web.join("node_modules/.bin/vite"));
+    shell::run(vite.current_dir(&web).env("TOMPION_VIEWER", address))
+}
+
 /// Checks, builds, compares and tests the page.
 pub fn command(workspace: &Workspace) -> Result<()> {
     install(workspace)?;
