@@ -20,11 +20,11 @@ const MAX_SAVE_ATTEMPTS = 5;
 /** Meaning of a time without slices, for lanes that show everything recorded of their kind: a word
  * and a sentence. */
 const ABSENCE: Partial<Record<LaneKind, [string, string]>> = {
-  interrupt: ["no interrupt", "None was recorded on this CPU at this time."],
-  softirq: ["no softirq", "None was recorded on this CPU at this time."],
-  syscall: ["no system call", "No recorded system call of this thread covers this time."],
-  span: ["no span", "No recorded span is open at this time."],
-  marks: ["no event", "No event was recorded here at this time."],
+  interrupt: ["No interrupt", "None was recorded on this CPU at this time."],
+  softirq: ["No softirq", "None was recorded on this CPU at this time."],
+  syscall: ["No system call", "No recorded system call of this thread covers this time."],
+  span: ["No span", "No recorded span is open at this time."],
+  marks: ["No event", "No event was recorded here at this time."],
 };
 
 /** Selected slice. Its detail is requested from the server. */
