@@ -75,7 +75,7 @@ fn children_have_parents_and_ends_in_the_kernels_events() {
         return;
     }
     let dir = TestDir::new();
-    let program = dir.link("told", &["told.c"], &[]);
+    let program = dir.link("span", &["span.c"], &[]);
     let script = format!("{} a; (exit 7); sh -c 'kill -TERM $$'; /bin/sleep 30 & exit 0", program.display());
     run(&mut dir.recording("trace", &["-k"], &[&"sh", &"-c", &script])).succeeded();
     let trace = dir.trace("trace");
