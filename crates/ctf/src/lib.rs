@@ -2,15 +2,13 @@
 //!
 //! ```text
 //! metadata text ──► tsdl::parse, json::parse ──► metadata::Trace ──► decode::Decoder ──► values
-//!                   tsdl::write, json::write ◄──      │                     │
-//!                                       transcribe ◄──┴─────────────────────┘
+//!                   tsdl::write, json::write ◄──      │
 //! ```
 //!
 //! [`metadata`] is the model of a trace, the same for every version of the format. [`tsdl`] reads
 //! and writes the description language of CTF 1.8, [`json`] that of CTF 2. [`decode`] compiles the
 //! model into flat plans, once for each class, and runs them over the bytes of packets. [`encode`]
-//! writes Tompion's own traces. [`transcribe`] writes decoded events as another trace, of either
-//! version.
+//! writes Tompion's own traces.
 //!
 //! Every byte of a trace is untrusted until one of these modules has checked it. Nothing here
 //! panics, reads unchecked, or allocates by a size that was not compared with the available bytes.
@@ -23,7 +21,6 @@ pub mod event_kind;
 pub mod json;
 mod lint;
 pub mod metadata;
-pub mod transcribe;
 pub mod tsdl;
 
 /// Reason why a description of either version could not be read.

@@ -2,7 +2,7 @@
 //! folder.
 //!
 //! ```text
-//! folders ──reader::open──► TraceSet ──walk──► ctf::transcribe ──► folders of the same names
+//! folders ──reader::open──► TraceSet ──walk──► transcribe ───────► folders of the same names
 //! folders ───────────────────copy────────────────────────────────► one folder
 //! ```
 //!
@@ -14,6 +14,7 @@
 mod merge;
 mod output;
 mod rewrite;
+pub mod transcribe;
 
 use std::path::PathBuf;
 
@@ -40,7 +41,7 @@ pub enum Error {
         /// Folder of the trace.
         path: PathBuf,
         /// Problem.
-        reason: tompion_ctf::transcribe::Inexpressible,
+        reason: transcribe::Inexpressible,
     },
     /// A value does not have its type.
     #[error("{}: event {event}: {reason}", path.display())]
@@ -50,7 +51,7 @@ pub enum Error {
         /// Name of the event.
         event: String,
         /// Problem.
-        reason: tompion_ctf::transcribe::Misfit,
+        reason: transcribe::Misfit,
     },
     /// A trace was given twice.
     #[error("expected each trace once, found {} twice", .0.display())]

@@ -6,12 +6,12 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use tompion_ctf::metadata::Version;
-use tompion_ctf::transcribe::{Start, Times, Transcript, Writer};
 use tompion_os::DirHandle;
 use tompion_reader::{Event, PacketView, TraceSet, Visitor, manifest};
 
 use crate::Error;
 use crate::output::{Places, copy, in_new_folder};
+use crate::transcribe::{Start, Times, Transcript, Writer};
 
 /// Maximum size of a packet in bytes; a larger one is split.
 const MAX_PACKET: u64 = 16 << 20;

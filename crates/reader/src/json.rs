@@ -32,7 +32,7 @@ use tompion_ctf::decode::{Fields, Value};
 use crate::lines::{self, Lines};
 use crate::message::Message;
 use crate::symbols::{Stack, Symbols};
-use crate::syscall_decode::SyscallDecoder;
+use crate::syscall_decode::{self, SyscallDecoder};
 use crate::text::packet_fields;
 use crate::{Error, Event, Place, TraceSet};
 
@@ -111,7 +111,7 @@ impl Lines for JsonLines {
         if self.options.explain {
             let decoder =
                 self.decoders.entry(event.place()).or_insert_with(|| SyscallDecoder::of(event.name()));
-            let explained = decoder.as_ref().map(|decoder| decoder.explain(event)).unwrap_or_default();
+            let explained = decoder.as_ref().map(|decoder| syscall_decode::explain(decoder, event)).unwrap_or_default();
             push_texts("meanings", &explained, line);
         }
         if let Some(symbols) = &mut self.symbols {

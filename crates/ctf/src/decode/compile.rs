@@ -691,7 +691,7 @@ fn is_uuid(ty: &Type) -> bool {
 
 /// Returns the clock of a stream's timestamps: the first one that its event header, or otherwise
 /// its packet context, is mapped to.
-pub(crate) fn clock_name(stream: &Stream) -> Option<&str> {
+pub fn clock_name(stream: &Stream) -> Option<&str> {
     fn find(ty: &Type) -> Option<&str> {
         match ty {
             Type::Integer(integer) | Type::Enum(Enum { integer, .. }) => integer.clock.as_deref(),

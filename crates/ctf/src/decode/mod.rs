@@ -27,8 +27,7 @@ mod tests;
 mod text;
 mod value;
 
-pub use compile::CompileError;
-pub(crate) use compile::clock_name;
+pub use compile::{CompileError, clock_name};
 pub use packet::Packet;
 pub use run::{Input, State};
 pub use tally::{Back, News, Tally, Watch};

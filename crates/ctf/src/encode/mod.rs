@@ -42,9 +42,9 @@ pub use resume::{
 };
 
 /// Event numbers from this one on need the long header.
-pub(crate) const COMPACT_IDS: u32 = 31;
+pub const COMPACT_IDS: u32 = 31;
 /// Number of timestamp bits in a short header.
-pub(crate) const COMPACT_BITS: u32 = 27;
+pub const COMPACT_BITS: u32 = 27;
 /// Name of the clock in the metadata.
 const CLOCK: &str = "monotonic";
 /// Byte order of everything that is written.

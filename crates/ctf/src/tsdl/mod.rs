@@ -26,7 +26,7 @@ mod write;
 pub use packets::text;
 pub(crate) use packets::uuid;
 pub use write::write;
-pub(crate) use write::{escaped_name, is_plain};
+pub use write::{escaped_name, is_plain};
 
 use crate::Description;
 use crate::metadata::Trace;

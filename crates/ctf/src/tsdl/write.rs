@@ -347,12 +347,12 @@ fn field_name(scope: Scope, name: &str) -> String {
 }
 
 /// Escapes a name only if it is a keyword, or if readers would remove its own `_`.
-pub(crate) fn escaped_name(name: &str) -> String {
+pub fn escaped_name(name: &str) -> String {
     if is_plain(name) { name.into() } else { format!("_{name}") }
 }
 
 /// Whether a name needs no `_` before it: it is no keyword, and has none of its own.
-pub(crate) fn is_plain(name: &str) -> bool {
+pub fn is_plain(name: &str) -> bool {
     !name.starts_with('_') && !is_keyword(name)
 }
 

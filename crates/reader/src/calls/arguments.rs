@@ -7,7 +7,7 @@ use tompion_ctf::metadata::Base;
 
 use super::{escape, number};
 use crate::Event;
-use crate::syscall_decode::SyscallDecoder;
+use crate::syscall_decode::{self, SyscallDecoder};
 use crate::text::value_text;
 
 /// Text of a path that could not be read.
@@ -87,7 +87,7 @@ fn write_value(
     line: &mut Vec<u8>,
 ) {
     let number = value.as_integer().and_then(|value| i64::try_from(value).ok());
-    let decoded = number.zip(decoder).and_then(|(number, decoder)| decoder.decode(event, name, number));
+    let decoded = number.zip(decoder).and_then(|(number, decoder)| syscall_decode::decode(decoder, event, name, number));
     match (decoded, number) {
         (Some(decoded), _) => line.extend_from_slice(decoded.as_bytes()),
         (None, Some(number)) if MODES.contains(&name) => {

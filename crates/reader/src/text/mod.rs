@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use crate::lines::{self, First, Lines, Moment};
 use crate::symbols::{self, Symbols};
-use crate::syscall_decode::SyscallDecoder;
+use crate::syscall_decode::{self, SyscallDecoder};
 use crate::{Error, Event, Loss, LossKind, Trace, TraceSet};
 pub use header::HeaderFields;
 use header::Origin;
@@ -286,7 +286,7 @@ impl Lines for Printer {
         lines.layout.write(event.values(), line);
         if let Some(decoder) = &lines.decoder {
             line.pop();
-            decoder.write_text(event, line);
+            syscall_decode::write_text(decoder, event, line);
             line.push(b'\n');
         }
         if let Some(symbols) = self.symbols.as_mut().filter(|_| lines.has_addresses) {

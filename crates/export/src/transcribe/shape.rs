@@ -2,8 +2,8 @@
 //! available.
 
 use super::bits::Bits;
-use crate::decode::{Fields, Value};
-use crate::metadata::{ByteOrder, Form, Integer};
+use tompion_ctf::decode::{Fields, Value};
+use tompion_ctf::metadata::{ByteOrder, Form, Integer};
 
 /// Error for a value that does not have the expected type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

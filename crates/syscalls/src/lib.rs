@@ -8,6 +8,9 @@
 //! Calls and arguments are identified by their names in the kernel's own definitions, which
 //! Tompion's and LTTng's traces share. Calls of 32-bit programs are not decoded, because some of
 //! their numbers differ. Numbers without a name are left as they are.
+//!
+//! This crate knows nothing of traces: the reader passes it the fields of its events.
+#![forbid(unsafe_code)]
 
 mod errors;
 mod options;
@@ -15,8 +18,7 @@ mod values;
 
 use std::fmt::Write;
 
-use crate::Event;
-pub(crate) use errors::name as error_name;
+pub use errors::name as error_name;
 
 /// Named bits: those under the mask have this value.
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +125,7 @@ const BY_CALL: &[(&[&str], &str, Interpretation)] = &[
 
 /// Fields of an event class with their interpretations.
 #[derive(Clone, Debug)]
-pub(crate) struct SyscallDecoder(
+pub struct SyscallDecoder(
     /// Of two entries for one field, the first applies.
     Vec<(&'static str, Interpretation)>,
 );
@@ -145,23 +147,9 @@ impl SyscallDecoder {
         values::SIGNAL.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
     }
 
-    /// Decodes an event's numbers, in the order of its fields. Numbers without a name are skipped.
-    pub fn explain<'a>(&self, event: &Event<'a>) -> Vec<(&'a str, String)> {
-        let explained = event.payload().filter_map(|(name, value)| {
-            let number = i64::try_from(value.as_integer()?).ok()?;
-            Some((name, self.decode(event, name, number)?))
-        });
-        explained.collect()
-    }
-
-    /// Decodes the number in one field of an event; `None` if it has no name.
-    pub fn decode(&self, event: &Event<'_>, name: &str, number: i64) -> Option<String> {
-        self.decode_with(name, number, &|other| {
-            event.payload().get(other).and_then(|value| i64::try_from(value.as_integer()?).ok())
-        })
-    }
-
-    fn decode_with(&self, name: &str, number: i64, other: &dyn Fn(&str) -> Option<i64>) -> Option<String> {
+    /// Decodes the number in the field `name` of an event; `None` if it has no name. `other`
+    /// returns the event's other fields, since a few tables depend on one of them.
+    pub fn decode(&self, name: &str, number: i64, other: &dyn Fn(&str) -> Option<i64>) -> Option<String> {
         let (_, interpretation) = self.0.iter().find(|(field, _)| *field == name)?;
         let resolved = match *interpretation {
             NamedBy(field, tables) => One(table_of(tables, other(field)?)?),
@@ -169,17 +157,6 @@ impl SyscallDecoder {
             resolved => resolved,
         };
         resolved.explain(number)
-    }
-
-    /// Appends the decoded numbers to the event's line: ` # flags = O_RDONLY|O_CLOEXEC`.
-    pub fn write_text(&self, event: &Event<'_>, line: &mut Vec<u8>) {
-        let mut start: &[u8] = b" # ";
-        for (name, decoded) in self.explain(event) {
-            for part in [start, name.as_bytes(), b" = ", decoded.as_bytes()] {
-                line.extend_from_slice(part);
-            }
-            start = b", ";
-        }
     }
 }
 
@@ -279,12 +256,12 @@ mod tests {
     #[test]
     fn options_depend_on_their_level() {
         let decoder = SyscallDecoder::of("syscall_entry_setsockopt").unwrap();
-        let option = |level, number| decoder.decode_with("optname", number, &|_| level);
+        let option = |level, number| decoder.decode("optname", number, &|_| level);
         assert_eq!(option(Some(1), 2).as_deref(), Some("SO_REUSEADDR"));
         assert_eq!(option(Some(6), 1).as_deref(), Some("TCP_NODELAY"));
         assert_eq!((option(Some(9999), 1), option(None, 1)), (None, None));
         let decoder = SyscallDecoder::of("syscall_entry_fcntl").unwrap();
-        let argument = |command, number| decoder.decode_with("arg", number, &|_| Some(command));
+        let argument = |command, number| decoder.decode("arg", number, &|_| Some(command));
         assert_eq!(argument(2, 1).as_deref(), Some("FD_CLOEXEC"));
         assert_eq!(argument(4, 0o4002).as_deref(), Some("O_RDWR|O_NONBLOCK"));
         assert_eq!(argument(1, 1), None);

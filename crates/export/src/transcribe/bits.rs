@@ -1,6 +1,6 @@
 //! Appends values at any bit position, as the counterpart of the decoder.
 
-use crate::metadata::ByteOrder;
+use tompion_ctf::metadata::ByteOrder;
 
 /// Growing buffer of bits.
 #[derive(Clone, Debug, Default)]
@@ -102,8 +102,8 @@ impl Bits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::{Decoder, Input, Value};
-    use crate::metadata::{Event, Field, Integer, Stream, Struct, Trace, Type, Version};
+    use tompion_ctf::decode::{Decoder, Input, Value};
+    use tompion_ctf::metadata::{Event, Field, Integer, Stream, Struct, Trace, Type, Version};
 
     /// Values that the decoder reads back.
     fn decoded(integers: &[(Integer, u64)]) -> Vec<u64> {
@@ -112,7 +112,7 @@ mod tests {
         for (index, (integer, value)) in integers.iter().enumerate() {
             fields.push(Field::new(&format!("f{index}"), Type::Integer(integer.clone())));
             match integer.form {
-                crate::metadata::Form::Variable => bits.put_variable(*value, integer.signed),
+                tompion_ctf::metadata::Form::Variable => bits.put_variable(*value, integer.signed),
                 _ => {
                     bits.align(integer.alignment);
                     bits.put(*value, integer.bits, integer.byte_order);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::metadata::{Field, Role, Scope};
+use tompion_ctf::metadata::{Field, Role, Scope};
 
 /// Converts a name to an identifier of TSDL, which readers of CTF 1.8 accept unchanged.
 pub(super) fn identifier(name: &str) -> String {
@@ -59,7 +59,7 @@ impl Taken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metadata::Type;
+    use tompion_ctf::metadata::Type;
 
     #[test]
     fn names_become_unique_identifiers() {

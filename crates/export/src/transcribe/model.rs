@@ -7,13 +7,13 @@ use super::frame::{Frame, Plan, is_framed};
 use super::names::{Taken, identifier};
 use super::places::{NONE, SOME, TAG, VALUE};
 use super::shape::{Shape, StreamShape};
-use crate::decode::clock_name;
-use crate::metadata::{
+use tompion_ctf::decode::clock_name;
+use tompion_ctf::metadata::{
     Array, Base, Blob, ByteOrder, Clock, Details, Encoding, Enum, Event, Field, Float, Form, Identity,
     Integer, Length, Mapping, OptionRange, Optional, Reference, Roles, Scope, Selection, Sequence, Stream,
     Struct, Text, Trace, Type, Uuid, Variant, Version,
 };
-use crate::tsdl;
+use tompion_ctf::tsdl;
 
 /// Error for a trace that the new version cannot express.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -343,7 +343,7 @@ impl<'s> Translator<'s> {
                 self.note("bits are integers");
                 let ty = match self.to {
                     Version::One => Type::Integer(integer.clone().with_base(Base::Hexadecimal)),
-                    Version::Two => Type::Bits(crate::metadata::BitArray {
+                    Version::Two => Type::Bits(tompion_ctf::metadata::BitArray {
                         integer: integer.clone(),
                         flags: array.flags.clone(),
                     }),

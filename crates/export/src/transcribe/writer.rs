@@ -3,9 +3,9 @@
 use super::Transcript;
 use super::bits::Bits;
 use super::shape::{Misfit, Shape, StreamShape};
-use crate::decode::{Fields, Packet};
-use crate::encode::{COMPACT_BITS, COMPACT_IDS, PACKET_MAGIC};
-use crate::metadata::{ByteOrder, Role};
+use tompion_ctf::decode::{Fields, Packet};
+use tompion_ctf::encode::{COMPACT_BITS, COMPACT_IDS, PACKET_MAGIC};
+use tompion_ctf::metadata::{ByteOrder, Role};
 
 const ORDER: ByteOrder = ByteOrder::Little;
 

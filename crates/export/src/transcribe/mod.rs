@@ -11,7 +11,7 @@
 //!
 //! | source | becomes |
 //! |---|---|
-//! | headers of packets and events | those that Tompion writes ([`crate::encode`]) |
+//! | headers of packets and events | those that Tompion writes ([`tompion_ctf::encode`]) |
 //! | fields with roles in packet contexts | integers of 64 bits, before the other fields |
 //! | text whose length is another field, text in UTF-16 or UTF-32 | text up to a NUL, in UTF-8 |
 //!
@@ -34,9 +34,11 @@ mod model;
 mod names;
 mod places;
 mod shape;
+#[cfg(test)]
+mod tests;
 mod writer;
 
-use crate::metadata::{Trace, Version};
+use tompion_ctf::metadata::{Trace, Version};
 
 pub use model::Inexpressible;
 pub use shape::Misfit;
@@ -60,7 +62,7 @@ impl Transcript {
     pub fn new(source: &Trace, version: Version) -> Result<Self, Inexpressible> {
         let transcript = model::translate(source, version)?;
         // A description that cannot be read back would lose the trace.
-        match crate::parse(transcript.description().as_bytes()) {
+        match tompion_ctf::parse(transcript.description().as_bytes()) {
             Ok(_) => Ok(transcript),
             Err(reason) => Err(Inexpressible {
                 place: "the new description".into(),
@@ -77,8 +79,8 @@ impl Transcript {
     /// Returns the text of the new trace's `metadata` file.
     pub fn description(&self) -> String {
         match self.target.version {
-            Version::One => crate::tsdl::write(&self.target),
-            Version::Two => crate::json::write(&self.target),
+            Version::One => tompion_ctf::tsdl::write(&self.target),
+            Version::Two => tompion_ctf::json::write(&self.target),
         }
     }
 

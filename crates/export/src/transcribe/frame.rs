@@ -9,8 +9,8 @@
 //! event header    with a clock: 4 bytes, or 1 + 16, as in `encode`; without one: id u64
 //! ```
 
-use crate::encode::{COMPACT_BITS, COMPACT_IDS};
-use crate::metadata::{
+use tompion_ctf::encode::{COMPACT_BITS, COMPACT_IDS};
+use tompion_ctf::metadata::{
     Array, Blob, ByteOrder, Enum, Field, Integer, Length, Mapping, OptionRange, Reference, Role, Roles,
     Scope, Selection, Stream, Struct, Trace, Type, Uuid, Variant, Version,
 };

@@ -3,7 +3,7 @@
 
 use super::frame::is_framed;
 use super::model::{Inexpressible, Translator};
-use crate::metadata::{Field, Reference, Scope, Struct, Type, Variant, Version};
+use tompion_ctf::metadata::{Field, Reference, Scope, Struct, Type, Variant, Version};
 
 /// Option name of a converted optional field that is present.
 pub(super) const SOME: &str = "some";
