@@ -111,7 +111,8 @@ impl Lines for JsonLines {
         if self.options.explain {
             let decoder =
                 self.decoders.entry(event.place()).or_insert_with(|| SyscallDecoder::of(event.name()));
-            let explained = decoder.as_ref().map(|decoder| syscall_decode::explain(decoder, event)).unwrap_or_default();
+            let explained =
+                decoder.as_ref().map(|decoder| syscall_decode::explain(decoder, event)).unwrap_or_default();
             push_texts("meanings", &explained, line);
         }
         if let Some(symbols) = &mut self.symbols {

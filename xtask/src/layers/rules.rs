@@ -14,7 +14,10 @@ pub struct Layer {
 /// The layers, from the bottom.
 pub const LAYERS: &[Layer] = &[
     Layer { name: "contracts", crates: &["layout", "schema", "filter", "protocol"] },
-    Layer { name: "mechanisms", crates: &["ring", "os", "ctf", "http", "histogram", "plot", "syscalls", "testing"] },
+    Layer {
+        name: "mechanisms",
+        crates: &["ring", "os", "ctf", "http", "histogram", "plot", "syscalls", "testing"],
+    },
     Layer {
         name: "domain",
         crates: &[

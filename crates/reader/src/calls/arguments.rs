@@ -87,7 +87,9 @@ fn write_value(
     line: &mut Vec<u8>,
 ) {
     let number = value.as_integer().and_then(|value| i64::try_from(value).ok());
-    let decoded = number.zip(decoder).and_then(|(number, decoder)| syscall_decode::decode(decoder, event, name, number));
+    let decoded = number
+        .zip(decoder)
+        .and_then(|(number, decoder)| syscall_decode::decode(decoder, event, name, number));
     match (decoded, number) {
         (Some(decoded), _) => line.extend_from_slice(decoded.as_bytes()),
         (None, Some(number)) if MODES.contains(&name) => {
