@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(source("control=/bin/sh:main"), probed("uprobe:/bin/sh:main", "uretprobe:/bin/sh:main"));
         assert_eq!(
             source("control=/bin/sh:main,sh:main+0x10,deadline=5us"),
-            probed("uprobe:/bin/sh:main", "uprobe:/bin/sh:main+0x10")
+            probed("uprobe:/bin/sh:main", "uprobe:sh:main+0x10")
         );
         assert_eq!(
             source("control=usdt:/bin/sh:a:b,usdt:/bin/sh:a:c"),
