@@ -173,11 +173,11 @@ def check_stacks(trace):
     return sum(kernel.values())
 
 
-def run_guest(vmlinuz, image, tape, monitor):
-    """Runs the guest to its end. Returns its lines and the injected NMIs.
+def run_emulator(vmlinuz, image, tape, monitor):
+    """Runs the emulated machine to its end. Returns its lines and the injected NMIs.
 
-    Now and then the emulated guest stops under NMIs and prints nothing more. It is started once
-    more then, and a line says so.
+    Now and then it stops under NMIs and prints nothing more. It is started once more then, and a
+    line says so.
     """
     for is_last in (False, True):
         monitor.unlink(missing_ok=True)
@@ -201,7 +201,7 @@ def test(work, vmlinuz):
     programs = [program(work, name) for name in ("order", "marks", "bpf_count")]
     image = initramfs(work, vmlinuz, programs, {"init": INIT % ROUNDS}, MODULES)
     begin = time.monotonic()
-    lines, injected = run_guest(vmlinuz, image, tape, monitor)
+    lines, injected = run_emulator(vmlinuz, image, tape, monitor)
     said = "\n".join(lines[-40:])
     assert "PACKED" in lines and any("PREEMPT_RT" in line for line in lines), said
     for recording in ("order", "usual", "few", "stacks"):
