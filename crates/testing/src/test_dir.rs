@@ -1,44 +1,34 @@
 //! Temporary folders.
 
 use std::{
-    env,
     ffi::OsStr,
-    fs,
     ops::Deref,
     path::{Path, PathBuf},
-    process,
-    sync::atomic::{AtomicU32, Ordering},
 };
+
+use tempfile::TempDir;
 
 /// Empty folder of one test, removed with its content on drop.
 #[derive(Debug)]
-pub struct TestDir(PathBuf);
+pub struct TestDir {
+    path: PathBuf,
+    _removed_on_drop: TempDir,
+}
 
 impl TestDir {
-    /// Creates the folder; it has the name and numbers that make it unique.
+    /// Creates the folder; its name begins with this one.
     ///
     /// # Panics
     /// If it can't be created.
     pub fn new(name: &str) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        // Ordering: only the number counts.
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = env::temp_dir().join(format!("tompion-test-{name}-{}-{number}", process::id()));
-        // A process of this number may have left it when it was killed.
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a folder for the test");
-        Self(path)
+        let dir = tempfile::Builder::new().prefix(&format!("tompion-test-{name}-")).tempdir();
+        let dir = dir.expect("a folder for the test");
+        Self { path: dir.path().to_owned(), _removed_on_drop: dir }
     }
 
     /// Path of the folder.
     pub fn path(&self) -> &PathBuf {
-        &self.0
-    }
-}
-
-impl Drop for TestDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        &self.path
     }
 }
 
@@ -46,24 +36,26 @@ impl Deref for TestDir {
     type Target = PathBuf;
 
     fn deref(&self) -> &PathBuf {
-        &self.0
+        &self.path
     }
 }
 
 impl AsRef<Path> for TestDir {
     fn as_ref(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
 impl AsRef<OsStr> for TestDir {
     fn as_ref(&self) -> &OsStr {
-        self.0.as_os_str()
+        self.path.as_os_str()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
