@@ -58,6 +58,16 @@ impl Argument {
 struct Call {
     name: &'static str,
     arguments: Vec<Argument>,
+    /// Argument, from 0, that is a socket's address.
+    address: Option<usize>,
+}
+
+impl Call {
+    fn new(name: &'static str, arguments: Vec<Argument>) -> Self {
+        let wanted = WITH_ADDRESS.iter().find(|(call, _)| *call == name);
+        let address = wanted.and_then(|(_, wanted)| arguments.iter().position(|it| it.name == *wanted));
+        Self { name, arguments, address }
+    }
 }
 
 /// The calls of this machine.
@@ -87,7 +97,7 @@ impl Calls {
             .collect();
         let call = |name| {
             let arguments = format(name).map_or_else(|| raw.clone(), |format| arguments(name, &format));
-            Call { name, arguments }
+            Call::new(name, arguments)
         };
         let names = NAMES.iter().chain(common::NAMES);
         Self { known: names.map(|&(number, name)| (number, call(name))).collect(), raw }
@@ -120,8 +130,7 @@ impl Calls {
 
     /// Returns which argument, from 0, is a socket's address whose bytes are recorded.
     pub fn address(&self, number: u32) -> Option<usize> {
-        let (_, wanted) = WITH_ADDRESS.iter().find(|(call, _)| *call == self.name(number))?;
-        self.arguments(number).iter().position(|argument| argument.name == *wanted)
+        self.known.get(&number)?.address
     }
 
     /// Facts about the call for the programs.
