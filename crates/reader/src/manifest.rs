@@ -15,6 +15,8 @@ pub const NAME: &str = "tompion.json";
 pub const SCHEMA: u64 = 1;
 /// Cause under which a source counts events of children that run on their parent's memory.
 pub const VFORK_CHILD: &str = "vfork_child";
+/// End of a process of which the recorder saw only that it was gone.
+const ENDED: &str = "ended";
 /// Maximum size of the file in bytes.
 const MAX_SIZE: u64 = 64 << 20;
 /// Number of folders above a trace that are searched for the file.
@@ -80,6 +82,9 @@ pub struct Program {
     pub pid: i64,
     /// The program's file.
     pub file: String,
+    /// The process, if the recording names one child of this number and no second one.
+    #[serde(skip)]
+    pub child: Option<Child>,
 }
 
 /// Content of all manifests that belong to a set of traces.
@@ -168,7 +173,8 @@ pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
     for (folder, manifest) in folders {
         match manifest {
             Ok(None) => {}
-            Ok(Some(manifest)) => {
+            Ok(Some(mut manifest)) => {
+                join_children(&mut manifest);
                 info.losses_unknown |= manifest.losses_unknown;
                 info.programs.extend(manifest.programs);
                 info.children.extend(manifest.children);
@@ -188,6 +194,32 @@ pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
         }
     }
     info
+}
+
+/// Adds what a recording says of its children to its programs, and to processes of which it says
+/// only that they have ended. Numbers that were used twice, or may have been, join nothing: they
+/// don't tell which process is meant.
+fn join_children(manifest: &mut Manifest) {
+    if manifest.beyond_limits.get("children").is_some_and(|unlisted| *unlisted > 0) {
+        return;
+    }
+    let Manifest { children, programs, sources, .. } = manifest;
+    let mut by_pid: BTreeMap<i64, Option<&Child>> = BTreeMap::new();
+    for child in &*children {
+        by_pid.entry(child.pid).and_modify(|known| *known = None).or_insert(Some(child));
+    }
+    let child_of = |pid: i64| by_pid.get(&pid).copied().flatten();
+    for program in programs {
+        program.child = child_of(program.pid).cloned();
+    }
+    let mut processes: BTreeMap<i64, usize> = BTreeMap::new();
+    sources.iter().filter_map(|source| source.pid).for_each(|pid| *processes.entry(pid).or_default() += 1);
+    for source in sources.iter_mut().filter(|source| source.end.as_deref() == Some(ENDED)) {
+        let pid = source.pid.filter(|pid| processes.get(pid) == Some(&1));
+        if let Some(end) = pid.and_then(child_of).and_then(|child| child.end.clone()) {
+            source.end = Some(end);
+        }
+    }
 }
 
 /// Returns for each trace whether the flight recorder has overwritten events of it.

@@ -192,7 +192,6 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
         }
     }
     summary.processes.sort();
-    add_ends(&mut summary);
     for loss in traces.losses() {
         match loss.kind {
             LossKind::Packets if overwrites(loss.trace) => {
@@ -209,15 +208,6 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     summary.timestamp_regressions.sort_unstable();
     summary.corruptions.extend(traces.corruptions().iter().map(ToString::to_string));
     summary
-}
-
-/// Adds what is known of children to processes that say only that they have ended.
-fn add_ends(summary: &mut Summary) {
-    let Summary { processes, children, .. } = summary;
-    for process in processes.iter_mut().filter(|process| process.end.as_deref() == Some("ended")) {
-        let child = children.iter().find(|child| child.pid == process.pid);
-        process.end = child.and_then(|child| child.end.clone()).or(process.end.take());
-    }
 }
 
 /// Returns for each trace whether its folder is among these.

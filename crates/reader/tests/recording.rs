@@ -252,6 +252,33 @@ fn a_summary_uses_the_recordings_manifest() {
 }
 
 #[test]
+fn children_say_how_processes_of_their_own_recording_ended() {
+    let source = |end: &str| serde_json::json!({"path": "user/db-7", "kind": "user", "pid": 7, "name": "db", "end": end});
+    let child = |end: &str| serde_json::json!({"pid": 7, "parent": 1, "end": end});
+    let ends = |more: serde_json::Value| {
+        let (folder, other) = (recording("children"), recording("without-children"));
+        let mut manifest = serde_json::json!({"schema": 1, "sources": [source("ended")]});
+        fs::write(other.0.join("tompion.json"), manifest.to_string()).unwrap();
+        manifest.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        fs::write(folder.0.join("tompion.json"), manifest.to_string()).unwrap();
+        let summary = stat::summarize(&mut open(&[folder.0.clone(), other.0.clone()]).unwrap());
+        let mut ends: Vec<_> = summary.processes.into_iter().map(|process| process.end.unwrap()).collect();
+        ends.sort();
+        ends
+    };
+    let once = serde_json::json!({"children": [child("exited with 3")]});
+    assert_eq!(ends(once), ["ended", "exited with 3"]);
+    // Nothing says which of two, or of more than are named, it was.
+    let twice = serde_json::json!({"children": [child("exited with 3"), child("exited with 4")]});
+    assert_eq!(ends(twice), ["ended", "ended"]);
+    let cut = serde_json::json!({"children": [child("exited with 3")], "beyond_limits": {"children": 1}});
+    assert_eq!(ends(cut), ["ended", "ended"]);
+    let known =
+        serde_json::json!({"children": [child("exited with 3")], "sources": [source("killed by signal 9")]});
+    assert_eq!(ends(known), ["ended", "killed by signal 9"]);
+}
+
+#[test]
 fn a_cut_file_is_read_up_to_the_reported_cut() {
     let folder = recording("cut");
     let path = folder.0.join("user/db-7/first");

@@ -196,12 +196,11 @@ fn write_programs(summary: &Summary, output: &mut dyn Write) -> std::io::Result<
     }
     writeln!(output, "\nother programs executed")?;
     for program in others.iter().take(MAX_ROWS) {
-        let child = summary.children.iter().find(|child| child.pid == program.pid);
         let of_child = |child: &Child| {
             let end = child.end.as_deref().unwrap_or("its end was not seen");
             format!("  {}  (child of {})", escape_control(end), child.parent)
         };
-        let life = child.map(of_child).unwrap_or_default();
+        let life = program.child.as_ref().map(of_child).unwrap_or_default();
         writeln!(output, "  {:>8}  {}{life}", program.pid, escape_control(&program.file))?;
     }
     more(others.len(), output)
