@@ -51,6 +51,12 @@ pub struct BeyondLimits {
     /// Events that these processes lost.
     #[serde(skip_serializing_if = "is_zero")]
     pub lost: u64,
+    /// Executed programs that the manifest does not name.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub programs: u64,
+    /// Descendants that the manifest does not name.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub children: u64,
     /// Problems that were not told.
     #[serde(skip_serializing_if = "is_zero")]
     pub problems: u64,
@@ -62,13 +68,15 @@ fn is_zero(number: &u64) -> bool {
 
 impl BeyondLimits {
     /// All counts with the names that they have in the manifest.
-    pub fn counts(&self) -> [(&'static str, u64); 6] {
+    pub fn counts(&self) -> [(&'static str, u64); 8] {
         [
             ("descriptions", self.descriptions),
             ("event_names", self.event_names),
             ("processes", self.processes),
             ("events", self.events),
             ("lost", self.lost),
+            ("programs", self.programs),
+            ("children", self.children),
             ("problems", self.problems),
         ]
     }

@@ -29,6 +29,7 @@ use crate::{
     process::{Backlog, Process, SHARED_FOLDER},
     source::SourceWriter,
     stall_watchdog::StallWatchdog,
+    untraced::Listed,
 };
 use policy::{BURST_PERCENT, Conversion, Observation, SLEEP};
 
@@ -79,7 +80,7 @@ pub enum ConsumerCommand {
     ProblemSuppressed,
     /// Note in the manifest how the command ended, which programs were executed, and which children
     /// there were.
-    Executed(Option<CommandEnd>, Vec<Program>, Vec<Child>),
+    Executed(Option<CommandEnd>, Listed<Program>, Listed<Child>),
     /// Save what the flight recorders hold.
     Snapshot(Sender<u64>),
     /// Note in the manifest that a snapshot is on disk.
@@ -234,8 +235,10 @@ impl Consumer {
                         self.manifest.rejected_processes.saturating_add_signed(more);
                 }
                 Ok(ConsumerCommand::Executed(end, programs, children)) => {
-                    (self.manifest.command_end, self.manifest.programs) = (end, programs);
-                    self.manifest.children = children;
+                    self.manifest.command_end = end;
+                    (self.manifest.programs, self.manifest.children) = (programs.items, children.items);
+                    let beyond = &mut self.manifest.beyond_limits;
+                    (beyond.programs, beyond.children) = (programs.more, children.more);
                 }
                 Ok(ConsumerCommand::ProblemSuppressed) => self.manifest.beyond_limits.problems += 1,
                 Ok(ConsumerCommand::Snapshot(done)) => {

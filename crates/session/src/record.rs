@@ -42,7 +42,7 @@ use crate::{
     rseq,
     session_config::SessionConfig,
     target::{Admission, ProcessTree, Target},
-    untraced::{self, Expectation, Looks},
+    untraced::{self, Expectation, Family, Looks},
 };
 
 /// Time within which the command may end after it was asked to.
@@ -312,8 +312,8 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     let Control { acceptor, commands, status, kernel, looks, command, timed: time_was_up, .. } = control;
     let end = status.map(|status| CommandEnd { pid: command, end: lineage::describe_end(status) });
     let ClientAcceptor { mut problems, admitted, introductions, .. } = acceptor.close();
-    let mut executions = looks.map(Looks::finish).unwrap_or_default();
-    let (mut programs, mut children) = (untraced::programs(&executions), Vec::new());
+    let mut looked = Family { executions: looks.map(Looks::finish).unwrap_or_default(), ..Family::default() };
+    let (mut programs, mut children) = (looked.programs(), looked.children());
     let expectation = Expectation {
         preloads: !config.preload.is_empty(),
         user: config.user.as_ref().map_or_else(tompion_os::effective_user, User::uid),
@@ -323,14 +323,13 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
         problems.extend(outcome.problems.iter().cloned());
         // Looks tell the same programs by other names where there are links.
         let family = &mut outcome.family;
-        programs =
-            Some(untraced::programs(&family.executions)).filter(|it| !it.is_empty()).unwrap_or(programs);
-        children = untraced::children(&family.lives);
-        executions.append(&mut family.executions);
+        programs = Some(family.programs()).filter(|it| !it.items.is_empty()).unwrap_or(programs);
+        children = family.children();
+        looked.executions.append(&mut family.executions);
         let _ = commands.send(ConsumerCommand::Recorded(Box::new(outcome)));
     }
     let _ = commands.send(ConsumerCommand::Executed(end, programs, children));
-    problems.extend(untraced::describe(&executions, &introductions, expectation));
+    problems.extend(untraced::describe(&looked.executions, &introductions, expectation));
     let _ = commands.send(ConsumerCommand::Finish(sender));
     let report = receiver.recv().map_err(|_| io::Error::other("the consumer ended early"))?;
     let _ = consumer.join();

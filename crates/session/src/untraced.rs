@@ -5,7 +5,7 @@
 //! descendants from time to time. Only programs that were seen are told.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fs,
     io::Read as _,
     os::unix::{ffi::OsStrExt, fs::MetadataExt, process::ExitStatusExt},
@@ -41,44 +41,70 @@ const LOOK_INTERVAL: (Duration, Duration) = (Duration::from_millis(50), Duration
 /// Times as long as a look lasted that the next one waits.
 const LOOK_SHARE: u32 = 100;
 
-/// Most programs and most children that a manifest names, and most bytes of a program's path.
-const MAX_PROGRAMS: usize = 4096;
+/// Most programs, and most children, that a manifest names.
+const MAX_NAMED: usize = 4096;
+/// Most bytes of a program's path in a manifest.
 const MAX_PATH: usize = 512;
 
-/// Returns the executed programs as a manifest has them.
-pub fn programs(executions: &BTreeSet<Execution>) -> Vec<Program> {
-    let program = |execution: &Execution| Program {
-        pid: execution.pid,
-        file: tidy(&execution.file.to_string_lossy(), MAX_PATH),
-    };
-    executions.iter().take(MAX_PROGRAMS).map(program).collect()
+/// Beginning of a list, as a manifest has it.
+#[derive(Debug)]
+pub struct Listed<T> {
+    /// The first ones.
+    pub items: Vec<T>,
+    /// Number of the others.
+    pub more: u64,
 }
 
-/// Returns the descendants as a manifest has them.
-pub fn children(lives: &BTreeMap<u32, Life>) -> Vec<Child> {
-    let child = |(pid, life): (&u32, &Life)| {
-        let end = life.wait_status.map(|status| lineage::describe_end(ExitStatus::from_raw(status)));
-        Some(Child { pid: *pid, parent: life.parent?, end })
-    };
-    lives.iter().filter_map(child).take(MAX_PROGRAMS).collect()
+impl<T> Listed<T> {
+    /// Lists so many, of which `beyond` more were not kept.
+    fn new(all: impl ExactSizeIterator<Item = T>, beyond: u64) -> Self {
+        let more = all.len().saturating_sub(MAX_NAMED) as u64 + beyond;
+        Self { items: all.take(MAX_NAMED).collect(), more }
+    }
 }
 
-/// Parent and end of a process of the family, as far as they are known.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Parent and end of a descendant.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// Process that forked it; none for the first ones.
-    pub parent: Option<u32>,
+    /// Process id; another life may have had it before.
+    pub pid: u32,
+    /// Process that forked it.
+    pub parent: u32,
     /// Status that its parent got, once it has ended.
     pub wait_status: Option<i32>,
 }
 
-/// Processes of a family and the programs that they executed, by the kernel's events.
+/// Processes of a family and the programs that they executed.
 #[derive(Debug, Default)]
 pub struct Family {
     /// Programs that its processes executed.
     pub executions: BTreeSet<Execution>,
-    /// Its processes. A number that was used again stands for the last one.
-    pub lives: BTreeMap<u32, Life>,
+    /// Descendants, in the order in which they were forked.
+    pub lives: Vec<Life>,
+    /// Number of further executions, which were too many to be kept.
+    pub more_executions: u64,
+    /// Number of further descendants, which were too many to be kept.
+    pub more_lives: u64,
+}
+
+impl Family {
+    /// Returns the executed programs as a manifest has them.
+    pub fn programs(&self) -> Listed<Program> {
+        let program = |execution: &Execution| Program {
+            pid: execution.pid,
+            file: tidy(&execution.file.to_string_lossy(), MAX_PATH),
+        };
+        Listed::new(self.executions.iter().map(program), self.more_executions)
+    }
+
+    /// Returns the descendants as a manifest has them.
+    pub fn children(&self) -> Listed<Child> {
+        let child = |life: &Life| {
+            let end = life.wait_status.map(|status| lineage::describe_end(ExitStatus::from_raw(status)));
+            Child { pid: life.pid, parent: life.parent, end }
+        };
+        Listed::new(self.lives.iter().map(child), self.more_lives)
+    }
 }
 
 /// A program that a process executed.
@@ -97,6 +123,8 @@ pub struct Execution {
 pub struct ExecutionLog {
     numbers: [Option<u16>; 3],
     family: Family,
+    /// Processes that belong to the family, by their numbers; of descendants, which life they have.
+    members: HashMap<u32, Option<usize>>,
     waiting: Vec<(u64, Change)>,
 }
 
@@ -117,10 +145,8 @@ impl ExecutionLog {
         };
         Self {
             numbers: ["sched_process_fork", "sched_process_exec", "sched_process_exit"].map(number),
-            family: Family {
-                executions: BTreeSet::new(),
-                lives: roots.iter().map(|pid| (*pid, Life::default())).collect(),
-            },
+            family: Family::default(),
+            members: roots.iter().map(|pid| (*pid, None)).collect(),
             waiting: Vec::new(),
         }
     }
@@ -166,26 +192,43 @@ impl ExecutionLog {
     }
 
     fn apply(&mut self, change: Change) {
-        let Family { executions, lives } = &mut self.family;
+        let Self { family, members, .. } = self;
         match change {
+            // A thread.
+            Change::Forked { parent, child } if parent == child => {}
             Change::Forked { parent, child } => {
-                let is_process = parent != child && lives.contains_key(&parent);
-                if is_process && lives.len() < MAX_EXECUTIONS {
-                    lives.insert(child, Life { parent: Some(parent), wait_status: None });
+                // The process that had the number before has ended, even if that was not seen.
+                members.remove(&child);
+                if !members.contains_key(&parent) {
+                    return;
+                }
+                if family.lives.len() < MAX_EXECUTIONS {
+                    members.insert(child, Some(family.lives.len()));
+                    family.lives.push(Life { pid: child, parent, wait_status: None });
+                } else {
+                    family.more_lives += 1;
                 }
             }
             Change::Executed(execution) => {
-                if executions.len() < MAX_EXECUTIONS && lives.contains_key(&execution.pid) {
-                    executions.insert(execution);
+                if !members.contains_key(&execution.pid) {
+                    return;
+                }
+                if family.executions.len() < MAX_EXECUTIONS {
+                    family.executions.insert(execution);
+                } else {
+                    family.more_executions += 1;
                 }
             }
             Change::Ended { pid, wait_status } => {
-                lives.entry(pid).and_modify(|life| life.wait_status = Some(wait_status));
+                let life = members.get(&pid).copied().flatten().and_then(|place| family.lives.get_mut(place));
+                if let Some(life) = life {
+                    life.wait_status = Some(wait_status);
+                }
             }
         }
     }
 
-    /// Returns what was told.
+    /// Returns the family as the events tell it.
     pub fn finish(mut self) -> Family {
         self.settle(u64::MAX);
         self.family
@@ -524,6 +567,7 @@ mod tests {
         log.note(&record(fork, 10, 500, &second));
         assert_eq!(log.finish().executions, executions(Path::new("/bin"), &[(11, "one")]));
     }
+
     #[test]
     fn children_have_the_end_that_their_parents_get() {
         let mut log = ExecutionLog::new(&[10]);
@@ -551,6 +595,47 @@ mod tests {
         note(exit, 99, &[99, 20, 0]);
         let child = |pid, parent, end: Option<&str>| Child { pid, parent, end: end.map(str::to_owned) };
         let expected = [child(11, 10, Some("exited with 3")), child(13, 11, None)];
-        assert_eq!(children(&log.finish().lives), expected);
+        assert_eq!(log.finish().children().items, expected);
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_is_another_process() {
+        let mut log = ExecutionLog::new(&[10]);
+        let [fork, exec, exit] = log.numbers.map(|number| number.expect("a known event"));
+        let mut time = 0;
+        let mut note = |number, pid, payload: &[u8]| {
+            time += 1;
+            log.note(&UntrustedRecord { number, tid: pid, pid, time, extra: 0, payload, context: &[] });
+        };
+        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let forked = |parent: u32, child: u32| words(&[parent, parent, child, child]);
+        note(fork, 10, &forked(10, 11));
+        note(exit, 11, &words(&[11, 20, 1 << 8]));
+        note(fork, 10, &forked(10, 11));
+        note(exit, 11, &words(&[11, 20, 2 << 8]));
+        // The end of this one was lost; then a stranger has its number.
+        note(fork, 10, &forked(10, 12));
+        note(fork, 90, &forked(90, 12));
+        note(exec, 12, b"____________/bin/strange\0");
+        note(exit, 12, &words(&[12, 20, 3 << 8]));
+        let family = log.finish();
+        let children = family.children().items;
+        let children: Vec<_> =
+            children.iter().map(|child| (child.pid, child.parent, child.end.as_deref())).collect();
+        let expected = [(11, 10, Some("exited with 1")), (11, 10, Some("exited with 2")), (12, 10, None)];
+        assert_eq!((children, family.executions.len()), (expected.to_vec(), 0));
+    }
+
+    #[test]
+    fn descendants_beyond_the_limits_are_counted() {
+        let mut log = ExecutionLog::new(&[10]);
+        for child in 100..100 + MAX_EXECUTIONS as u32 + 3 {
+            log.apply(Change::Forked { parent: 10, child });
+            log.apply(Change::Executed(Execution { pid: 10, file: child.to_string().into() }));
+        }
+        let family = log.finish();
+        let more = (MAX_EXECUTIONS - MAX_NAMED + 3) as u64;
+        assert_eq!((family.children().items.len(), family.children().more), (MAX_NAMED, more));
+        assert_eq!((family.programs().items.len(), family.programs().more), (MAX_NAMED, more));
     }
 }
