@@ -3,7 +3,7 @@
 //! Between exec and its agent's `Hello` only the kernel knows of a program; its environment tells.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -46,7 +46,7 @@ impl<'a> NewcomerSearch<'a> {
             Some(age) if age < YOUNG || self.begun.elapsed() < JOIN_TIMEOUT => self.absent = 0,
             Some(_) => return false,
         }
-        if newcomers.executing || newcomers.youngest.is_some() {
+        if newcomers.executing || newcomers.hidden || newcomers.youngest.is_some() {
             thread::sleep(LOOK_INTERVAL);
         }
         true
@@ -61,15 +61,25 @@ struct Newcomers {
     /// Whether a process had no environment: it may just be executing a program, and the kernel
     /// shows the new environment only at the end of that.
     executing: bool,
+    /// Whether a young process has an environment that we may not read.
+    hidden: bool,
 }
 
-/// Searches the processes whose environment we may read for this text.
+/// Searches all processes for those that have this text in their environment.
 fn newcomers_with_in_environment(text: &str) -> Newcomers {
     let own = std::process::id();
     let mut found = Newcomers::default();
     for pid in target::all_processes().filter(|pid| *pid != own) {
         let process = PathBuf::from(format!("/proc/{pid}"));
-        let Ok(environment) = fs::read(process.join("environ")) else { continue };
+        let environment = match fs::read(process.join("environ")) {
+            Ok(environment) => environment,
+            // Another user's, which may have the name all the same.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                found.hidden |= target::age_of(&process).is_some_and(|age| age < YOUNG);
+                continue;
+            }
+            Err(_) => continue,
+        };
         if environment.windows(text.len()).any(|window| window == text.as_bytes()) {
             let age = target::age_of(&process).unwrap_or(Duration::MAX);
             found.youngest = Some(found.youngest.map_or(age, |youngest| youngest.min(age)));
