@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use crate::support::{TestDir, run};
+use crate::support::{TestDir, Trace, run};
 
 /// A user and group that every machine has, with no rights.
 const UNPRIVILEGED_UID: u32 = 65534;
@@ -36,6 +36,17 @@ fn everything_in(folder: &Path) -> Vec<PathBuf> {
     below.chain(files).chain([folder.to_owned()]).collect()
 }
 
+/// Checks that a trace has both events of `brief`, and that all of it is the invoking user's.
+fn assert_has_brief_events_of_the_user(trace: &Trace) {
+    let own = trace.events().into_iter().filter(|event| event.name.starts_with("brief:")).count();
+    assert_eq!(own, 2, "{}", trace.folder.display());
+    for path in everything_in(&trace.folder) {
+        let metadata = fs::metadata(&path).expect("what was listed");
+        let owner = (metadata.uid(), metadata.gid());
+        assert_eq!(owner, (UNPRIVILEGED_UID, UNPRIVILEGED_UID), "{}", path.display());
+    }
+}
+
 #[test]
 fn the_command_and_the_trace_are_the_invoking_users() {
     if !is_root() {
@@ -56,18 +67,7 @@ fn the_command_and_the_trace_are_the_invoking_users() {
         assert_eq!(words[..3], ["65534", "65534", "65534"], "{out}");
         assert_eq!(words[3], ["nobody", "nobody", "none", "/nonexistent"].join(" "), "{out}");
         assert_eq!(words[4..], ["CapEff:\t0000000000000000", "refused"], "{out}");
-        let trace = dir.trace(name);
-        let own = trace.events().into_iter().filter(|event| event.name.starts_with("brief:")).count();
-        assert_eq!(own, 2, "{name}");
-        for path in everything_in(&trace.folder) {
-            let metadata = fs::metadata(&path).expect("what was listed");
-            assert_eq!(
-                (metadata.uid(), metadata.gid()),
-                (UNPRIVILEGED_UID, UNPRIVILEGED_UID),
-                "{}",
-                path.display()
-            );
-        }
+        assert_has_brief_events_of_the_user(&dir.trace(name));
     }
 }
 
@@ -82,16 +82,7 @@ fn the_command_is_roots_where_that_is_wanted_and_the_trace_is_not() {
     assert_eq!(run(as_sudo_does(&mut record)).succeeded().out, "0\n");
     let mut record = dir.recording("trace", &["--as-root"], &[&dir.program("brief")]);
     run(as_sudo_does(&mut record)).succeeded();
-    let trace = dir.trace("trace");
-    assert_eq!(trace.events().into_iter().filter(|event| event.name.starts_with("brief:")).count(), 2);
-    for path in everything_in(&trace.folder) {
-        assert_eq!(
-            fs::metadata(&path).expect("what was listed").uid(),
-            UNPRIVILEGED_UID,
-            "{}",
-            path.display()
-        );
-    }
+    assert_has_brief_events_of_the_user(&dir.trace("trace"));
 }
 
 #[test]

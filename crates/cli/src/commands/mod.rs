@@ -58,7 +58,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     tompion_os::write_file(path, bytes).with_context(|| format!("can't write {}", path.display()))
 }
 
-/// Warns of each trace whose session was killed, with advice. Returns whether there is one.
+/// Warns about each trace with a killed session and gives advice. Returns true if there is one.
 fn warn_if_incomplete(traces: &[PathBuf]) -> bool {
     let mut found = false;
     for folder in traces.iter().filter_map(|trace| tompion_session::incomplete(trace)) {

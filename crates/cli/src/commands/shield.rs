@@ -40,7 +40,7 @@ pub struct Arguments {
     /// Under sudo, run the command as root instead of the user who called sudo
     #[arg(long)]
     as_root: bool,
-    /// Process after whose end everything is restored (used by tompion itself)
+    /// Restore everything when this process ends (used by tompion itself)
     #[arg(long, hide = true, value_name = "PID", conflicts_with_all = ["cpus", "command", "restore"])]
     guard: Option<u32>,
     /// Folder of proc, sys and run (used by tests)

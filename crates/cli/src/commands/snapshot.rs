@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the recording that a user named. A folder whose name is a number is given as `./4711`.
+/// Finds the recording that the user named: `4711` is a process, `./4711` a folder.
 fn find(named: &str) -> anyhow::Result<Running> {
     Ok(match named.parse() {
         Ok(pid) => Running::of_process(pid)?,

@@ -1,5 +1,7 @@
 use std::fs;
 
+use tompion_testing::TestDir;
+
 use super::*;
 
 const METADATA: &str = r#"/* CTF 1.8 */
@@ -37,8 +39,6 @@ enum Part {
     Bytes(&'static [u8]),
 }
 use Part::{Bytes, Number};
-
-use tompion_testing::TestDir;
 
 struct Made {
     time: u64,

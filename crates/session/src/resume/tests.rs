@@ -10,7 +10,6 @@ const UUID: Uuid = Uuid([7; 16]);
 const TRUSTED: Expected = Expected { uuid: UUID, trusted: Some(u64::MAX), most_torn: 1 << 20 };
 const UNTRUSTED: Expected = Expected { trusted: None, ..TRUSTED };
 
-/// A folder that goes with its test.
 /// Four packets of 20 events.
 fn packets() -> Vec<Vec<u8>> {
     let source = Source {

@@ -13,7 +13,7 @@ use super::{history_session::HistorySession, incidents::IncidentRecorder, stop_s
 /// Maximum time between two checks of the monitor, within which its stop is noticed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Error of a command whose monitor was stopped.
+/// Error of a command after its monitor was stopped.
 #[derive(Debug)]
 pub struct MonitorStopped {
     /// Whether another monitor counts in its place.

@@ -61,7 +61,8 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Finds the newest incident's folder. If none can be read, returns one whose error is reported.
+/// Returns the folder of the newest incident. If none can be read, returns one with an error to
+/// report.
 fn newest(parent: &Path) -> Option<PathBuf> {
     incident::folders(parent).pop().map(|(_, folder)| folder).or_else(|| incident::candidates(parent).pop())
 }

@@ -92,7 +92,7 @@ impl JobArgs {
 /// writes to its rings.
 pub struct JobSession {
     child: Child,
-    /// Pipe whose closing ends the session, also when this process ends.
+    /// Pipe that ends the session when it is closed, also by the end of this process.
     lifetime: Option<ChildStdin>,
     messages: Option<File>,
 }

@@ -51,7 +51,7 @@ pub struct RecorderOptions {
 }
 
 impl ProgramRecorder {
-    /// Starts a recorder whose recordings are below a folder.
+    /// Starts a recorder that writes its recordings below a folder.
     pub fn begin(parent: &DirHandle, options: RecorderOptions) -> anyhow::Result<Self> {
         let name = format!("{FOLDER_PREFIX}{}", std::process::id());
         let folder = parent.create_below(&name);
