@@ -15,7 +15,7 @@
 use std::{
     ffi::{CString, OsStr, OsString},
     fs::{self, File, Metadata},
-    io::{self, Write},
+    io::{self, Read, Write},
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
         unix::{
@@ -206,6 +206,22 @@ impl DirHandle {
     pub fn read(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let file = self.open_file(name.as_ref(), libc::O_RDONLY)?;
         regular(file)
+    }
+
+    /// Reads a file whole, of at most so many bytes: other programs decide its size.
+    ///
+    /// # Errors
+    /// As of [`DirHandle::read`], or if the file is larger.
+    pub fn read_bounded(&self, name: impl AsRef<OsStr>, max_bytes: u64) -> io::Result<Vec<u8>> {
+        let file = self.read(name)?;
+        let size = file.metadata()?.len();
+        if size > max_bytes {
+            let text = format!("expected at most {max_bytes} bytes, found {size}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        let mut bytes = Vec::with_capacity(size as usize);
+        file.take(max_bytes).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// A file that is there, to be read and written.

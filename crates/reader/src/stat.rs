@@ -54,7 +54,7 @@ pub struct Summary {
     /// Programs that the recorded processes and their descendants executed, as far as recordings
     /// state them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub programs: Vec<manifest::Program>,
+    pub programs: Vec<manifest::ExecutedProgram>,
     /// Descendants of the recorded processes, as far as the kernel's events told of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<manifest::Child>,
@@ -165,7 +165,7 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     let is_known = |trace: usize| known.get(trace).copied().unwrap_or(false);
     // A killed recorder leaves the trace that short-lived processes share without their names. Its
     // events have them.
-    let named = sources.iter().filter(|(_, source)| source.names_processes());
+    let named = sources.iter().filter(|(_, source)| manifest::names_processes(source));
     let named = among(traces, named.map(|(path, _)| path));
     let is_named = |trace: usize| named.get(trace).copied().unwrap_or(false);
     let overwrites = sources.iter().filter(|(_, source)| source.overwritten > 0);

@@ -33,7 +33,6 @@ use tompion_protocol::{
 use crate::{
     clock::ClockMap,
     context::{Context, Values},
-    files::{path_in, read_bounded},
     session_config::SessionConfig,
     target::Admission,
 };
@@ -137,7 +136,7 @@ impl SavedSession {
             return Err(format!(
                 "{}: expected schema {SCHEMA} with memory layout {LAYOUT_VERSION}, found {} with {}: recover it \
                  with the tompion that recorded it",
-                path_in(folder, SESSION_FILE).display(),
+                folder.path().join(SESSION_FILE).display(),
                 saved.schema,
                 saved.layout
             ));
@@ -211,9 +210,9 @@ impl SavedProcess {
 
 /// Reads a description of bounded size. Errors are lines for people.
 fn read_json<T: for<'a> Deserialize<'a>>(folder: &DirHandle, name: &str) -> Result<T, String> {
-    let path = path_in(folder, name);
+    let path = folder.path().join(name);
     let bytes =
-        read_bounded(folder, name, MAX_JSON).map_err(|error| format!("{}: {error}", path.display()))?;
+        folder.read_bounded(name, MAX_JSON).map_err(|error| format!("{}: {error}", path.display()))?;
     serde_json::from_slice(&bytes).map_err(|error| format!("{}: {error}", path.display()))
 }
 
@@ -276,7 +275,7 @@ impl ProcessBacking {
     pub fn map(&self, geometry: Geometry) -> io::Result<(SharedMap, SharedMap)> {
         let map = |name: &str, file: &File, size| {
             SharedMap::guarded(file.as_fd(), size).map_err(|error| {
-                let path = path_in(&self.folder, name);
+                let path = self.folder.path().join(name);
                 io::Error::new(error.kind(), format!("{}: {error}", path.display()))
             })
         };
@@ -291,7 +290,7 @@ impl ProcessBacking {
 
     /// Path of the file with the rings.
     pub fn rings_path(&self) -> PathBuf {
-        path_in(&self.folder, RINGS_FILE)
+        self.folder.path().join(RINGS_FILE)
     }
 
     /// The two files, for the process.
@@ -347,7 +346,7 @@ pub fn processes(backing: &DirHandle) -> io::Result<(Vec<SavedProcess>, Vec<Stri
             }
             Ok(saved) => wrong.push(format!(
                 "{}: expected the process of this folder, found {}",
-                path_in(&folder, PROCESS_FILE).display(),
+                folder.path().join(PROCESS_FILE).display(),
                 saved.folder
             )),
             Err(error) => wrong.push(error),
@@ -411,8 +410,9 @@ pub fn has_clock(backing: &DirHandle) -> bool {
 
 /// Reads the samples of a backing folder up to the first that is not whole.
 pub fn read_clock(backing: &DirHandle) -> Result<ClockMap, String> {
-    let path = path_in(backing, CLOCK_FILE);
-    let bytes = read_bounded(backing, CLOCK_FILE, MAX_CLOCK)
+    let path = backing.path().join(CLOCK_FILE);
+    let bytes = backing
+        .read_bounded(CLOCK_FILE, MAX_CLOCK)
         .map_err(|error| format!("{}: {error}", path.display()))?;
     let Some(bytes) = bytes.strip_prefix(&CLOCK_MAGIC) else {
         return Err(format!("{}: byte 0: expected TOMPCLK1, found something else", path.display()));
@@ -445,10 +445,10 @@ mod tests {
         assert_eq!(read_clock(&folder).unwrap().samples().len(), 3);
         file.replace(&[pair(1), pair(3)]).unwrap();
         file.add(pair(4)).unwrap();
-        let whole = std::fs::read(path_in(&folder, CLOCK_FILE)).unwrap();
+        let whole = std::fs::read(folder.path().join(CLOCK_FILE)).unwrap();
         assert_eq!(whole.len(), 8 + 3 * SAMPLE_SIZE);
         for len in 0..whole.len() {
-            std::fs::write(path_in(&folder, CLOCK_FILE), &whole[..len]).unwrap();
+            std::fs::write(folder.path().join(CLOCK_FILE), &whole[..len]).unwrap();
             assert_eq!(read_clock(&folder).is_ok(), len >= 8 + 2 * SAMPLE_SIZE, "{len}");
         }
     }

@@ -2,14 +2,13 @@
 //! where a session has several, and in all.
 //!
 //! Each process has a share that no other can use up. What goes beyond the limits is refused and
-//! counted ([`BeyondLimits`]), so that no program makes the recorder grow without end.
+//! counted ([`tompion_manifest::BeyondLimits`]), so that no program makes the recorder grow without end.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
-use serde::{Deserialize, Serialize};
 use tompion_schema::{Event, Field, Type};
 
 /// Bytes of descriptions that each participation of a process has room for, whatever others do.
@@ -31,61 +30,6 @@ pub const MANY_SOURCE_BYTES: usize = 16 << 20;
 /// The same, from which on processes are not told of one by one. Manifests of up to 64 MiB are
 /// read.
 pub const MAX_SOURCE_BYTES: usize = 40 << 20;
-
-/// Counts of data that programs sent beyond the limits, which were not kept.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct BeyondLimits {
-    /// Descriptions of events. The events themselves are lost as `refused`.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub descriptions: u64,
-    /// Names of events that were not remembered for hints. The events are recorded.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub event_names: u64,
-    /// Processes of which the manifest tells nothing more.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub processes: u64,
-    /// Events of these processes. They are recorded.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub events: u64,
-    /// Events that these processes lost.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub lost: u64,
-    /// Executed programs that the manifest does not name.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub programs: u64,
-    /// Descendants that the manifest does not name.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub children: u64,
-    /// Problems that were not told.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub problems: u64,
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-impl BeyondLimits {
-    /// All counts with the names that they have in the manifest.
-    pub fn counts(&self) -> [(&'static str, u64); 8] {
-        [
-            ("descriptions", self.descriptions),
-            ("event_names", self.event_names),
-            ("processes", self.processes),
-            ("events", self.events),
-            ("lost", self.lost),
-            ("programs", self.programs),
-            ("children", self.children),
-            ("problems", self.problems),
-        ]
-    }
-
-    /// Whether nothing was.
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
-}
 
 /// A sum that several processes share.
 #[derive(Clone, Debug, Default)]

@@ -16,6 +16,7 @@ use std::{
 };
 
 use tompion_layout::loss::Cause;
+use tompion_manifest::{self as manifest, Child, Clock, CommandEnd, Manifest, Program, Snapshot};
 use tompion_os::{DirHandle, sample_clocks};
 
 use crate::{
@@ -24,7 +25,6 @@ use crate::{
     disk,
     jobs::JobSink,
     kernel::Outcome as KernelOutcome,
-    manifest::{self, Child, Clock, CommandEnd, Manifest, Program, Snapshot},
     messages::{reason, summarize_names},
     process::{Backlog, Process, SHARED_FOLDER},
     source::SourceWriter,
@@ -250,9 +250,9 @@ impl Consumer {
                 Ok(ConsumerCommand::NoteSnapshot(snapshot)) => self.note_snapshot(snapshot),
                 Ok(ConsumerCommand::Recorded(kernel)) => {
                     self.manifest.sources.push(kernel.source);
-                    self.manifest.problems.extend(kernel.problems);
-                    self.manifest.problems.extend(kernel.remarks);
-                    self.manifest.problems.extend(kernel.stopped.clone());
+                    self.manifest.session.problems.extend(kernel.problems);
+                    self.manifest.session.problems.extend(kernel.remarks);
+                    self.manifest.session.problems.extend(kernel.stopped.clone());
                     self.kernel_stopped = kernel.stopped;
                 }
                 Ok(ConsumerCommand::Finish(done)) => {
@@ -594,7 +594,7 @@ impl Consumer {
 
     /// Text for people about the backing files of a process that was given up.
     fn kept_rings(&self) -> String {
-        let Some(backing) = &self.manifest.backing else { return String::new() };
+        let Some(backing) = &self.manifest.session.backing else { return String::new() };
         let (backing, folder) = (backing.display(), self.folder.path().display());
         format!("; what the rings hold stays in {backing}: tompion recover {folder}")
     }
@@ -660,7 +660,7 @@ impl Consumer {
     }
 
     fn save_histories(&mut self) {
-        if self.manifest.channel.mode == manifest::OVERWRITE {
+        if self.manifest.session.channel.mode == manifest::OVERWRITE {
             self.processes.iter_mut().for_each(Process::save_history);
         } else {
             self.collect();
@@ -683,7 +683,7 @@ impl Consumer {
         if self.stopped.is_some() {
             process.give_up();
         } else {
-            if self.manifest.channel.mode == manifest::OVERWRITE {
+            if self.manifest.session.channel.mode == manifest::OVERWRITE {
                 process.save_history();
             } else {
                 process.collect_all();
@@ -725,9 +725,9 @@ impl Consumer {
         self.complete_shared();
         self.clock.thin_out();
         let samples = self.clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
-        self.manifest.clock = Clock { samples, ..self.manifest.clock };
-        self.manifest.problems.extend(self.stopped.clone());
-        self.manifest.backing = None;
+        self.manifest.session.clock = Clock { samples, ..self.manifest.session.clock };
+        self.manifest.session.problems.extend(self.stopped.clone());
+        self.manifest.session.backing = None;
         let backing = self.backing.take();
         // What is left in rings that are kept can still be recovered.
         let is_complete = backing.is_none() || self.stopped.is_none() && self.left.is_empty();
@@ -735,7 +735,7 @@ impl Consumer {
             // Also a full disk has room for the manifest then.
             self.reserve = None;
             self.manifest.state = manifest::COMPLETE.into();
-            (self.manifest.recorder, self.manifest.snapshot) = (None, None);
+            (self.manifest.session.recorder, self.manifest.session.snapshot) = (None, None);
             if let Err(error) = self.manifest.write(&self.folder, backing.is_some()) {
                 let text = format!("can't write to {}: {}", self.folder.path().display(), reason(&error));
                 // Where the disk is full, that was told.

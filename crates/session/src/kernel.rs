@@ -34,12 +34,12 @@ use tompion_kernel::{
     syscalls::Calls,
 };
 use tompion_layout::loss::Cause;
+use tompion_manifest::{self as manifest, KERNEL};
 use tompion_os::DirHandle;
 
 use crate::{
     environment::{self, HostInfo},
     kernel_filter::{Head, KernelFilter},
-    manifest::{self, KERNEL},
     messages::reason,
     session_config::SessionConfig,
     source::{Pushed, SourceWriter},
@@ -558,17 +558,12 @@ impl Drain {
         let source = manifest::Source {
             path: KERNEL.into(),
             kind: KERNEL.into(),
-            pid: 0,
-            name: KERNEL.into(),
-            executable: String::new(),
-            parent: 0,
-            command_line: Vec::new(),
-            producer: "bpf".into(),
-            end: String::new(),
+            name: Some(KERNEL.into()),
+            producer: Some("bpf".into()),
             events: written,
             lost,
             overwritten,
-            losses_unknown: false,
+            ..manifest::Source::default()
         };
         Outcome {
             source,

@@ -16,6 +16,9 @@ use std::{
 };
 
 use tompion_layout::ring::{Geometry, GeometryError};
+use tompion_manifest::{
+    self as manifest, Channel, Clock, CommandEnd, Host, Manifest, SCHEMA, Session, Snapshot,
+};
 use tompion_os::{
     DirHandle, FileRights, Inheritance, Listener, Poller, ProcessWatch, Signals, User,
     signal::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ},
@@ -35,11 +38,10 @@ use crate::{
     filter,
     jobs::JobSink,
     kernel::{self, Kernel, KernelChoice},
-    lineage, listening,
-    manifest::{self, Channel, Clock, CommandEnd, Host, Manifest, Recorder, Snapshot},
-    messages,
+    lineage, listening, messages,
     newcomers::NewcomerSearch,
     rseq,
+    running::own_recorder,
     session_config::SessionConfig,
     target::{Admission, ProcessTree, Target},
     untraced::{self, Expectation, Family, Looks},
@@ -251,7 +253,7 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGTERM, SIGCHLD, SIGXFSZ])?;
     let in_words = |error: io::Error| io::Error::new(error.kind(), messages::reason(&error));
     manifest.write(&folder, session_config.backing.is_some()).map_err(in_words)?;
-    if let (Some(backing), Some(id)) = (&session_config.backing, &manifest.id) {
+    if let (Some(backing), Some(id)) = (&session_config.backing, &manifest.session.id) {
         let saved = backing::keep_session(backing, &SavedSession::new(&session_config, id.clone()));
         saved.map_err(|error| Error::Backing(backing.path().to_owned(), error))?;
     }
@@ -264,8 +266,8 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     let (commands, inbox) = mpsc::channel();
     let (name, listener) = listen(config)?;
     let mut kernel = prepare_kernel(config, &session_config, notice);
-    if manifest.kernel && kernel.is_none() {
-        manifest.kernel = false;
+    if manifest.session.kernel && kernel.is_none() {
+        manifest.session.kernel = false;
         manifest.write(&folder, session_config.backing.is_some()).map_err(in_words)?;
     }
     let backing = session_config.backing.clone();
@@ -310,7 +312,7 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     control.leave_command(notice);
     let (sender, receiver) = mpsc::channel();
     let Control { acceptor, commands, status, kernel, looks, command, timed: time_was_up, .. } = control;
-    let end = status.map(|status| CommandEnd { pid: command, end: lineage::describe_end(status) });
+    let end = status.map(|status| CommandEnd { pid: command.into(), end: lineage::describe_end(status) });
     let ClientAcceptor { mut problems, admitted, introductions, .. } = acceptor.close();
     let mut looked = Family { executions: looks.map(Looks::finish).unwrap_or_default(), ..Family::default() };
     let (mut programs, mut children) = (looked.programs(), looked.children());
@@ -431,41 +433,36 @@ fn session_config(
 
 fn manifest(config: &Config, session_config: &SessionConfig) -> Manifest {
     Manifest {
-        schema: Manifest::schema(),
-        tompion: env!("CARGO_PKG_VERSION").into(),
+        schema: SCHEMA,
         state: manifest::RECORDING.into(),
         command: config.target.command().to_vec(),
-        command_end: None,
-        programs: Vec::new(),
-        children: Vec::new(),
-        invocation: config.invocation.clone(),
-        host: Host {
-            name: session_config.hostname.clone(),
-            kernel: HostInfo::read().kernel_line(),
-            cpus: session_config.geometry.cpus(),
-            boot_id: session_config.boot_id.clone(),
+        session: Session {
+            tompion: env!("CARGO_PKG_VERSION").into(),
+            invocation: config.invocation.clone(),
+            host: Host {
+                name: session_config.hostname.clone(),
+                kernel: HostInfo::read().kernel_line(),
+                cpus: session_config.geometry.cpus(),
+                boot_id: session_config.boot_id.clone(),
+            },
+            clock: Clock {
+                source: if session_config.tsc { "tsc" } else { "monotonic" }.into(),
+                realtime_offset_ns: session_config.clock_offset_ns,
+                error_bound_ns: if session_config.tsc { 25 } else { 1 },
+                samples: Vec::new(),
+            },
+            channel: Channel {
+                mode: if session_config.overwrite { manifest::OVERWRITE } else { "discard" }.into(),
+                subbuf_size: config.subbuf_size,
+                subbufs: config.subbufs,
+            },
+            kernel: config.kernel.is_some(),
+            recorder: own_recorder(),
+            backing: session_config.backing.as_ref().map(|backing| backing.path().to_owned()),
+            id: session_config.backing.is_some().then(|| uuid::Uuid::new_v4().to_string()),
+            ..Session::default()
         },
-        clock: Clock {
-            source: if session_config.tsc { "tsc" } else { "monotonic" }.into(),
-            realtime_offset_ns: session_config.clock_offset_ns,
-            error_bound_ns: if session_config.tsc { 25 } else { 1 },
-            samples: Vec::new(),
-        },
-        channel: Channel {
-            mode: if session_config.overwrite { manifest::OVERWRITE } else { "discard" }.into(),
-            subbuf_size: config.subbuf_size,
-            subbufs: config.subbufs,
-        },
-        sources: Vec::new(),
-        kernel: config.kernel.is_some(),
-        losses_unknown: false,
-        rejected_processes: 0,
-        beyond_limits: Default::default(),
-        problems: Vec::new(),
-        recorder: Recorder::own(),
-        snapshot: None,
-        backing: session_config.backing.as_ref().map(|backing| backing.path().to_owned()),
-        id: session_config.backing.is_some().then(|| uuid::Uuid::new_v4().to_string()),
+        ..Manifest::default()
     }
 }
 

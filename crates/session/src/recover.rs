@@ -23,13 +23,12 @@ use std::{
 };
 
 use tompion_ctf::metadata::{EnvironmentValue, Trace};
+use tompion_manifest::{self as manifest, KERNEL, Manifest, Source, USER};
 use tompion_os::{DirHandle, Lock, sample_clocks, try_lock};
 
 use crate::{
     backing::{self, ProcessBacking, SESSION_FILE, SavedProcess, SavedSession},
     clock::ClockMap,
-    files::path_in,
-    manifest::{self, KERNEL, Manifest, Source},
     process::Process,
     resume::{self, Cut, Expected},
     session_config::SessionConfig,
@@ -96,18 +95,18 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
             is_complete: true,
         });
     }
-    let same_boot = is_this_boot(&manifest.host.boot_id);
+    let same_boot = is_this_boot(&manifest.session.host.boot_id);
     let mut recovery = Recovery { folder, problems: Vec::new(), is_complete: true, same_boot };
     match &backing {
         Some(backing) => recovery.complete_rings(backing, &mut manifest)?,
         None => recovery.complete_files(&mut manifest)?,
     }
     recovery.complete_kernel(&mut manifest);
-    manifest.problems.extend(recovery.problems.iter().cloned());
+    manifest.session.problems.extend(recovery.problems.iter().cloned());
     if recovery.is_complete {
         manifest.state = manifest::RECOVERED.into();
-        (manifest.recorder, manifest.snapshot) = (None, None);
-        manifest.backing = None;
+        (manifest.session.recorder, manifest.session.snapshot) = (None, None);
+        manifest.session.backing = None;
         recovery.write(&manifest)?;
         if let Some(backing) = backing {
             backing
@@ -136,7 +135,7 @@ fn find(named: DirHandle, shown: &str) -> Result<Where, String> {
         let folder = open(&saved.folder)?;
         let manifest = Manifest::read(&folder)
             .map_err(|error| format!("{error}; the trace whose rings are in {shown} should be there"))?;
-        if manifest.id.as_ref() != Some(&saved.id) {
+        if manifest.session.id.as_ref() != Some(&saved.id) {
             let trace = folder.path().display();
             return Err(format!("{trace} is not the recording whose rings are in {shown}"));
         }
@@ -150,7 +149,7 @@ fn find(named: DirHandle, shown: &str) -> Result<Where, String> {
         ));
     }
     let manifest = Manifest::read(&named)?;
-    let Some(kept) = manifest.backing else { return Ok(Where { folder: named, backing: None }) };
+    let Some(kept) = manifest.session.backing else { return Ok(Where { folder: named, backing: None }) };
     let backing = DirHandle::open(&kept).ok().filter(|backing| backing.has(SESSION_FILE));
     let kept = kept.display();
     let Some(backing) = backing else {
@@ -160,7 +159,7 @@ fn find(named: DirHandle, shown: &str) -> Result<Where, String> {
         ));
     };
     let saved = SavedSession::read(&backing)?;
-    if manifest.id.as_ref() != Some(&saved.id) {
+    if manifest.session.id.as_ref() != Some(&saved.id) {
         return Err(format!("{kept} has the rings of another recording than {shown}"));
     }
     Ok(Where { folder: named, backing: Some(backing) })
@@ -204,7 +203,7 @@ impl Recovery {
         let saved = SavedSession::read(backing)?;
         let session_config = saved
             .session_config(&self.folder)
-            .map_err(|error| format!("{}: {error}", path_in(backing, SESSION_FILE).display()))?;
+            .map_err(|error| format!("{}: {error}", backing.path().join(SESSION_FILE).display()))?;
         let same_boot = is_this_boot(&saved.boot_id);
         self.same_boot = same_boot;
         let read =
@@ -239,7 +238,7 @@ impl Recovery {
             }
         }
         self.tell_of_a_stop(manifest);
-        manifest.clock.samples = clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
+        manifest.session.clock.samples = clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
         Ok(())
     }
 
@@ -308,7 +307,7 @@ impl Recovery {
     /// Completes the kernel's trace: its rings went with the session.
     fn complete_kernel(&mut self, manifest: &mut Manifest) {
         // The session may have done it before it was killed.
-        if !manifest.kernel || manifest.sources.iter().any(|source| source.kind == KERNEL) {
+        if !manifest.session.kernel || manifest.sources.iter().any(|source| source.kind == KERNEL) {
             return;
         }
         self.complete_source(&self.folder.join(KERNEL), manifest);
@@ -430,24 +429,23 @@ fn source_of(
     }
     let text = |name: &str| {
         let value = trace.environment_value(name).and_then(EnvironmentValue::as_text);
-        value.unwrap_or_default().to_owned()
+        value.filter(|value| !value.is_empty()).map(str::to_owned)
     };
     let path = folder.path().strip_prefix(root).unwrap_or(folder.path()).to_string_lossy().into_owned();
     let is_kernel = path == KERNEL;
     let source = Source {
         path,
-        kind: if is_kernel { KERNEL } else { "user" }.into(),
+        kind: if is_kernel { KERNEL } else { USER }.into(),
         pid: pid_of(&trace),
-        name: name_of(&trace, is_kernel),
+        name: Some(name_of(&trace, is_kernel)),
         executable: text("executable"),
-        parent: 0,
-        command_line: Vec::new(),
-        producer: if is_kernel { "bpf".into() } else { text("ring_producer") },
-        end: "not known: its session was killed".into(),
+        producer: if is_kernel { Some("bpf".into()) } else { text("ring_producer") },
+        end: Some("not known: its session was killed".into()),
         events,
         lost,
         overwritten,
         losses_unknown: is_unknown || !damage.is_empty(),
+        ..Source::default()
     };
     Ok(Some((source, damage)))
 }
@@ -459,18 +457,18 @@ fn name_of(trace: &Trace, is_kernel: bool) -> String {
     name.filter(|_| !is_kernel).unwrap_or(other).to_owned()
 }
 
-fn pid_of(trace: &Trace) -> u32 {
-    let pid = trace.environment_value("vpid").and_then(EnvironmentValue::as_integer);
-    pid.and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0)
+fn pid_of(trace: &Trace) -> Option<i64> {
+    let pid = trace.environment_value("vpid").and_then(EnvironmentValue::as_integer)?;
+    u32::try_from(pid).ok().filter(|pid| *pid != 0).map(i64::from)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn source(path: &str, pid: u32, events: u64, lost: &[(&str, u64)]) -> Source {
+    fn source(path: &str, pid: i64, events: u64, lost: &[(&str, u64)]) -> Source {
         let lost = lost.iter().map(|(cause, count)| ((*cause).into(), *count)).collect();
-        Source { path: path.into(), pid, events, lost, ..Source::default() }
+        Source { path: path.into(), pid: Some(pid), events, lost, ..Source::default() }
     }
 
     #[test]

@@ -28,11 +28,7 @@ mod tests;
 
 use damage::Damage;
 
-use crate::{
-    disk::PacketFile,
-    files::{path_in, read_bounded},
-    stream_writer::StreamWriter,
-};
+use crate::{disk::PacketFile, stream_writer::StreamWriter};
 
 /// Largest metadata file.
 const MAX_METADATA: u64 = 256 << 20;
@@ -78,15 +74,15 @@ pub fn metadata(folder: &DirHandle, uuid: Uuid) -> Result<Option<Trace>, Error> 
     let found = trace.uuid.map_or("none".into(), |uuid| uuid.to_string());
     if trace.uuid != Some(uuid) {
         let what = format!("expected the trace {uuid}, found {found}: it is another recording's");
-        return Err(Error::damaged(&path_in(folder, "metadata"), 0, what));
+        return Err(Error::damaged(&folder.path().join("metadata"), 0, what));
     }
     Ok(Some(trace))
 }
 
 /// The metadata that is there, if any.
 pub fn any_metadata(folder: &DirHandle) -> Result<Option<Trace>, Error> {
-    let path = path_in(folder, "metadata");
-    let bytes = match read_bounded(folder, "metadata", MAX_METADATA) {
+    let path = folder.path().join("metadata");
+    let bytes = match folder.read_bounded("metadata", MAX_METADATA) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         bytes => bytes.map_err(Error::io(&path))?,
     };
@@ -122,7 +118,7 @@ pub fn stream(
     let Cut { data, index, size, last, damage } = cut;
     if let Some(last) = last.filter(|last| last.origin.ring_id != ring) {
         let what = format!("expected packets of ring {ring}, found ring {}", last.origin.ring_id);
-        return Err(Error::damaged(&path_in(folder, &name), 0, what));
+        return Err(Error::damaged(&folder.path().join(&name), 0, what));
     }
     let mut packet = Packet::new(source);
     let mut origin = last.map_or_else(encode::Origin::default, |last| last.origin);
@@ -154,7 +150,7 @@ pub struct Cut {
 
 /// Cuts a stream behind its last whole packet and makes its index; none if there is no such file.
 pub fn cut(folder: &DirHandle, name: &str, expected: &Expected) -> Result<Option<Cut>, Error> {
-    let path = path_in(folder, name);
+    let path = folder.path().join(name);
     let data = match folder.write(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file.map_err(Error::io(&path))?,
@@ -162,7 +158,7 @@ pub fn cut(folder: &DirHandle, name: &str, expected: &Expected) -> Result<Option
     let len = data.metadata().map_err(Error::io(&path))?.len();
     let indexes = folder.join("index");
     let (index_name, fresh_name) = (format!("{name}.idx"), format!(".{name}.idx.new"));
-    let fresh = path_in(&indexes, &fresh_name);
+    let fresh = indexes.path().join(&fresh_name);
     indexes.make().map_err(Error::io(indexes.path()))?;
     let mut index = BufWriter::new(indexes.recreate(&fresh_name).map_err(Error::io(&fresh))?);
     index.write_all(&encode::index_header()).map_err(Error::io(&fresh))?;
@@ -284,7 +280,7 @@ pub fn remove_stream(folder: &DirHandle, name: &str) -> Result<(), Error> {
     for (folder, name) in [(folder.join("index"), format!("{name}.idx")), (folder.clone(), name.to_owned())] {
         match folder.remove(&name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Error::io(&path_in(&folder, &name))(error));
+                return Err(Error::io(&folder.path().join(&name))(error));
             }
             _ => {}
         }

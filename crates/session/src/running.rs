@@ -15,12 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_manifest::{self as manifest, Manifest, Recorder};
 use tompion_os::{DirHandle, FileRights, ProcessWatch, signal::SIGUSR1};
 
-use crate::{
-    manifest::{self, Manifest, Recorder},
-    target::all_processes,
-};
+use crate::target::{all_processes, stat_field};
 
 /// Words in the invocation of recorders that another command starts for itself; `tell-jobs` is the
 /// earlier name of `job-agent`.
@@ -33,6 +31,19 @@ const MAX_DEPTH: usize = 4;
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval between two looks at the manifest.
 const MANIFEST_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Returns the calling process, as manifests name it.
+pub(crate) fn own_recorder() -> Option<Recorder> {
+    recorder_of("self")
+}
+
+/// Returns a process by its name below `/proc`, as manifests name it.
+fn recorder_of(process: &str) -> Option<Recorder> {
+    let start_ticks = stat_field(Path::new(&format!("/proc/{process}")), 22)?;
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    Some(Recorder { pid: pids.split_whitespace().next_back()?.parse().ok()?, start_ticks })
+}
 
 /// Reason why there is no snapshot.
 #[derive(Debug, thiserror::Error)]
@@ -129,13 +140,14 @@ impl Running {
         let folders: BTreeSet<PathBuf> = places
             .flat_map(|path| path.ancestors().take(MAX_DEPTH).map(Path::to_owned).collect::<Vec<_>>())
             .collect();
-        let recorder = Recorder::of(&pid.to_string()).ok_or(SnapshotError::NoProcess(pid))?;
+        let recorder = recorder_of(&pid.to_string()).ok_or(SnapshotError::NoProcess(pid))?;
         let in_its_view =
             |folder: &PathBuf| proc.join("root").join(folder.strip_prefix("/").unwrap_or(folder));
         let recorded = |folder: PathBuf| {
             let directory = DirHandle::open(&folder).ok()?;
             let manifest = Manifest::read(&directory).ok()?;
-            (manifest.is_recording() && manifest.recorder == Some(recorder)).then_some((directory, manifest))
+            (manifest.is_recording() && manifest.session.recorder == Some(recorder))
+                .then_some((directory, manifest))
         };
         // In a container it may be somewhere else.
         let mut candidates = folders.iter().flat_map(|folder| [folder.clone(), in_its_view(folder)]);
@@ -158,7 +170,7 @@ impl Running {
             return Err(SnapshotError::Ended(folder.into()));
         }
         let killed = || SnapshotError::Killed(folder.into());
-        let recorder = manifest.recorder.ok_or_else(killed)?;
+        let recorder = manifest.session.recorder.ok_or_else(killed)?;
         let identity =
             |directory: &DirHandle| directory.metadata().map(|found| (found.dev(), found.ino())).ok();
         let is_it = |running: &Self| identity(&running.directory) == identity(&directory);
@@ -166,7 +178,7 @@ impl Running {
         match Self::of_process(recorder.pid) {
             Ok(running) if is_it(&running) => return Ok(as_named(running)),
             Err(error @ SnapshotError::OtherUser { .. })
-                if Recorder::of(&recorder.pid.to_string()) == Some(recorder) =>
+                if recorder_of(&recorder.pid.to_string()) == Some(recorder) =>
             {
                 return Err(error);
             }
@@ -180,12 +192,12 @@ impl Running {
     /// Says whether another command of Tompion's has begun it for itself, and saves what it holds
     /// in its own time.
     fn is_companion(&self) -> bool {
-        self.manifest.invocation.iter().any(|word| COMPANION_WORDS.contains(&word.as_str()))
+        self.manifest.session.invocation.iter().any(|word| COMPANION_WORDS.contains(&word.as_str()))
     }
 
     /// Says whether there is something to save.
     pub fn is_flight_recorder(&self) -> bool {
-        self.manifest.channel.mode == manifest::OVERWRITE
+        self.manifest.session.channel.mode == manifest::OVERWRITE
     }
 
     /// Has what the flight recorder holds saved, and waits until it is on disk.
@@ -211,7 +223,7 @@ impl Running {
             // In this order: what it wrote before its end is seen.
             let has_ended = self.process.has_ended();
             if let Ok(manifest) = Manifest::read(&self.directory) {
-                let saved = manifest.snapshot.filter(|snapshot| snapshot.begun_ns >= asked);
+                let saved = manifest.session.snapshot.filter(|snapshot| snapshot.begun_ns >= asked);
                 if let Some(snapshot) = saved {
                     return Ok(Saved::Events(snapshot.events));
                 }
@@ -256,6 +268,6 @@ mod tests {
         assert!(matches!(Running::of_process(own), Err(SnapshotError::NoRecorder(pid)) if pid == own));
         assert!(matches!(Running::of_process(u32::MAX / 2), Err(SnapshotError::NoProcess(_))));
         assert!(!takes_signal(own, SIGUSR1));
-        assert_eq!(Recorder::own(), Recorder::of(&own.to_string()));
+        assert_eq!(own_recorder(), recorder_of(&own.to_string()));
     }
 }

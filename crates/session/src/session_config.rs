@@ -4,10 +4,11 @@ use std::{os::fd::OwnedFd, sync::Arc};
 
 use tompion_ctf::{encode, metadata::Uuid};
 use tompion_layout::{record::WriteProtocol, ring::Geometry};
+use tompion_manifest as manifest;
 use tompion_os::DirHandle;
 use tompion_protocol::{message::Hello, rules::Rules};
 
-use crate::{context::Context, environment, jobs::JobSink, manifest, target::Admission};
+use crate::{context::Context, environment, jobs::JobSink, target::Admission};
 
 /// Configuration that all processes of the session share.
 #[derive(Debug)]

@@ -2,18 +2,18 @@
 //!
 //! The latency monitor's incidents are made so. What the events are is the caller's business.
 
-use std::{collections::BTreeMap, io};
+use std::io;
 
 use tompion_ctf::{
     encode::{self, ContextField, Record, Tally},
     metadata::Uuid,
 };
+use tompion_manifest::{self as manifest, Channel, Clock, Host, KERNEL, Manifest, SCHEMA, Session, USER};
 use tompion_os::DirHandle;
 use tompion_schema::Event;
 
 use crate::{
     environment::{self, HostInfo},
-    manifest::{self, Channel, Clock, Host, KERNEL, Manifest},
     source::{Pushed, SourceWriter},
     stream_writer::{Mark, WriteMode},
 };
@@ -69,58 +69,48 @@ pub fn write_synthetic_trace(
     let mut sources = Vec::new();
     for source in traces {
         let (path, kind, pid, name) = match &source.origin {
-            Origin::Kernel => (KERNEL.to_owned(), KERNEL, 0, KERNEL.to_owned()),
-            Origin::Program(pid, name) => (format!("user/{pid}"), "user", *pid, name.clone()),
+            Origin::Kernel => (KERNEL.to_owned(), KERNEL, None, KERNEL.to_owned()),
+            Origin::Program(pid, name) => {
+                (format!("user/{pid}"), USER, Some((*pid).into()).filter(|pid| *pid != 0), name.clone())
+            }
         };
         let events = write_source(folder.join(&path), source, &machine)?;
         sources.push(manifest::Source {
             path,
             kind: kind.into(),
             pid,
-            name,
-            executable: String::new(),
-            parent: 0,
-            command_line: Vec::new(),
-            producer: "bpf".into(),
-            end: String::new(),
+            name: Some(name),
+            producer: Some("bpf".into()),
             events,
-            lost: BTreeMap::new(),
             overwritten: source.overwritten,
-            losses_unknown: false,
+            ..manifest::Source::default()
         });
     }
     let manifest = Manifest {
-        schema: Manifest::schema(),
-        tompion: env!("CARGO_PKG_VERSION").into(),
+        schema: SCHEMA,
         state: manifest::COMPLETE.into(),
-        command: Vec::new(),
-        command_end: None,
-        programs: Vec::new(),
-        children: Vec::new(),
-        invocation: invocation.to_vec(),
-        host: Host {
-            name: machine.host.hostname.clone(),
-            kernel: machine.host.kernel_line(),
-            cpus: tompion_os::possible_cpus(),
-            boot_id: machine.host.boot_id,
-        },
-        clock: Clock {
-            source: "monotonic".into(),
-            realtime_offset_ns: machine.clock_offset_ns,
-            error_bound_ns: 1,
-            samples: Vec::new(),
-        },
-        channel: Channel { mode: "overwrite".into(), subbuf_size: 0, subbufs: 0 },
         sources,
-        kernel: traces.iter().any(|source| source.origin == Origin::Kernel),
-        losses_unknown: false,
-        rejected_processes: 0,
-        beyond_limits: Default::default(),
-        problems: problems.to_vec(),
-        recorder: None,
-        snapshot: None,
-        backing: None,
-        id: None,
+        session: Session {
+            tompion: env!("CARGO_PKG_VERSION").into(),
+            invocation: invocation.to_vec(),
+            host: Host {
+                name: machine.host.hostname.clone(),
+                kernel: machine.host.kernel_line(),
+                cpus: tompion_os::possible_cpus(),
+                boot_id: machine.host.boot_id,
+            },
+            clock: Clock {
+                source: "monotonic".into(),
+                realtime_offset_ns: machine.clock_offset_ns,
+                error_bound_ns: 1,
+                samples: Vec::new(),
+            },
+            channel: Channel { mode: manifest::OVERWRITE.into(), subbuf_size: 0, subbufs: 0 },
+            kernel: traces.iter().any(|source| source.origin == Origin::Kernel),
+            problems: problems.to_vec(),
+            ..Session::default()
+        },
+        ..Manifest::default()
     };
     manifest.write(folder, false)
 }

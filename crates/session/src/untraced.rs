@@ -20,10 +20,10 @@ use object::{
     read::elf::{FileHeader as _, ProgramHeader as _},
 };
 use tompion_kernel::{events, records::UntrustedRecord};
+use tompion_manifest::{Child, Program};
 use tompion_os::BoundedFile;
 
 use crate::lineage;
-use crate::manifest::{Child, Program};
 use crate::untrusted_text::{MAX_NAME, tidy};
 
 /// Most executed programs, and most introductions, that are remembered.
@@ -91,7 +91,7 @@ impl Family {
     /// Returns the executed programs as a manifest has them.
     pub fn programs(&self) -> Listed<Program> {
         let program = |execution: &Execution| Program {
-            pid: execution.pid,
+            pid: execution.pid.into(),
             file: tidy(&execution.file.to_string_lossy(), MAX_PATH),
         };
         Listed::new(self.executions.iter().map(program), self.more_executions)
@@ -101,7 +101,7 @@ impl Family {
     pub fn children(&self) -> Listed<Child> {
         let child = |life: &Life| {
             let end = life.wait_status.map(|status| lineage::describe_end(ExitStatus::from_raw(status)));
-            Child { pid: life.pid, parent: life.parent, end }
+            Child { pid: life.pid.into(), parent: life.parent.into(), end }
         };
         Listed::new(self.lives.iter().map(child), self.more_lives)
     }

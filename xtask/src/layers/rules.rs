@@ -16,7 +16,7 @@ pub const LAYERS: &[Layer] = &[
     Layer { name: "contracts", crates: &["layout", "schema", "filter", "protocol"] },
     Layer {
         name: "mechanisms",
-        crates: &["ring", "os", "ctf", "http", "histogram", "plot", "syscalls", "testing"],
+        crates: &["ring", "os", "ctf", "http", "histogram", "plot", "syscalls", "manifest", "testing"],
     },
     Layer {
         name: "domain",
@@ -74,6 +74,7 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "report", to: "machine", reason: "a report names the machine and its settings" },
     Edge { from: "xtask", to: "tasks", reason: "artifacts, commands and tables" },
     Edge { from: "bench", to: "tasks", reason: "artifacts, commands and tables" },
+    Edge { from: "manifest", to: "os", reason: "the file is read and replaced below its folder's handle" },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
 ];
 

@@ -366,7 +366,7 @@ fn follow(
 fn has_ended(trace: &Path) -> bool {
     let folders = trace.ancestors().take(4);
     let manifest = folders
-        .filter_map(|folder| tompion_session::Manifest::read(&DirHandle::open(folder).ok()?).ok())
+        .filter_map(|folder| tompion_manifest::Manifest::read(&DirHandle::open(folder).ok()?).ok())
         .next();
     manifest.is_some_and(|manifest| !manifest.is_recording()) || tompion_session::incomplete(trace).is_some()
 }

@@ -21,11 +21,12 @@ use tompion_kernel::{
     probes::{ProbeSpec, ProbeSpecError},
     syscalls::Calls,
 };
+use tompion_manifest::{KERNEL, Manifest};
 use tompion_os::{DirHandle, User};
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
 use tompion_session::{
-    Config, Context, Error, KernelChoice, Manifest, Mode, Outcome, ProcessTree, RecordingSummary, Target,
+    Config, Context, Error, KernelChoice, Mode, Outcome, ProcessTree, RecordingSummary, Target,
     process_names, processes_named,
 };
 
@@ -548,7 +549,7 @@ fn report_outcome(config: &Config, arguments: &Arguments, outcome: &Outcome) -> 
     let events = total(manifest.sources.iter().map(|source| source.events).chain([beyond.events]));
     let lost = manifest.sources.iter().flat_map(|source| source.lost.values().copied());
     let lost = total(lost.chain([beyond.lost]));
-    if let Some(text) = messages::beyond_limits(beyond.counts().into_iter()) {
+    if let Some(text) = messages::beyond_limits(beyond.counts()) {
         print_status(format!("counted but not stored, beyond the limits of one recording: {text}"));
     }
     if let Some(status) = outcome.status.filter(|status| !status.success()) {
@@ -583,16 +584,13 @@ fn report_outcome(config: &Config, arguments: &Arguments, outcome: &Outcome) -> 
 /// Loss cause of events that could not be written, for instance on a full disk.
 const NOT_WRITTEN: &str = "not_written";
 
-/// Kind of the kernel's source in the manifest.
-const KERNEL: &str = "kernel";
-
 /// Describes the sources that have events.
 pub fn describe_sources(manifest: &Manifest) -> String {
     let with_events = || manifest.sources.iter().filter(|source| source.events != 0);
     let of_processes = || with_events().filter(|source| source.kind != KERNEL);
-    let processes = of_processes().filter(|source| source.pid != 0).count() as u64;
+    let processes = of_processes().filter(|source| source.pid.is_some()).count() as u64;
     // A killed recorder did not write how many processes share a trace.
-    let is_shared = of_processes().any(|source| source.pid == 0);
+    let is_shared = of_processes().any(|source| source.pid.is_none());
     let kernel = with_events().any(|source| source.kind == KERNEL);
     let mut parts = Vec::new();
     if kernel {
@@ -621,7 +619,7 @@ pub fn losses(manifest: &Manifest, lost: u64) -> String {
         *sum = sum.saturating_add(*count);
     }
     // A recorder can't record these: the child runs in its parent's memory.
-    let untraced = causes.remove(tompion_reader::manifest::VFORK_CHILD).unwrap_or(0);
+    let untraced = causes.remove(tompion_manifest::VFORK_CHILD).unwrap_or(0);
     let lost = lost.saturating_sub(untraced);
     let causes: Vec<String> =
         causes.iter().map(|(cause, count)| format!("{cause}: {}", with_thousands(*count))).collect();

@@ -14,7 +14,7 @@ use serde::Serialize;
 use tompion_analysis::durations::Durations;
 use tompion_filter::Expression;
 use tompion_reader::{
-    manifest::{Child, Program},
+    manifest::{Child, ExecutedProgram},
     stat::Summary,
 };
 
@@ -189,7 +189,7 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
 /// Writes the programs of processes that have no events, each with what is known of its process.
 fn write_programs(summary: &Summary, output: &mut dyn Write) -> std::io::Result<()> {
     let has_events = |pid: i64| summary.processes.iter().any(|process| process.pid == pid);
-    let is_other = |program: &&Program| !has_events(program.pid) && !is_command(program, summary);
+    let is_other = |program: &&ExecutedProgram| !has_events(program.pid) && !is_command(program, summary);
     let others: Vec<_> = summary.programs.iter().filter(is_other).collect();
     if others.is_empty() {
         return Ok(());
@@ -208,13 +208,14 @@ fn write_programs(summary: &Summary, output: &mut dyn Write) -> std::io::Result<
 
 /// Says whether a program is the one that a command names. If its process executed several, that is
 /// the one of its name.
-fn is_command(program: &Program, summary: &Summary) -> bool {
+fn is_command(program: &ExecutedProgram, summary: &Summary) -> bool {
     let Some(command) = summary.commands.iter().find(|command| command.pid == Some(program.pid)) else {
         return false;
     };
     let name = |path: &str| Path::new(path).file_name().map(OsStr::to_owned);
-    let is_named =
-        |other: &Program| name(&other.file) == command.command_line.first().and_then(|word| name(word));
+    let is_named = |other: &ExecutedProgram| {
+        name(&other.file) == command.command_line.first().and_then(|word| name(word))
+    };
     let of_process = summary.programs.iter().filter(|other| other.pid == program.pid);
     is_named(program) || of_process.count() == 1
 }

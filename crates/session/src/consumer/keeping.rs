@@ -3,12 +3,12 @@
 
 use std::{fs::File, io, time::Instant};
 
+use tompion_manifest::{self as manifest, Snapshot};
 use tompion_os::DirHandle;
 
 use super::{Consumer, MANIFEST_ROOM, MAX_NOTICES};
 use crate::{
     budget::{MANY_SOURCE_BYTES, MAX_NAME_BYTES, MAX_NAMES, MAX_NAMES_OF_PROCESS, MAX_SOURCE_BYTES},
-    manifest::{self, Snapshot},
     messages::reason,
     process::Process,
     untrusted_text::{MAX_PROBLEM, tidy},
@@ -17,8 +17,8 @@ use crate::{
 impl Consumer {
     /// Notes in the manifest that a snapshot is on disk.
     pub(super) fn note_snapshot(&mut self, snapshot: Snapshot) {
-        self.manifest.snapshot = Some(snapshot);
-        if let Err(error) = self.manifest.write(&self.folder, self.manifest.backing.is_some()) {
+        self.manifest.session.snapshot = Some(snapshot);
+        if let Err(error) = self.manifest.write(&self.folder, self.manifest.session.backing.is_some()) {
             (self.notice)(&format!(
                 "can't note the snapshot in {}: {}",
                 self.folder.path().display(),
@@ -64,7 +64,7 @@ impl Consumer {
     /// Has the manifest tell of a process, as long as there is room for more of them.
     pub(super) fn add_source(&mut self, mut source: manifest::Source) {
         if self.source_bytes >= MANY_SOURCE_BYTES {
-            source.executable = String::new();
+            source.executable = None;
             source.command_line = Vec::new();
         }
         let bytes = source.size_in_manifest();
@@ -90,7 +90,7 @@ impl Consumer {
     /// Tells a problem that doesn't end the recording, once, and not too many of them.
     pub(super) fn report_once(&mut self, problem: String) {
         let problem = tidy(&problem, MAX_PROBLEM);
-        let problems = &mut self.manifest.problems;
+        let problems = &mut self.manifest.session.problems;
         if problems.contains(&problem) {
             return;
         }

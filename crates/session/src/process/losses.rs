@@ -7,9 +7,9 @@
 use std::sync::atomic::Ordering;
 
 use tompion_layout::{control, loss::Cause};
+use tompion_manifest as manifest;
 
 use super::Process;
-use crate::manifest;
 
 /// More than any program can lose. A reader takes the largest number for a mistake of its own.
 pub(super) const MAX_DISCARDED: u64 = 1 << 62;
@@ -142,14 +142,14 @@ impl Process {
         let overwritten = self.possible(self.overwritten());
         manifest::Source {
             path,
-            kind: "user".into(),
-            pid: self.pid,
-            name: self.hello.name.clone(),
-            executable: self.hello.executable.clone(),
-            parent: self.lineage.parent,
+            kind: manifest::USER.into(),
+            pid: Some(self.pid.into()).filter(|pid| *pid != 0),
+            name: Some(self.hello.name.clone()),
+            executable: Some(self.hello.executable.clone()).filter(|path| !path.is_empty()),
+            parent: self.lineage.parent.into(),
             command_line: self.lineage.command_line.clone(),
-            producer: manifest::producer(self.form).into(),
-            end: self.end.clone().unwrap_or_else(|| "running".into()),
+            producer: Some(manifest::producer(self.form).into()),
+            end: Some(self.end.clone().unwrap_or_else(|| "running".into())),
             events: self.written(),
             lost: manifest::losses(|cause| self.lost(cause).unwrap_or(0)),
             overwritten: overwritten.unwrap_or(0),

@@ -1,0 +1,57 @@
+//! Counts of data beyond the limits of one recording.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::is_default;
+
+/// Counts of data that programs sent beyond the limits of one recording. The data was not kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BeyondLimits {
+    /// Descriptions of events. The events themselves are lost as `refused`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub descriptions: u64,
+    /// Names of events that were not remembered for hints. The events are recorded.
+    #[serde(skip_serializing_if = "is_default")]
+    pub event_names: u64,
+    /// Processes that the manifest does not list.
+    #[serde(skip_serializing_if = "is_default")]
+    pub processes: u64,
+    /// Events of these processes. They are recorded.
+    #[serde(skip_serializing_if = "is_default")]
+    pub events: u64,
+    /// Events that these processes lost.
+    #[serde(skip_serializing_if = "is_default")]
+    pub lost: u64,
+    /// Executed programs that the manifest does not list.
+    #[serde(skip_serializing_if = "is_default")]
+    pub programs: u64,
+    /// Descendants that the manifest does not list.
+    #[serde(skip_serializing_if = "is_default")]
+    pub children: u64,
+    /// Problems that were not reported.
+    #[serde(skip_serializing_if = "is_default")]
+    pub problems: u64,
+    /// Counts that only other versions of Tompion have, by name.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, u64>,
+}
+
+impl BeyondLimits {
+    /// All counts, 0 as well, with the names that they have in the manifest.
+    pub fn counts(&self) -> impl Iterator<Item = (&str, u64)> {
+        let known = [
+            ("descriptions", self.descriptions),
+            ("event_names", self.event_names),
+            ("processes", self.processes),
+            ("events", self.events),
+            ("lost", self.lost),
+            ("programs", self.programs),
+            ("children", self.children),
+            ("problems", self.problems),
+        ];
+        known.into_iter().chain(self.other.iter().map(|(name, count)| (&**name, *count)))
+    }
+}

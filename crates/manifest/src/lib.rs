@@ -1,0 +1,231 @@
+//! Manifest `tompion.json`, which stands beside the CTF traces of a recording and states what they
+//! cannot: commands, programs, the ends of processes, and losses.
+//!
+//! The file has two groups of keys side by side. [`Manifest`] is what readers of traces need: every
+//! key may be absent, and unknown keys are ignored, so that older and newer files are read as well.
+//! [`Session`] is what only a session needs that completes or continues the recording: readers of
+//! traces neither require it nor check it. What the values mean for events is left to others.
+#![forbid(unsafe_code)]
+
+use std::{collections::BTreeMap, io};
+
+use serde::{Deserialize, Serialize};
+use tompion_layout::{loss::Cause, record::WriteProtocol};
+use tompion_os::DirHandle;
+
+mod beyond_limits;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub use beyond_limits::BeyondLimits;
+pub use session::{Channel, Clock, Host, Recorder, Session, Snapshot};
+
+/// Name of the file in a recording's folder.
+pub const FILE: &str = "tompion.json";
+/// Version of its schema.
+pub const SCHEMA: u64 = 1;
+/// Largest manifest that is read, in bytes.
+pub const MAX_BYTES: u64 = 64 << 20;
+
+/// State of a recording that has not ended, or whose session was killed.
+pub const RECORDING: &str = "recording";
+/// State of a recording that has ended.
+pub const COMPLETE: &str = "complete";
+/// State of a recording whose session was killed, and that was completed afterwards.
+pub const RECOVERED: &str = "recovered";
+/// Mode of a flight recorder, which overwrites its oldest events until a snapshot is requested.
+pub const OVERWRITE: &str = "overwrite";
+/// Kind of the kernel's source, its name, and that of its folder.
+pub const KERNEL: &str = "kernel";
+/// Kind of a process's source.
+pub const USER: &str = "user";
+/// Cause under which a source counts events of children that run on their parent's memory.
+pub const VFORK_CHILD: &str = "vfork_child";
+
+/// Manifest of a recording, as readers of its traces need it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Version of the file's schema.
+    #[serde(default)]
+    pub schema: u64,
+    /// `recording`, `complete` or `recovered`.
+    #[serde(default)]
+    pub state: String,
+    /// Recorded command and its arguments; empty if processes were recorded that ran already.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// End of the command; absent if it was not waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_end: Option<CommandEnd>,
+    /// Programs that the recorded processes and their descendants executed, as far as seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<Program>,
+    /// Descendants of the recorded processes, as far as the kernel's events told of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<Child>,
+    /// Sources of the recorded events, in the order in which they joined.
+    #[serde(default)]
+    pub sources: Vec<Source>,
+    /// Whether an unknown number of further events was lost: rings went with the session, or with
+    /// the machine's memory.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub losses_unknown: bool,
+    /// Number of processes that asked to take part and could not: they had given up waiting, or had
+    /// no memory or descriptors left. Their events are in no count.
+    #[serde(default, rename = "left_out", alias = "rejected_processes", skip_serializing_if = "is_default")]
+    pub rejected_processes: u64,
+    /// Counts of data that programs sent beyond the limits of one recording.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub beyond_limits: BeyondLimits,
+    /// State of the session; empty if the manifest was parsed for a reader of traces.
+    #[serde(flatten, skip_deserializing)]
+    pub session: Session,
+}
+
+/// End of the recorded command.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandEnd {
+    /// Process id.
+    pub pid: i64,
+    /// End in words: `exited with 7`, `killed by signal 9`.
+    pub end: String,
+}
+
+/// Descendant of the recorded processes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Child {
+    /// Process id.
+    pub pid: i64,
+    /// Process that forked it.
+    pub parent: i64,
+    /// End in words, as of [`CommandEnd`]; absent if it was not seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<String>,
+}
+
+/// Program that a process executed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Program {
+    /// Process id.
+    pub pid: i64,
+    /// The program's file, cut to a bounded length.
+    pub file: String,
+}
+
+/// Source of events: a process, or the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// Folder of its CTF trace, relative to the manifest's; it doesn't exist without events.
+    pub path: String,
+    /// `user` or `kernel`.
+    #[serde(default)]
+    pub kind: String,
+    /// Process id; the kernel has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i64>,
+    /// Name of the process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Path of its executable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executable: Option<String>,
+    /// Parent of the process when it joined the recording; 0 if unknown.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub parent: i64,
+    /// Command line when it joined, cut to a bounded length; empty if unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command_line: Vec<String>,
+    /// Write protocol of the producer: `rseq`, or `reserve` where restartable sequences were
+    /// unavailable; `bpf` for the kernel. Older recordings don't have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub producer: Option<String>,
+    /// End in words: `exited`, `killed by signal 9`, `running`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<String>,
+    /// Number of recorded events.
+    #[serde(default)]
+    pub events: u64,
+    /// Number of lost events by cause; only causes that occurred.
+    #[serde(default)]
+    pub lost: BTreeMap<String, u64>,
+    /// Number of events that the flight recorder overwrote by design.
+    #[serde(default)]
+    pub overwritten: u64,
+    /// Whether its loss counters are impossible, so that its losses are unknown.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub losses_unknown: bool,
+}
+
+impl Source {
+    /// Upper bound of the bytes that the source takes in the file, before JSON escapes quotes and
+    /// backslashes.
+    pub fn size_in_manifest(&self) -> usize {
+        /// Its keys, numbers and spaces, with one cause of losses.
+        const OTHER: usize = 512;
+        let optional = [&self.name, &self.executable, &self.end].into_iter().flatten();
+        // Each argument has a line of its own.
+        let arguments = self.command_line.iter().map(|argument| argument.len() + 16);
+        let other = arguments.fold(OTHER, usize::saturating_add);
+        optional.chain([&self.path]).map(|text| 2 * text.len()).fold(other, usize::saturating_add)
+    }
+}
+
+/// Returns the name of a write protocol, as manifests and traces have it.
+pub const fn producer(protocol: WriteProtocol) -> &'static str {
+    match protocol {
+        WriteProtocol::Rseq => "rseq",
+        WriteProtocol::ReserveCommit => "reserve",
+    }
+}
+
+/// Returns the losses of a source by the names of their causes.
+pub fn losses(by_cause: impl Fn(Cause) -> u64) -> BTreeMap<String, u64> {
+    let counts = Cause::ALL.into_iter().map(|cause| (cause.name().to_owned(), by_cause(cause)));
+    counts.filter(|&(_, count)| count != 0).collect()
+}
+
+impl Manifest {
+    /// Parses the file's content for a reader of traces, without the state of the session.
+    ///
+    /// # Errors
+    /// What is wrong with the content, in words.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let manifest: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        match manifest.schema {
+            SCHEMA => Ok(manifest),
+            other => Err(format!("expected schema {SCHEMA}, found {other}")),
+        }
+    }
+
+    /// Whether the recording has not ended, or was killed and not completed since.
+    pub fn is_recording(&self) -> bool {
+        self.state == RECORDING
+    }
+
+    /// Writes the file; readers see the old one or the new one, whole. `durable`: the medium has it
+    /// on return.
+    ///
+    /// # Errors
+    /// If the file system refuses.
+    pub fn write(&self, folder: &DirHandle, durable: bool) -> io::Result<()> {
+        let text = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
+        folder.replace(FILE, text.as_bytes(), durable)
+    }
+
+    /// Reads the manifest of a recording's folder with the state of its session, all of whose keys
+    /// must be there.
+    ///
+    /// # Errors
+    /// A line for users, with the path.
+    pub fn read(folder: &DirHandle) -> Result<Self, String> {
+        let in_words = |error: String| format!("{}: {error}", folder.path().join(FILE).display());
+        let bytes = folder.read_bounded(FILE, MAX_BYTES).map_err(|error| in_words(error.to_string()))?;
+        let session = serde_json::from_slice(&bytes).map_err(|error| in_words(error.to_string()))?;
+        Ok(Self { session, ..Self::parse(&bytes).map_err(in_words)? })
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -1,0 +1,93 @@
+//! State of the session in the manifest: machine, clock, buffers, recorder.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// State that a session keeps in the manifest for snapshots and recovery.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Session {
+    /// Version of Tompion that wrote the file.
+    pub tompion: String,
+    /// The command line of `tompion` itself.
+    pub invocation: Vec<String>,
+    /// Machine on which it was recorded.
+    pub host: Host,
+    /// Source of timestamps.
+    pub clock: Clock,
+    /// Buffers of events.
+    pub channel: Channel,
+    /// Whether the kernel is recorded, too. It is among the sources when its trace is complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kernel: bool,
+    /// Problems that did not end the recording, one line each.
+    pub problems: Vec<String>,
+    /// Process that records, while it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorder: Option<Recorder>,
+    /// Last snapshot that was requested from the recorder, while it records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Snapshot>,
+    /// Folder of the rings, while it is recorded with `--backing`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backing: Option<PathBuf>,
+    /// Id of a recording with `--backing`; a file beside its rings has it as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
+/// Process that records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorder {
+    /// Its id in its own pid namespace.
+    pub pid: u32,
+    /// Start time, in clock ticks since the machine was started. Source: `starttime` in
+    /// `proc_pid_stat(5)`.
+    pub start_ticks: u64,
+}
+
+/// Last snapshot that was requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Begin of the snapshot, by CLOCK_MONOTONIC in nanoseconds.
+    pub begun_ns: u64,
+    /// Number of events that it saved.
+    pub events: u64,
+}
+
+/// Machine on which it was recorded.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Host {
+    /// Its hostname.
+    pub name: String,
+    /// Kernel release and version.
+    pub kernel: String,
+    /// Number of possible CPUs.
+    pub cpus: u32,
+    /// Id of the boot.
+    pub boot_id: String,
+}
+
+/// Source of timestamps.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Clock {
+    /// `tsc` or `monotonic`.
+    pub source: String,
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC at the beginning, in nanoseconds.
+    pub realtime_offset_ns: i64,
+    /// Bound of a timestamp's error against CLOCK_MONOTONIC, in nanoseconds.
+    pub error_bound_ns: u64,
+    /// Pairs of TSC ticks and CLOCK_MONOTONIC by which ticks were converted.
+    pub samples: Vec<(u64, u64)>,
+}
+
+/// Buffers of events.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Channel {
+    /// `discard` or `overwrite`.
+    pub mode: String,
+    /// Bytes of a sub-buffer.
+    pub subbuf_size: u64,
+    /// Sub-buffers of each CPU.
+    pub subbufs: u64,
+}
