@@ -18,8 +18,8 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params, types::Value};
 use serde::{Deserialize, Serialize};
+use tompion_jobs::OTHER_JOBS;
 use tompion_latency::Kind;
-use tompion_session::OTHER_JOBS;
 
 use super::{
     Error,

@@ -296,6 +296,12 @@ impl Event {
         base_name(&self.name, self.kind)
     }
 
+    /// Returns the name of the span that the event begins or ends, with its provider:
+    /// `provider:name`.
+    pub fn span_name(&self) -> String {
+        format!("{}:{}", self.provider, self.base_name())
+    }
+
     /// Returns the size of the fixed part of the event's records in bytes.
     pub fn fixed_size(&self) -> usize {
         self.fields.iter().map(|field| field.ty.fixed_size()).sum()

@@ -15,19 +15,18 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_jobs::JobSink;
 use tompion_layout::loss::Cause;
 use tompion_manifest::{self as manifest, Child, Clock, CommandEnd, Manifest, Program, Snapshot};
 use tompion_os::{DirHandle, sample_clocks};
+use tompion_writer::{SourceWriter, disk};
 
 use crate::{
     backing::ClockFile,
     clock::ClockMap,
-    disk,
-    jobs::JobSink,
     kernel::Outcome as KernelOutcome,
     messages::{reason, summarize_names},
     process::{Backlog, Process, SHARED_FOLDER},
-    source::SourceWriter,
     stall_watchdog::StallWatchdog,
     untraced::Listed,
 };

@@ -112,12 +112,7 @@ pub fn span_with_fields(filter: &str, event: &Event) -> Option<String> {
     let mut asked = expression.names().filter(|(name, _)| name.scope == Scope::Field);
     let is_begin = matches!(event.kind, EventKind::Begin | EventKind::Job);
     let has = |name: &Name| event.fields.iter().any(|field| field.name == name.head());
-    (is_begin && asked.all(|(name, _)| has(name))).then(|| span(event))
-}
-
-/// The name of an event's span.
-pub fn span(event: &Event) -> String {
-    format!("{}:{}", event.provider, event.base_name())
+    (is_begin && asked.all(|(name, _)| has(name))).then(|| event.span_name())
 }
 
 /// The program of a filter for events of a class; none if it doesn't fit them.

@@ -36,14 +36,12 @@ use tompion_kernel::{
 use tompion_layout::loss::Cause;
 use tompion_manifest::{self as manifest, KERNEL};
 use tompion_os::DirHandle;
+use tompion_writer::{HostInfo, Mark, Pushed, SourceWriter, WriteMode, environment};
 
 use crate::{
-    environment::{self, HostInfo},
     kernel_filter::{Head, KernelFilter},
     messages::reason,
     session_config::SessionConfig,
-    source::{Pushed, SourceWriter},
-    stream_writer::{Mark, WriteMode},
     target::{self, ProcessTree},
     untraced::{ExecutionLog, Family},
 };

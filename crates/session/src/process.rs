@@ -12,6 +12,7 @@ use std::{
 };
 
 use tompion_ctf::encode;
+use tompion_jobs::ProcessJobs;
 use tompion_layout::{catalog, control, record::WriteProtocol, ring::Geometry};
 use tompion_os::{DirHandle, PacketSocket, Peer, SharedMap};
 use tompion_protocol::message::{Hello, ToAgent};
@@ -20,17 +21,15 @@ use tompion_ring::{
     reader::{RingReader, Span},
 };
 use tompion_schema::{Event, Field};
+use tompion_writer::{ClassId, Mark, SourceWriter, WriteMode};
 
 use crate::{
     backing::ProcessBacking,
     budget::Budget,
     context::Threads,
     filter::{self, SessionFilter},
-    jobs::ProcessJobs,
     lineage::Lineage,
     session_config::SessionConfig,
-    source::{ClassId, SourceWriter},
-    stream_writer::{Mark, WriteMode},
 };
 
 mod backlog;

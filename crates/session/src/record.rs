@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_jobs::JobSink;
 use tompion_layout::ring::{Geometry, GeometryError};
 use tompion_manifest::{
     self as manifest, Channel, Clock, CommandEnd, Host, Manifest, SCHEMA, Session, Snapshot,
@@ -27,6 +28,7 @@ use tompion_protocol::{
     names::{self, LIBRARY_VARIABLE, MAX_FOLDER_NAMES, SESSION_VARIABLE},
     rules::Rules,
 };
+use tompion_writer::HostInfo;
 
 use crate::{
     acceptor::{ClientAcceptor, Interest},
@@ -34,9 +36,7 @@ use crate::{
     backing::{self, SavedSession},
     consumer::{Consumer, ConsumerCommand, RecordingSummary},
     context::Context,
-    environment::HostInfo,
     filter,
-    jobs::JobSink,
     kernel::{self, Kernel, KernelChoice},
     lineage, listening, messages,
     newcomers::NewcomerSearch,

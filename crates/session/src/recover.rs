@@ -25,12 +25,12 @@ use std::{
 use tompion_ctf::metadata::{EnvironmentValue, Trace};
 use tompion_manifest::{self as manifest, KERNEL, Manifest, Source, USER};
 use tompion_os::{DirHandle, Lock, sample_clocks, try_lock};
+use tompion_writer::resume::{self, Cut, Expected};
 
 use crate::{
     backing::{self, ProcessBacking, SESSION_FILE, SavedProcess, SavedSession},
     clock::ClockMap,
     process::Process,
-    resume::{self, Cut, Expected},
     session_config::SessionConfig,
 };
 

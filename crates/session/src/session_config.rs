@@ -3,12 +3,14 @@
 use std::{os::fd::OwnedFd, sync::Arc};
 
 use tompion_ctf::{encode, metadata::Uuid};
+use tompion_jobs::JobSink;
 use tompion_layout::{record::WriteProtocol, ring::Geometry};
 use tompion_manifest as manifest;
 use tompion_os::DirHandle;
 use tompion_protocol::{message::Hello, rules::Rules};
+use tompion_writer::environment;
 
-use crate::{context::Context, environment, jobs::JobSink, target::Admission};
+use crate::{context::Context, target::Admission};
 
 /// Configuration that all processes of the session share.
 #[derive(Debug)]

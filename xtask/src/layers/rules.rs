@@ -16,7 +16,19 @@ pub const LAYERS: &[Layer] = &[
     Layer { name: "contracts", crates: &["layout", "schema", "filter", "protocol"] },
     Layer {
         name: "mechanisms",
-        crates: &["ring", "os", "ctf", "http", "histogram", "plot", "syscalls", "manifest", "testing"],
+        crates: &[
+            "ring",
+            "os",
+            "ctf",
+            "http",
+            "histogram",
+            "plot",
+            "syscalls",
+            "manifest",
+            "writer",
+            "jobs",
+            "testing",
+        ],
     },
     Layer {
         name: "domain",
@@ -49,13 +61,7 @@ pub const SAME_LAYER: &[Edge] = &[
         to: "kernel",
         reason: "what stands in the way of programs is known there, and functions' names",
     },
-    Edge {
-        from: "latency",
-        to: "session",
-        reason: "an incident's folder is a trace, written as recordings are",
-    },
     Edge { from: "history", to: "latency", reason: "what the monitor counted is what is kept" },
-    Edge { from: "history", to: "session", reason: "the name under which surplus jobs are counted" },
     Edge {
         from: "injector",
         to: "kernel",
@@ -75,6 +81,10 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "xtask", to: "tasks", reason: "artifacts, commands and tables" },
     Edge { from: "bench", to: "tasks", reason: "artifacts, commands and tables" },
     Edge { from: "manifest", to: "os", reason: "the file is read and replaced below its folder's handle" },
+    Edge { from: "writer", to: "ctf", reason: "packets and metadata are encoded there" },
+    Edge { from: "writer", to: "manifest", reason: "a trace from memory has a manifest as well" },
+    Edge { from: "writer", to: "os", reason: "files are made below the handle of the trace's folder" },
+    Edge { from: "jobs", to: "os", reason: "processes have numbers, and clocks are compared" },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
 ];
 

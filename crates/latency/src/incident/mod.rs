@@ -20,7 +20,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tompion_os::{BoundedFile, DirHandle};
-use tompion_session::write_synthetic_trace;
+use tompion_writer::write_synthetic_trace;
 
 pub use words::{Culprit, Verdict};
 

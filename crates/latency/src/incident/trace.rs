@@ -3,7 +3,7 @@
 
 use tompion_kernel::events::{KNOWN, WAKER_CONTEXTS};
 use tompion_schema::{Event, Field, Integer, Kind, Level, Type};
-use tompion_session::{Origin, SyntheticEvent, SyntheticSource};
+use tompion_writer::{Origin, SyntheticEvent, SyntheticSource};
 
 use super::Incident;
 use crate::{

@@ -32,10 +32,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_jobs::{JobMessage, JobMessages, SEVERAL_USERS};
 use tompion_kernel::Error as KernelError;
 use tompion_os::Poller;
 use tompion_protocol::rules::matches_name;
-use tompion_session::{JobMessage, JobMessages, SEVERAL_USERS};
 
 use crate::{Error, threshold::Trigger};
 use joiner::{BeginOutcome, JobThread, Joiner};
@@ -140,7 +140,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Jobs {
     /// Begins to monitor jobs, beside the latency monitor of this name. A session writes the events
-    /// of `TOMPION_JOB` to `pipe` ([`tompion_session::JobSink`]), if such jobs are among the specs.
+    /// of `TOMPION_JOB` to `pipe` ([`tompion_jobs::JobSink`]), if such jobs are among the specs.
     ///
     /// # Errors
     /// If no monitor has the name, the kernel refuses the programs, or a probe's place is unknown.

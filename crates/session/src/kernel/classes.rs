@@ -6,8 +6,7 @@
 use std::collections::HashMap;
 
 use tompion_kernel::decode::{Call, Class, Vocabulary};
-
-use crate::source::{ClassId, SourceWriter};
+use tompion_writer::{ClassId, SourceWriter};
 
 /// Largest number of a system call that is found by index, of `entry` and of `exit`.
 const MAX_INDEXED_CALL: u32 = 1023;

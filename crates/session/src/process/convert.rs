@@ -15,13 +15,12 @@ use tompion_ring::{
     records::{Records, SameSizeRun, UntrustedEvent, UntrustedRecord},
 };
 use tompion_schema::Kind;
+use tompion_writer::{ClassId, Mark, OpenPacket, Pushed};
 
 use super::{Backlog, Class, Initial, LATEST, Place, Placement, Process};
 use crate::{
     clock::{ClockMap, Line},
-    filter::{self, Circumstances},
-    source::{ClassId, OpenPacket, Pushed},
-    stream_writer::Mark,
+    filter::Circumstances,
 };
 
 /// About how many bytes are converted in one step.
@@ -92,7 +91,7 @@ impl Process {
         if let (true, Some(Class { filter: Some(filter), event, .. })) = (filtered, self.classes.get(&number))
         {
             let here = thread.map(|thread| Circumstances { tid, cpu, values: thread.seen() });
-            let follows = event.kind == Kind::End && self.spans_with_fields.contains(&filter::span(event));
+            let follows = event.kind == Kind::End && self.spans_with_fields.contains(&event.span_name());
             if !here.is_some_and(|here| filter.passes(payload, &here, follows)) {
                 self.filtered += 1;
                 return Ok(());

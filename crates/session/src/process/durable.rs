@@ -13,8 +13,10 @@
 
 use std::io;
 
+use tompion_writer::Mark;
+
 use super::Process;
-use crate::{backing::ProcessBacking, stream_writer::Mark};
+use crate::backing::ProcessBacking;
 
 /// A ring with at least this share of its room not given back is taken care of at once.
 const PRESSED_SHARE: u64 = 4;

@@ -1,10 +1,11 @@
 //! Jobs that are told instead of written: from the records of all rings to messages in order.
 
+use tompion_jobs::Moment;
 use tompion_layout::loss::Cause;
 use tompion_os::ClockPair;
 
 use super::{LATEST, Process};
-use crate::{clock::ClockMap, jobs::Moment};
+use crate::clock::ClockMap;
 
 impl Process {
     /// Takes a job's begin or end, whose turn comes later.

@@ -11,9 +11,9 @@ use std::{
 
 use tompion_ctf::{encode, metadata::Uuid};
 use tompion_os::DirHandle;
+use tompion_writer::{IdentityFields, SourceWriter};
 
 use super::Process;
-use crate::source::{IdentityFields, SourceWriter};
 
 /// Name of the shared trace's folder. Those of processes end with a process id.
 pub const SHARED_FOLDER: &str = "short-lived";

@@ -10,6 +10,7 @@ use tompion_ring::{
     records::{Records, UntrustedRecord},
     torn_pages::{self, Next, RingFormat},
 };
+use tompion_writer::resume::Expected;
 
 use super::{Backlog, Process, Recording, ThreadContextSources, losses::Participation};
 use crate::{
@@ -18,7 +19,6 @@ use crate::{
     clock::ClockMap,
     context::Threads,
     filter,
-    resume::Expected,
     session_config::{SessionConfig, describe, form_for},
 };
 

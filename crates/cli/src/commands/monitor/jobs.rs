@@ -17,6 +17,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use tompion_jobs::{JobMessage, JobSink};
 use tompion_latency::{
     Monitor,
     jobs::{JobSource, JobSpec, Jobs},
@@ -27,7 +28,7 @@ use tompion_os::{
 };
 use tompion_protocol::rules::Rules;
 use tompion_schema::Level;
-use tompion_session::{Config, JobMessage, JobSink, Mode, Target};
+use tompion_session::{Config, Mode, Target};
 
 use crate::{
     messages::{pluralize, print_status},

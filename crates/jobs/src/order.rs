@@ -21,7 +21,7 @@ const CONVERSION_SLACK_NS: u64 = 100_000;
 /// A moment, as rings have it and in nanoseconds of CLOCK_MONOTONIC. Rings' times are exact, and
 /// decide the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Moment {
+pub struct Moment {
     /// In the ring's unit: ticks, or nanoseconds.
     pub raw: u64,
     /// In nanoseconds.
@@ -52,7 +52,7 @@ struct Held {
 
 /// Events of one process that wait for those before them.
 #[derive(Debug)]
-pub(crate) struct JobOrder {
+pub struct JobOrder {
     pid: u32,
     held: Vec<Held>,
     /// All that was recorded before it has been taken in.
@@ -78,14 +78,14 @@ impl JobOrder {
     }
 
     /// Notes that everything before a moment was copied: up to these positions of the rings.
-    pub(crate) fn note_copied(&mut self, before: Moment, ends: impl Iterator<Item = u64>) {
+    pub fn note_copied(&mut self, before: Moment, ends: impl Iterator<Item = u64>) {
         if self.copied.is_none() {
             self.copied = Some(Copied { before, ends: ends.collect() });
         }
     }
 
     /// Notes up to where the rings were converted.
-    pub(crate) fn note_converted(&mut self, mut positions: impl Iterator<Item = u64>) {
+    pub fn note_converted(&mut self, mut positions: impl Iterator<Item = u64>) {
         let is_reached =
             |copied: &Copied| copied.ends.iter().all(|end| positions.next().is_some_and(|it| it >= *end));
         if self.copied.as_ref().is_some_and(is_reached) {

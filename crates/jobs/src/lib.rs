@@ -12,6 +12,7 @@
 //! ([`order`]), with a [`JobMessage::Gap`] where some were lost. Jobs have numbers, which a message
 //! with their user and name precedes: each user's jobs have numbers of their own. A slow receiver
 //! makes the consumer wait, so that rings become full: what is lost there is counted and sent.
+#![forbid(unsafe_code)]
 
 use std::{
     collections::HashMap,
@@ -25,11 +26,9 @@ use std::{
 use tompion_os::{ClockPair, Peer};
 use tompion_schema::{Event, Kind};
 
-use crate::filter;
-
 mod order;
 
-pub(crate) use order::{JobOrder, Moment};
+pub use order::{JobOrder, Moment};
 
 /// Bytes of a message before its text.
 const HEAD: usize = 32;
@@ -261,12 +260,13 @@ impl JobSink {
     }
 
     /// Tells that the session listens.
-    pub(crate) fn tell_listening(&self) -> io::Result<()> {
+    pub fn tell_listening(&self) -> io::Result<()> {
         self.tell(&JobMessage::Listening);
         self.flush()
     }
 
-    pub(crate) fn tell(&self, message: &JobMessage) {
+    /// Sends a message with the next flush.
+    pub fn tell(&self, message: &JobMessage) {
         self.with(|state| message.encode(&mut state.bytes));
     }
 
@@ -285,7 +285,7 @@ impl JobSink {
     }
 
     /// Hands on what was sent.
-    pub(crate) fn flush(&self) -> io::Result<()> {
+    pub fn flush(&self) -> io::Result<()> {
         self.with(|state| {
             state.messages_of.clear();
             let bytes = mem::take(&mut state.bytes);
@@ -314,13 +314,13 @@ impl JobSink {
 
 /// Tells the jobs of one process.
 #[derive(Debug)]
-pub(crate) struct ProcessJobs {
+pub struct ProcessJobs {
     sink: JobSink,
     user: u32,
     pid: u32,
     tids: Tids,
     /// Messages that wait for their turn.
-    pub(crate) order: JobOrder,
+    pub order: JobOrder,
     /// Whether rings have nanoseconds, not ticks.
     is_given_time: bool,
     /// By the event's number: which job, and whether it begins there.
@@ -338,7 +338,7 @@ pub(crate) struct ProcessJobs {
 impl ProcessJobs {
     /// Those of a process, which has this id in its own pid namespace, and whose rings have
     /// nanoseconds where time is given.
-    pub(crate) fn new(sink: JobSink, peer: Peer, inner_pid: u32, is_given_time: bool) -> Self {
+    pub fn new(sink: JobSink, peer: Peer, inner_pid: u32, is_given_time: bool) -> Self {
         let Peer { pid, uid: user, .. } = peer;
         let looked = moment_of(tompion_os::sample_clocks(), is_given_time);
         Self {
@@ -357,13 +357,13 @@ impl ProcessJobs {
     }
 
     /// A sample of the clocks as a moment of this process.
-    pub(crate) fn moment(&self, sample: ClockPair) -> Moment {
+    pub fn moment(&self, sample: ClockPair) -> Moment {
         moment_of(sample, self.is_given_time)
     }
 
     /// Takes an event if it is a job's; its description is asked for once. False if that is
     /// unknown.
-    pub(crate) fn take<'a>(
+    pub fn take<'a>(
         &mut self,
         number: u32,
         (moment, tid, payload): (Moment, u32, &[u8]),
@@ -379,10 +379,7 @@ impl ProcessJobs {
                     // Another event with such a field.
                     _ => return true,
                 };
-                *self
-                    .known
-                    .entry(number)
-                    .or_insert((self.sink.number(self.user, &filter::span(event)), begins))
+                *self.known.entry(number).or_insert((self.sink.number(self.user, &event.span_name()), begins))
             }
         };
         let (pid, tid, time) = (self.pid, self.tids.outer(tid), moment.ns);
@@ -400,7 +397,7 @@ impl ProcessJobs {
     /// Sends the number of losses until now, if that is more than before; `unknown`: and more,
     /// whose number is unknown. `before` is no later than the time at which they were counted, and
     /// `after` no earlier.
-    pub(crate) fn tell_lost(&mut self, count: u64, unknown: bool, (before, after): (ClockPair, ClockPair)) {
+    pub fn tell_lost(&mut self, count: u64, unknown: bool, (before, after): (ClockPair, ClockPair)) {
         let (pid, total) = (self.pid, count.saturating_add(self.dropped));
         if total > self.lost {
             self.sink.tell(&JobMessage::Lost { pid, count: total - self.lost });
@@ -414,12 +411,12 @@ impl ProcessJobs {
     }
 
     /// Whether events wait to be told.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.order.is_waiting()
     }
 
     /// Tells what nothing can precede any more.
-    pub(crate) fn tell_due(&mut self, now: ClockPair) {
+    pub fn tell_due(&mut self, now: ClockPair) {
         let due = self.order.release(self.moment(now));
         self.tell_all(&due);
     }
@@ -448,12 +445,12 @@ impl ProcessJobs {
     }
 
     /// Looks at the threads, where some are unknown.
-    pub(crate) fn look_at_threads(&mut self) {
+    pub fn look_at_threads(&mut self) {
         self.tids.look();
     }
 
     /// Tells what waits, and that the process takes part no more.
-    pub(crate) fn tell_end(&mut self) {
+    pub fn tell_end(&mut self) {
         let due = self.order.release_all();
         self.tell_all(&due);
         self.sink.tell(&JobMessage::Gone { pid: self.pid });

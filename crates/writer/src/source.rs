@@ -381,7 +381,7 @@ impl SourceWriter {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 impl SourceWriter {
     /// The classes, in the order of their numbers.
     pub fn classes(&self) -> &[EventClass] {

@@ -18,13 +18,13 @@ pub const INITIAL_STREAM: &str = "stream_initial";
 pub enum WriteMode {
     /// By a thread of its own, which [`SourceWriter::settle`][settle] waits for.
     ///
-    /// [settle]: crate::source::SourceWriter::settle
+    /// [settle]: crate::SourceWriter::settle
     Deferred,
     /// At once, before the call returns.
     Immediate,
     /// At once; [`SourceWriter::sync`][sync] brings it to the disk, where it outlasts the machine.
     ///
-    /// [sync]: crate::source::SourceWriter::sync
+    /// [sync]: crate::SourceWriter::sync
     Durable,
 }
 
