@@ -8,9 +8,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use tompion_plot::with_thousands;
 use tompion_tasks::artifacts::{self, Profile};
 use tompion_tasks::shell;
-use tompion_tasks::table::{Table, grouped};
+use tompion_tasks::table::Table;
 use tompion_tasks::workspace::Workspace;
 
 /// The program that is recorded: the one of the 2009 paper.
@@ -133,13 +134,13 @@ fn top_sizes(sizes: &HashMap<u64, u64>) -> Table {
     let mut table = Table::new(&["bytes", "allocations", "share"]);
     for &(size, count) in ranked.iter().take(TOP) {
         let share = format!("{:.1} %", count as f64 * 100.0 / total as f64);
-        table.row(vec![grouped(size), grouped(count), share]);
+        table.row(vec![with_thousands(size), with_thousands(count), share]);
     }
     let rest = ranked.len().saturating_sub(TOP);
     if rest > 0 {
         let count: u64 = ranked.iter().skip(TOP).map(|(_, count)| count).sum();
         let share = format!("{:.1} %", count as f64 * 100.0 / total as f64);
-        table.row(vec![format!("{rest} other sizes"), grouped(count), share]);
+        table.row(vec![format!("{rest} other sizes"), with_thousands(count), share]);
     }
     table
 }

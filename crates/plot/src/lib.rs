@@ -10,5 +10,5 @@ mod numbers;
 mod scale;
 
 pub use drawing::{Anchor, Drawing, Point, Shape, escaped};
-pub use numbers::{duration, plain_number};
+pub use numbers::{duration, plain_number, with_thousands};
 pub use scale::{LogScale, linear_ticks, logarithmic_ticks};

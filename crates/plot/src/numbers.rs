@@ -1,4 +1,4 @@
-//! Numbers as labels.
+//! Numbers as labels of plots and cells of tables.
 
 /// Formats a number with no more decimals than it needs: three at most, none from 100 on.
 pub fn plain_number(value: f64) -> String {
@@ -17,9 +17,28 @@ pub fn duration(nanoseconds: f64) -> String {
     }
 }
 
+/// Formats a number with its thousands set apart: `1,234,567`.
+pub fn with_thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index != 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        let cases = [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")];
+        assert_eq!(cases.map(|(number, _)| with_thousands(number)), cases.map(|(_, text)| text));
+    }
 
     #[test]
     fn numbers_are_short() {

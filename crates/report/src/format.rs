@@ -1,17 +1,6 @@
 //! Numbers as text: thousands, plurals and durations.
 
-/// Formats a number with its thousands set apart: `1,234,567`.
-pub fn with_thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index != 0 && (digits.len() - index) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+pub use tompion_plot::with_thousands;
 
 /// Formats a number with its noun: `1 event`, `2 events`.
 pub fn pluralize(number: u64, noun: &str) -> String {
@@ -53,8 +42,6 @@ mod tests {
         assert_eq!(pluralize(1_234_567, "event"), "1,234,567 events");
         assert_eq!(pluralize(0, "process"), "0 processes");
         assert_eq!(pluralize(1, "process"), "1 process");
-        assert_eq!(with_thousands(999), "999");
-        assert_eq!(with_thousands(1000), "1,000");
     }
 
     #[test]

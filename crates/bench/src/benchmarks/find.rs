@@ -12,8 +12,9 @@ use super::results::{Figure, Results, Who, reason};
 use super::statistics::Series;
 use super::tompion::{Source, Tompion};
 use super::{Mode, Options, Report, count, programs, progress, tompion};
+use tompion_plot::with_thousands;
 use tompion_tasks::shell;
-use tompion_tasks::table::{Table, grouped};
+use tompion_tasks::table::Table;
 use tompion_tasks::workspace::Workspace;
 
 const LTTNG_WRAPPER: &str = "liblttng-ust-libc-wrapper.so";
@@ -212,7 +213,7 @@ fn report(results: &[(Tracer, Finding)], repetitions: usize) -> Result<Report> {
             .and_then(find)
             .and_then(|counter| Some(counter.recorded? + counter.lost?))
             .filter(|&events| events > 0);
-        let number = |value: Option<u64>| value.map_or_else(|| "–".into(), grouped);
+        let number = |value: Option<u64>| value.map_or_else(|| "–".into(), with_thousands);
         table.row(vec![
             tracer.label().into(),
             format!("{:.3}", finding.seconds.median()),

@@ -158,7 +158,7 @@ fn traces(results: &Results) -> Table {
         let count = |name: &str| figure.counts.get(name).copied().unwrap_or_default();
         let events = count("events in the traces");
         if events > 0.0 {
-            let cells = [events, count(npt::LOST)].map(|count| tompion_tasks::table::grouped(count as u64));
+            let cells = [events, count(npt::LOST)].map(|count| tompion_plot::with_thousands(count as u64));
             table.row(std::iter::once(figure.label.clone()).chain(cells).collect());
         }
     }

@@ -4,7 +4,8 @@ use super::super::budgets;
 use super::super::results::Results;
 use super::variant::{COUNTER, EMPTY, QUEUE, Surroundings, Tracer, Variant};
 use super::{Finding, Report, in_bursts};
-use tompion_tasks::table::{Table, grouped};
+use tompion_plot::with_thousands;
+use tompion_tasks::table::Table;
 
 /// Losses above this share make a figure in discard mode doubtful: a lost event has another price.
 const TOLERABLE_LOSS: f64 = 0.001;
@@ -102,8 +103,8 @@ fn tight(results: &Measured) -> Table {
     for result in results.iter().filter(|(variant, _)| variant.surroundings == Surroundings::Tight) {
         let mut row = figures(results, result);
         let finding = &result.1;
-        row.push(grouped(finding.emitted));
-        row.push(finding.arrived.map_or_else(|| "–".into(), |(fewest, _)| grouped(fewest)));
+        row.push(with_thousands(finding.emitted));
+        row.push(finding.arrived.map_or_else(|| "–".into(), |(fewest, _)| with_thousands(fewest)));
         table.row(row);
     }
     table
@@ -124,8 +125,8 @@ fn bursts(results: &Measured) -> Table {
     ]);
     for result in results.iter().filter(|(variant, _)| in_bursts(variant)) {
         let mut row = figures(results, result);
-        row.push(grouped(result.1.emitted));
-        row.push(most_lost(&result.1).map_or_else(|| "–".into(), grouped));
+        row.push(with_thousands(result.1.emitted));
+        row.push(most_lost(&result.1).map_or_else(|| "–".into(), with_thousands));
         table.row(row);
     }
     table
