@@ -1,8 +1,9 @@
-//! Check of the layers' rules: which crate may see which, where `unsafe` may stand, how long a file
-//! is.
+//! Check of the layers' rules: which crate may see which, where `unsafe` may stand, how long files
+//! and crates are.
 //!
 //! Edges of dev-dependencies are free: what a test needs is no part of the product.
 
+mod crate_size;
 mod rules;
 mod words;
 
@@ -27,6 +28,7 @@ pub fn command(workspace: &Workspace) -> Result<()> {
     breaks.extend(stale_rules(&workspace.crates));
     breaks.extend(missing_places(workspace));
     breaks.extend(long_files(&workspace.root)?);
+    breaks.extend(crate_size::large_crates(&workspace.crates)?);
     breaks.extend(words::breaks(&workspace.root)?);
     if breaks.is_empty() {
         println!("layers: {} crates keep the rules", workspace.crates.len());

@@ -133,6 +133,8 @@ pub const EXTERNAL_ONLY_IN: &[External] = &[
 
 /// Most lines of a source file.
 pub const MAX_LINES: usize = 800;
+/// Most lines of the source files of a crate, unit tests aside.
+pub const MAX_CRATE_LINES: usize = 10_000;
 /// Folders with sources.
 pub const SOURCE_FOLDERS: &[&str] =
     &["crates", "xtask", "include", "integrations", "benches", "examples", "models", "tests", "web"];
