@@ -164,6 +164,8 @@ fn anchor(heading: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tompion_testing::TestDir;
+
     use super::*;
 
     #[test]
@@ -188,12 +190,11 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        let root = std::env::temp_dir().join(format!("tompion-links-{}", std::process::id()));
+        let root = TestDir::new("links");
         fs::create_dir_all(root.join("docs")).unwrap();
         fs::write(root.join("README.md"), "[a](docs/a.md#one) [b](docs/b.md) [c](docs/a.md#two)").unwrap();
         fs::write(root.join("docs/a.md"), "# One\n[up](../README.md) [self](#one)").unwrap();
         let broken = broken_links(&root, &documents(&root).unwrap()).unwrap();
-        fs::remove_dir_all(&root).unwrap();
         assert_eq!(
             broken,
             [

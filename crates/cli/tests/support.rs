@@ -110,17 +110,17 @@ pub fn installed(program: &str) -> bool {
 }
 
 /// Temporary folder of one test, with the programs and traces that the test makes.
-pub struct TestDir(tempfile::TempDir);
+pub struct TestDir(tompion_testing::TestDir);
 
 impl TestDir {
     /// Creates an empty folder.
     pub fn new() -> Self {
-        Self(tempfile::Builder::new().prefix("tompion-test-").tempdir().expect("a folder for the test"))
+        Self(tompion_testing::TestDir::new("cli"))
     }
 
     /// Path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.0.join(name)
     }
 
     /// Compiles and links one program of `programs/`.

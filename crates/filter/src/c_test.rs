@@ -11,7 +11,7 @@ use crate::expression::{Binary, Expression, Logic, Node, Unary};
 use crate::value::{Arithmetic, Comparison, Value};
 use crate::{NoContexts, RecordValues, compile_unbound, parse};
 
-use tompion_testing::Random;
+use tompion_testing::{Random, TestDir};
 
 const EXPRESSIONS: usize = 3000;
 
@@ -142,8 +142,7 @@ fn apply(binary: Binary, left: Number, right: Number) -> Option<Number> {
 
 /// Computes expressions with the C compiler.
 fn computed_by_c(expressions: &[Text]) -> Vec<i128> {
-    let folder = std::env::temp_dir().join(format!("tompion-filter-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = TestDir::new("filter");
     let (source, program) = (folder.join("c.c"), folder.join("c"));
     let mut text =
         String::from("#include <stdio.h>\ntypedef __int128 wide;\nint main(void) {\n\twide value;\n");
@@ -157,7 +156,6 @@ fn computed_by_c(expressions: &[Text]) -> Vec<i128> {
         Command::new("cc").args(["-w", "-std=gnu11", "-o"]).arg(&program).arg(&source).status().unwrap();
     assert!(built.success());
     let output = Command::new(&program).output().unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
     let lines = String::from_utf8(output.stdout).unwrap();
     lines.lines().map(|line| u128::from_str_radix(line, 16).unwrap() as i128).collect()
 }

@@ -442,7 +442,6 @@ fn stack(bytes: &[u8; WORST]) -> Vec<u64> {
 }
 
 #[cfg(test)]
-#[path = "rows_tests.rs"]
 mod rows_tests;
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ fn warn_at(journal: &Path, syslog: &Path, message: &str, fields: &[(&str, &str)]
 
 #[cfg(test)]
 mod tests {
+    use tompion_testing::TestDir;
+
     use super::*;
 
     fn received(socket: &UnixDatagram) -> String {
@@ -48,8 +50,7 @@ mod tests {
 
     #[test]
     fn the_journal_gets_fields_and_syslog_a_line() {
-        let folder = std::env::temp_dir().join(format!("tompion-journal-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = TestDir::new("journal");
         let (journal, syslog) = (folder.join("journal"), folder.join("log"));
         assert!(warn_at(&journal, &syslog, "no socket", &[]).is_err());
         let second = UnixDatagram::bind(&syslog).unwrap();
@@ -61,6 +62,5 @@ mod tests {
             received(&first),
             "PRIORITY=4\nSYSLOG_IDENTIFIER=tompion\nMESSAGE=late\nTOMPION_INCIDENT=/x\n"
         );
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -67,6 +67,8 @@ pub fn begin_in_groups(command: &mut Command, groups: Vec<OwnedFd>) {
 
 #[cfg(test)]
 mod tests {
+    use tompion_testing::TestDir;
+
     use std::{fs::File, io::Read};
 
     use super::*;
@@ -95,13 +97,13 @@ mod tests {
 
     #[test]
     fn a_command_writes_itself_into_its_groups() {
-        let path = std::env::temp_dir().join(format!("tompion-group-{}", std::process::id()));
+        let dir = TestDir::new("group");
+        let path = dir.join("tasks");
         let mut command = Command::new("true");
         begin_in_groups(&mut command, vec![File::create(&path).unwrap().into()]);
         assert!(command.status().unwrap().success());
         let mut text = String::new();
         File::open(&path).unwrap().read_to_string(&mut text).unwrap();
-        std::fs::remove_file(&path).unwrap();
         assert_eq!(text, "0");
     }
 }

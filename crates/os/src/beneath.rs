@@ -103,6 +103,8 @@ fn step_error(error: io::Error, parent: RawFd, name: &OsStr) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use tompion_testing::TestDir;
+
     use std::{fs, os::fd::AsFd, os::unix::fs::symlink};
 
     use super::*;
@@ -134,7 +136,7 @@ mod tests {
 
     #[test]
     fn one_call_and_single_steps_open_the_same() {
-        let root = std::env::temp_dir().join(format!("tompion-beneath-{}", std::process::id()));
+        let root = TestDir::new("beneath");
         fs::create_dir_all(root.join("dir/dir")).unwrap();
         for file in ["file", "dir/file"] {
             fs::write(root.join(file), "").unwrap();
@@ -170,6 +172,5 @@ mod tests {
                 }
             }
         }
-        fs::remove_dir_all(root).unwrap();
     }
 }

@@ -68,6 +68,8 @@ pub fn take_own_table(keep: &mut [RawFd]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tompion_testing::TestDir;
+
     use std::{
         fs::File,
         os::fd::{AsRawFd, FromRawFd},
@@ -94,13 +96,12 @@ mod tests {
         assert_eq!(read(&mut Command::new("bash"), others.as_raw_fd()), "");
     }
 
-    /// A file of this test's own with words in it.
+    /// A file without a name, with words in it.
     fn tempfile() -> File {
-        let path = std::env::temp_dir().join(format!("tompion-handed-{}", std::process::id()));
+        let folder = TestDir::new("handed");
+        let path = folder.join("file");
         std::fs::write(&path, "words").unwrap();
-        let file = File::open(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        file
+        File::open(&path).unwrap()
     }
 
     #[test]

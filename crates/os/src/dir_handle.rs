@@ -629,58 +629,43 @@ fn or_here(path: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
+    use tompion_testing::TestDir;
+
     use super::*;
     use std::os::unix::fs::{lchown, symlink};
 
-    /// A folder that goes with the test.
-    struct Desk(PathBuf);
-
-    impl Desk {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("tompion-dir-{name}-{}", std::process::id()));
-            fs::create_dir(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Desk {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn files_are_made_and_found_in_what_is_open() {
-        let desk = Desk::new("open");
-        let made = DirHandle::create(&desk.0.join("made")).unwrap();
-        assert_eq!(DirHandle::create(&desk.0.join("made")).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        let desk = TestDir::new("open");
+        let made = DirHandle::create(&desk.join("made")).unwrap();
+        assert_eq!(DirHandle::create(&desk.join("made")).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         let below = made.join("user").join("1");
         below.make().unwrap();
         below.make().unwrap();
-        fs::rename(desk.0.join("made"), desk.0.join("moved")).unwrap();
-        fs::create_dir(desk.0.join("made")).unwrap();
+        fs::rename(desk.join("made"), desk.join("moved")).unwrap();
+        fs::create_dir(desk.join("made")).unwrap();
         below.replace("metadata", b"old", true).unwrap();
         below.replace("metadata", b"new", false).unwrap();
         below.sync_up().unwrap();
         below.sync_name().unwrap();
-        assert_eq!(fs::read(desk.0.join("moved/user/1/metadata")).unwrap(), b"new");
+        assert_eq!(fs::read(desk.join("moved/user/1/metadata")).unwrap(), b"new");
         assert_eq!(below.names().unwrap(), ["metadata"]);
         let other = made.join("other");
         below.rename_to(&other).unwrap();
         assert!(other.exists() && !below.exists() && other.with_suffix("!").rename_to(&below).is_err());
         made.remove_all().unwrap();
-        assert!(desk.0.join("made").exists() && !desk.0.join("moved").exists());
+        assert!(desk.join("made").exists() && !desk.join("moved").exists());
     }
 
     #[test]
     fn no_link_is_followed_below_it() {
-        let desk = Desk::new("links");
-        fs::create_dir(desk.0.join("elsewhere")).unwrap();
-        fs::write(desk.0.join("elsewhere/file"), "theirs").unwrap();
-        let own = DirHandle::create(&desk.0.join("own")).unwrap();
-        symlink("../elsewhere", desk.0.join("own/folder")).unwrap();
-        symlink("../elsewhere/file", desk.0.join("own/file")).unwrap();
-        symlink("../elsewhere/new", desk.0.join("own/file.new")).unwrap();
+        let desk = TestDir::new("links");
+        fs::create_dir(desk.join("elsewhere")).unwrap();
+        fs::write(desk.join("elsewhere/file"), "theirs").unwrap();
+        let own = DirHandle::create(&desk.join("own")).unwrap();
+        symlink("../elsewhere", desk.join("own/folder")).unwrap();
+        symlink("../elsewhere/file", desk.join("own/file")).unwrap();
+        symlink("../elsewhere/new", desk.join("own/file.new")).unwrap();
         let through = own.join("folder");
         assert!(
             through.create_new("made").is_err() && through.read("file").is_err() && through.make().is_err()
@@ -689,13 +674,13 @@ mod tests {
         assert!(own.read("file").is_err() && own.write("file").is_err() && own.append("file").is_err());
         // A link in the place of what is written is replaced, wherever it leads.
         own.replace("file", b"ours", false).unwrap();
-        assert_eq!(fs::read(desk.0.join("own/file")).unwrap(), b"ours");
+        assert_eq!(fs::read(desk.join("own/file")).unwrap(), b"ours");
         for name in ["..", ".", "a/b", "/", "", "../own/file"] {
             assert!(own.create_new(name).is_err() && own.read(name).is_err() && own.remove(name).is_err());
         }
         assert!(own.join("..").names().is_err());
         own.remove_all().unwrap();
-        let elsewhere = desk.0.join("elsewhere");
+        let elsewhere = desk.join("elsewhere");
         assert_eq!(fs::read(elsewhere.join("file")).unwrap(), b"theirs");
         assert_eq!(fs::read_dir(elsewhere).unwrap().count(), 1);
     }
@@ -706,22 +691,22 @@ mod tests {
             eprintln!("SKIPPED, only root can give links away");
             return;
         }
-        let desk = Desk::new("walk");
-        fs::create_dir(desk.0.join("real")).unwrap();
-        symlink("real", desk.0.join("own")).unwrap();
-        symlink(desk.0.join("own"), desk.0.join("far")).unwrap();
-        symlink("real", desk.0.join("theirs")).unwrap();
-        lchown(desk.0.join("theirs"), Some(65534), None).unwrap();
-        symlink("round", desk.0.join("round")).unwrap();
-        let real = fs::canonicalize(desk.0.join("real")).unwrap();
+        let desk = TestDir::new("walk");
+        fs::create_dir(desk.join("real")).unwrap();
+        symlink("real", desk.join("own")).unwrap();
+        symlink(desk.join("own"), desk.join("far")).unwrap();
+        symlink("real", desk.join("theirs")).unwrap();
+        lchown(desk.join("theirs"), Some(65534), None).unwrap();
+        symlink("round", desk.join("round")).unwrap();
+        let real = fs::canonicalize(desk.join("real")).unwrap();
         for name in ["own", "far", "far/../real/.", "own/"] {
-            assert_eq!(DirHandle::open(&desk.0.join(name)).unwrap().path(), real, "{name}");
+            assert_eq!(DirHandle::open(&desk.join(name)).unwrap().path(), real, "{name}");
         }
-        let error = DirHandle::open(&desk.0.join("theirs")).unwrap_err().to_string();
+        let error = DirHandle::open(&desk.join("theirs")).unwrap_err().to_string();
         assert!(error.contains("theirs is one of user 65534"), "{error}");
-        assert!(DirHandle::create_all(&desk.0.join("theirs/new/newer")).is_err());
-        assert!(DirHandle::open(&desk.0.join("round")).is_err());
-        assert!(DirHandle::create_all(&desk.0.join("own/new/newer")).is_ok());
+        assert!(DirHandle::create_all(&desk.join("theirs/new/newer")).is_err());
+        assert!(DirHandle::open(&desk.join("round")).is_err());
+        assert!(DirHandle::create_all(&desk.join("own/new/newer")).is_ok());
         assert_eq!(fs::metadata(real.join("new/newer")).unwrap().mode() & 0o777, 0o700);
         // A file that has another name may be anybody's.
         fs::write(real.join("one"), "").unwrap();
@@ -730,18 +715,18 @@ mod tests {
         assert!(folder.write("one").is_err() && folder.append("two").is_err() && folder.read("one").is_ok());
         // SQLite opens by paths: no other user may change what is on the way.
         folder.check_root_only().unwrap();
-        std::os::unix::fs::chown(&desk.0, Some(65534), None).unwrap();
+        std::os::unix::fs::chown(&desk, Some(65534), None).unwrap();
         assert!(folder.check_root_only().unwrap_err().to_string().contains("user 65534"));
     }
 
     #[test]
     fn a_file_that_is_named_takes_the_place_of_another() {
-        let desk = Desk::new("named");
-        let path = desk.0.join("report");
+        let desk = TestDir::new("named");
+        let path = desk.join("report");
         write_file(&path, b"first").unwrap();
         write_file(&path, b"second").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"second");
-        assert!(write_file(&desk.0, b"").is_err() && write_file(&desk.0.join("no/report"), b"").is_err());
+        assert!(write_file(&desk, b"").is_err() && write_file(&desk.join("no/report"), b"").is_err());
         write_file(Path::new("/dev/null"), b"nothing").unwrap();
     }
 }

@@ -83,12 +83,15 @@ impl Drop for Lock {
 
 #[cfg(test)]
 mod tests {
+    use tompion_testing::TestDir;
+
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_directory_is_locked_by_one_at_a_time() {
-        let path = std::env::temp_dir().join(format!("tompion-lock-{}", std::process::id()));
+        let dir = TestDir::new("lock");
+        let path = dir.join("locked");
         let directory = DirHandle::create(&path).unwrap();
         let first = try_lock(&directory).unwrap();
         assert!(first.is_some() && try_lock(&directory).unwrap().is_none());
@@ -101,6 +104,5 @@ mod tests {
         let looks = File::open(&path).unwrap();
         assert!(flock(&looks, libc::LOCK_EX).unwrap());
         assert!(try_lock(&directory).unwrap().is_some());
-        directory.remove_all().unwrap();
     }
 }

@@ -370,6 +370,8 @@ pub fn open_private_page(len: usize) -> io::Result<NonNull<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use tompion_testing::TestDir;
+
     use std::os::fd::AsFd;
 
     use super::*;
@@ -388,7 +390,8 @@ mod tests {
 
     #[test]
     fn what_is_cut_off_a_guarded_file_reads_as_zeros() {
-        let path = std::env::temp_dir().join(format!("tompion-guard-{}", std::process::id()));
+        let folder = TestDir::new("guard");
+        let path = folder.join("file");
         let file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
         reserve(&file, 16384).unwrap();
         let map = SharedMap::guarded(file.as_fd(), 16384).unwrap();
@@ -400,7 +403,6 @@ mod tests {
         file.set_len(4096).unwrap();
         assert_eq!((word(8192), word(0), word(16376), map.was_cut()), (0, 7, 0, true));
         assert!(SharedMap::guarded(file.as_fd(), 16384).is_err());
-        std::fs::remove_file(&path).unwrap();
         assert!(reserve(&File::open("/proc/self/stat").unwrap(), 1).is_err());
     }
 
@@ -427,7 +429,8 @@ mod tests {
 
     #[test]
     fn a_file_on_disk_is_taken_only_if_no_other_user_could_shrink_it() {
-        let path = std::env::temp_dir().join(format!("tompion-received-{}", std::process::id()));
+        let folder = TestDir::new("received");
+        let path = folder.join("file");
         let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
         reserve(&file, 8192).unwrap();
         let receive = |trusts: bool| SharedMap::received(file.as_fd(), 8192, |_| trusts).is_ok();
@@ -448,7 +451,6 @@ mod tests {
             libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, 0, 8192)
         };
         assert!(punched != 0 || !receive(true));
-        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

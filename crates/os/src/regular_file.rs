@@ -80,6 +80,8 @@ impl Seek for BoundedFile {
 
 #[cfg(test)]
 mod tests {
+    use tompion_testing::TestDir;
+
     use std::{
         fs,
         os::unix::fs::symlink,
@@ -107,8 +109,7 @@ mod tests {
 
     #[test]
     fn only_regular_files_are_opened() {
-        let folder = std::env::temp_dir().join(format!("tompion-regular-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = TestDir::new("regular");
         let place = |name: &str| folder.join(name);
         fs::write(place("file"), "text").unwrap();
         symlink(place("file"), place("link")).unwrap();
@@ -120,13 +121,13 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}");
         }
         assert_eq!(open_regular(place("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
-        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn a_file_gives_no_more_than_its_limit() {
         const LIMIT: u64 = 100_000;
-        let path = std::env::temp_dir().join(format!("tompion-bounded-{}", std::process::id()));
+        let folder = TestDir::new("bounded");
+        let path = folder.join("file");
         // Sparse: it takes no room on the disk.
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         let mut bounded = BoundedFile::open(&path, LIMIT).unwrap();
@@ -138,14 +139,12 @@ mod tests {
         bounded.rewind().unwrap();
         assert_eq!(bounded.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         assert!(bounded.seek(SeekFrom::End(-1 - LIMIT as i64)).is_err());
-        fs::remove_file(path).unwrap();
     }
 
     #[test]
     fn a_path_that_turns_into_a_pipe_meanwhile_keeps_no_reader_waiting() {
         const OPENS: u32 = 20_000;
-        let folder = std::env::temp_dir().join(format!("tompion-swapped-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = TestDir::new("swapped");
         let [path, file, pipe] = ["path", "file", "pipe"].map(|name| folder.join(name));
         fs::write(&file, "text").unwrap();
         make_pipe(&pipe);
@@ -178,7 +177,6 @@ mod tests {
             ended.store(true, Ordering::Relaxed);
             result
         });
-        fs::remove_dir_all(folder).unwrap();
         assert!(result.is_ok(), "an open waits for a writer of the pipe");
     }
 }

@@ -284,6 +284,8 @@ fn groups_of(name: &CStr, gid: u32) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
+    use tompion_testing::TestDir;
+
     use super::*;
 
     #[test]
@@ -301,8 +303,7 @@ mod tests {
         if unsafe { libc::geteuid() } != 0 {
             return;
         }
-        let folder = std::env::temp_dir().join(format!("tompion-user-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
+        let folder = TestDir::new("user");
         let user = User::new(65534, 65534);
         std::os::unix::fs::chown(&folder, Some(65534), Some(65534)).unwrap();
         let owner = |name: &str| {
@@ -317,6 +318,5 @@ mod tests {
         assert_eq!(std::thread::scope(|scope| scope.spawn(|| owner("inherited")).join().unwrap()).0, 65534);
         drop(rights);
         assert_eq!(owner("ours").0, 0);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -398,6 +398,8 @@ what can't be measured is left out or marked. [benches/](../benches/README.md) h
 
 #[cfg(test)]
 mod tests {
+    use tompion_testing::TestDir;
+
     use super::super::results::{Figure, Who};
     use super::*;
 
@@ -414,7 +416,7 @@ mod tests {
 
     #[test]
     fn the_page_has_a_plot_a_table_and_what_failed() {
-        let folder = std::env::temp_dir().join(format!("tompion-page-{}", std::process::id()));
+        let folder = TestDir::new("page");
         let mut ours = Figure::new("by number of fields", Who::Tompion, "Tompion", "2", "ns an event");
         ours.note(Ok(11.0));
         let mut theirs = Figure::new("by number of fields", Who::Lttng, "LTTng-UST", "2", "ns an event");
@@ -439,6 +441,5 @@ mod tests {
         // Old plots are gone, documents stay.
         let exists = |name: &str| folder.join("benchmarks").join(name).exists();
         assert_eq!((exists("old.svg"), exists("notes.md")), (false, true));
-        fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -198,6 +198,8 @@ fn word(line: &[u8]) -> Option<(&[u8], &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    use tompion_testing::TestDir;
+
     use std::fs::File;
 
     use super::*;
@@ -276,13 +278,13 @@ mod tests {
     #[test]
     fn a_program_decides_on_no_memory_of_the_recorder() {
         const MAX_GROWTH: u64 = 512 << 10;
-        let path = std::env::temp_dir().join(format!("tompion-large-{}", std::process::id()));
+        let folder = TestDir::new("large-object");
+        let path = folder.join("object");
         let before = peak_memory();
         for (sections, notes) in [(1 << 25, 0), (0, 1000)] {
             write_large(&path, sections, notes);
             let _ = build(&path);
         }
-        fs::remove_file(path).unwrap();
         assert!(peak_memory() - before < MAX_GROWTH, "{before} KiB, then {} KiB", peak_memory());
     }
 }

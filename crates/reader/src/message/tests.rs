@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use super::*;
 
-use tompion_testing::Random;
+use tompion_testing::{Random, TestDir};
 
 fn printed(format: &str, arguments: &[Argument<'_>]) -> String {
     let mut message = Vec::new();
@@ -135,17 +135,18 @@ fn case(random: &mut Arguments) -> (String, String) {
     (format!("{} {format}\t{value}{columns}", char::from(kind)), printed(&format, &arguments))
 }
 
-/// Compiles the C program; returns `None` without a compiler.
-fn compiled() -> Option<PathBuf> {
+/// Compiles the C program into a folder; returns `None` without a compiler.
+fn compiled(folder: &Path) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/message/tests.c");
-    let program = std::env::temp_dir().join(format!("tompion-printf-{}", std::process::id()));
+    let program = folder.join("printf");
     let done = Command::new("cc").args(["-w", "-o"]).arg(&program).arg(source).status();
     done.ok().filter(std::process::ExitStatus::success).map(|_| program)
 }
 
 #[test]
 fn numbers_are_printed_as_the_c_library_prints_them() {
-    let Some(program) = compiled() else {
+    let folder = TestDir::new("printf");
+    let Some(program) = compiled(&folder) else {
         println!("skipped: there is no C compiler");
         return;
     };
@@ -157,7 +158,6 @@ fn numbers_are_printed_as_the_c_library_prints_them() {
     let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
-    std::fs::remove_file(program).unwrap();
     let theirs = String::from_utf8(output.stdout).unwrap();
     assert_eq!(theirs.lines().count(), cases.len());
     for ((line, ours), theirs) in cases.iter().zip(theirs.lines()) {
