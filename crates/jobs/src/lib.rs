@@ -312,7 +312,20 @@ impl JobSink {
     }
 }
 
-/// Tells the jobs of one process.
+/// Record that may be the begin or the end of a job.
+#[derive(Clone, Copy, Debug)]
+pub struct JobRecord<'a> {
+    /// Number of the event in its process.
+    pub number: u32,
+    /// Its time.
+    pub moment: Moment,
+    /// The thread, by its id in its own pid namespace.
+    pub tid: u32,
+    /// Its fields.
+    pub payload: &'a [u8],
+}
+
+/// Sends the jobs of one process.
 #[derive(Debug)]
 pub struct ProcessJobs {
     sink: JobSink,
@@ -363,12 +376,8 @@ impl ProcessJobs {
 
     /// Takes an event if it is a job's; its description is asked for once. False if that is
     /// unknown.
-    pub fn take<'a>(
-        &mut self,
-        number: u32,
-        (moment, tid, payload): (Moment, u32, &[u8]),
-        describe: impl FnOnce() -> Option<&'a Event>,
-    ) -> bool {
+    pub fn take<'a>(&mut self, record: &JobRecord<'_>, describe: impl FnOnce() -> Option<&'a Event>) -> bool {
+        let JobRecord { number, moment, tid, payload } = *record;
         let (job, begins) = match self.known.get(&number) {
             Some(known) => *known,
             None => {

@@ -326,7 +326,9 @@ impl Drain {
         let class = Class::State(state.place);
         let id = self.classes.id(class, &mut self.writer, &self.vocabulary);
         let mut context = Vec::new();
-        context::encode(self.contexts, (state.tid, state.pid), &self.own, [0; 2], &mut context);
+        let of_state =
+            context::EventContext { tid: state.tid, pid: state.pid, values: &self.own, stacks: [0; 2] };
+        context::encode(self.contexts, &of_state, &mut context);
         let State { time, payload, .. } = state;
         let encoded = Record { id, time: *time, tid: 0, context: &context, payload };
         self.attempt(|drain| match drain.writer.push(stream, 0, 0, &encoded)? {
@@ -347,8 +349,9 @@ impl Drain {
         }
         let stream = self.writer.initial_stream();
         let mut context = Vec::new();
-        let own = (tompion_os::gettid(), std::process::id());
-        context::encode(self.contexts, own, &self.own, [0; 2], &mut context);
+        let (tid, pid) = (tompion_os::gettid(), std::process::id());
+        let own = context::EventContext { tid, pid, values: &self.own, stacks: [0; 2] };
+        context::encode(self.contexts, &own, &mut context);
         for definition in &definitions {
             let id = self.classes.id(definition.class, &mut self.writer, &self.vocabulary);
             let payload = &definition.payload;
@@ -438,7 +441,9 @@ impl Drain {
             let values = self.contexts.read(record.context);
             let stacks = self.stacks.numbers(cpu, &record, &values);
             self.context.clear();
-            context::encode(self.contexts, (record.tid, record.pid), &values, stacks, &mut self.context);
+            let of_record =
+                context::EventContext { tid: record.tid, pid: record.pid, values: &values, stacks };
+            context::encode(self.contexts, &of_record, &mut self.context);
             let encoded = Record { id, time: record.time, tid: 0, context: &self.context, payload };
             let pushed = self.writer.push(cpu, cpu as u32, position, &encoded);
             self.converted[cpu] = records.position();

@@ -192,6 +192,13 @@ struct Recovery {
     same_boot: bool,
 }
 
+/// State of a session whose processes are completed one after the other.
+struct RecoveryState<'a> {
+    config: &'a SessionConfig,
+    clock: &'a mut ClockMap,
+    manifest: &'a mut Manifest,
+}
+
 impl Recovery {
     fn write(&self, manifest: &Manifest) -> Result<(), String> {
         let written = manifest.write(&self.folder, true);
@@ -230,9 +237,11 @@ impl Recovery {
                 let _ = folder.remove_all();
                 continue;
             }
-            if let Err(problem) =
-                self.complete(folder, &process, (&session_config, same_boot), (&mut clock, manifest))
-            {
+            if let Err(problem) = self.complete(
+                folder,
+                &process,
+                RecoveryState { config: &session_config, clock: &mut clock, manifest },
+            ) {
                 self.is_complete = false;
                 self.problems.push(problem);
             }
@@ -253,13 +262,14 @@ impl Recovery {
         manifest.losses_unknown = true;
     }
 
+    /// Completes the trace of one process, and names the process in the manifest.
     fn complete(
         &mut self,
         folder: DirHandle,
         saved: &SavedProcess,
-        (session_config, same_boot): (&SessionConfig, bool),
-        (clock, manifest): (&mut ClockMap, &mut Manifest),
+        RecoveryState { config, clock, manifest }: RecoveryState<'_>,
     ) -> Result<(), String> {
+        let same_boot = self.same_boot;
         let shown = folder.path().display().to_string();
         let kept_in = ProcessBacking::open(folder).map_err(|error| format!("{shown}: {error}"))?;
         let lives = same_boot && !has_left(saved.pid, &kept_in.rings_path());
@@ -268,7 +278,7 @@ impl Recovery {
             let more = "its later events are not in the trace";
             self.problems.push(format!("{name} still writes to its rings and may be stopped; {more}"));
         }
-        let mut process = Process::resume(kept_in, saved, session_config, !same_boot)?;
+        let mut process = Process::resume(kept_in, saved, config, !same_boot)?;
         self.problems.extend(process.damage());
         let how = if lives { "running when it was recovered" } else { "not known: its session was killed" };
         process.end = Some(how.into());

@@ -65,6 +65,16 @@ const EXIT: u8 = 0x95;
 /// An instruction that does nothing.
 pub(super) const NOTHING: u64 = JUMP as u64;
 
+/// Instruction in its parts. Source: `struct bpf_insn` in `linux/bpf.h`.
+#[derive(Clone, Copy, Default)]
+struct Instruction {
+    code: u8,
+    to: Register,
+    from: Register,
+    offset: i16,
+    constant: i32,
+}
+
 /// Code under construction.
 #[derive(Debug, Default)]
 pub(super) struct Code {
@@ -75,7 +85,8 @@ pub(super) struct Code {
 }
 
 impl Code {
-    fn push(&mut self, code: u8, (to, from): (Register, Register), offset: i16, constant: i32) {
+    fn push(&mut self, instruction: Instruction) {
+        let Instruction { code, to, from, offset, constant } = instruction;
         let registers = to | from << 4;
         let [low, high] = offset.to_le_bytes();
         let [a, b, c, d] = constant.to_le_bytes();
@@ -105,43 +116,63 @@ impl Code {
 
     pub(super) fn goto(&mut self, label: Label) {
         self.jumps.push((self.len(), label));
-        self.push(JUMP, (0, 0), 0, 0);
+        self.push(Instruction { code: JUMP, ..Instruction::default() });
     }
 
     pub(super) fn jump(&mut self, condition: Condition, (left, right): (Register, Register), to: Label) {
         self.jumps.push((self.len(), to));
-        self.push(JUMP_BY_REGISTER | condition as u8, (left, right), 0, 0);
+        self.push(Instruction {
+            code: JUMP_BY_REGISTER | condition as u8,
+            to: left,
+            from: right,
+            ..Instruction::default()
+        });
     }
 
     /// Compares with a constant, which signs extend.
     pub(super) fn jump_by(&mut self, condition: Condition, (left, right): (Register, i32), to: Label) {
         self.jumps.push((self.len(), to));
-        self.push(JUMP | condition as u8, (left, 0), 0, right);
+        self.push(Instruction {
+            code: JUMP | condition as u8,
+            to: left,
+            constant: right,
+            ..Instruction::default()
+        });
     }
 
     pub(super) fn operate(&mut self, operation: Operation, to: Register, from: Register) {
-        self.push(OPERATE_BY_REGISTER | operation as u8, (to, from), 0, 0);
+        self.push(Instruction {
+            code: OPERATE_BY_REGISTER | operation as u8,
+            to,
+            from,
+            ..Instruction::default()
+        });
     }
 
     pub(super) fn operate_by(&mut self, operation: Operation, to: Register, constant: i32) {
-        self.push(OPERATE | operation as u8, (to, 0), 0, constant);
+        self.push(Instruction { code: OPERATE | operation as u8, to, constant, ..Instruction::default() });
     }
 
     pub(super) fn negate(&mut self, register: Register) {
-        self.push(NEGATE, (register, 0), 0, 0);
+        self.push(Instruction { code: NEGATE, to: register, ..Instruction::default() });
     }
 
     /// The low 32 bits, with zeros above.
     pub(super) fn move_half(&mut self, to: Register, from: Register) {
-        self.push(MOVE_HALF, (to, from), 0, 0);
+        self.push(Instruction { code: MOVE_HALF, to, from, ..Instruction::default() });
     }
 
     pub(super) fn constant(&mut self, to: Register, value: u64) {
         match i32::try_from(value as i64) {
             Ok(short) => self.operate_by(Operation::Move, to, short),
             Err(_) => {
-                self.push(CONSTANT, (to, 0), 0, value as i32);
-                self.push(0, (0, 0), 0, (value >> 32) as i32);
+                self.push(Instruction {
+                    code: CONSTANT,
+                    to,
+                    constant: value as i32,
+                    ..Instruction::default()
+                });
+                self.push(Instruction { code: 0, constant: (value >> 32) as i32, ..Instruction::default() });
             }
         }
     }
@@ -154,22 +185,22 @@ impl Code {
             4 => 0x61,
             _ => 0x79,
         };
-        self.push(code, (to, base), offset, 0);
+        self.push(Instruction { code, to, from: base, offset, ..Instruction::default() });
     }
 
     /// Stores 8 bytes.
     pub(super) fn store(&mut self, (base, offset): (Register, i16), from: Register) {
-        self.push(STORE, (base, from), offset, 0);
+        self.push(Instruction { code: STORE, to: base, from, offset, ..Instruction::default() });
     }
 
     /// Calls a helper by its number.
     pub(super) fn call(&mut self, helper: i32) {
-        self.push(CALL, (0, 0), 0, helper);
+        self.push(Instruction { code: CALL, constant: helper, ..Instruction::default() });
     }
 
     pub(super) fn exit(&mut self, verdict: bool) {
         self.operate_by(Operation::Move, 0, verdict.into());
-        self.push(EXIT, (0, 0), 0, 0);
+        self.push(Instruction { code: EXIT, ..Instruction::default() });
     }
 
     /// Appends code that jumps only inside itself.

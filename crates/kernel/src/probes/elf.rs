@@ -256,17 +256,22 @@ fn call_values(
     arguments.iter().enumerate().map(place).collect()
 }
 
-fn one_place(
-    spec: &ProbeSpec,
-    name: (&str, &str),
-    (target, offset): (Target, u64),
+/// Place of a probe at a function.
+struct FunctionPlace<'a> {
+    provider: &'a str,
+    name: &'a str,
+    target: Target,
+    offset: u64,
     convention: Convention,
-) -> Result<Probe, ProbeSpecError> {
+}
+
+fn probe_at(spec: &ProbeSpec, place: FunctionPlace<'_>) -> Result<Probe, ProbeSpecError> {
+    let FunctionPlace { provider, name, target, offset, convention } = place;
     let arguments = call_arguments(spec);
     let values = call_values(spec, &arguments, convention)?;
     let suffix = if spec.at_return { "_return" } else { "" };
     Ok(Probe {
-        event: event(name.0, &format!("{}{suffix}", name.1), &arguments),
+        event: event(provider, &format!("{name}{suffix}"), &arguments),
         arguments: arguments.into_iter().map(|(_, ty)| ty).collect(),
         target,
         at_return: spec.at_return,
@@ -292,7 +297,8 @@ fn function(spec: &ProbeSpec, binary: &Binary, code: &Code, elf: &Elf<'_>) -> Re
             Convention::Go
         }
     };
-    one_place(spec, (&binary.provider, &name), (Target::File(binary.file.clone()), offset), convention)
+    let target = Target::File(binary.file.clone());
+    probe_at(spec, FunctionPlace { provider: &binary.provider, name: &name, target, offset, convention })
 }
 
 /// A function of the running kernel, whose table of symbols all users may read.
@@ -315,7 +321,8 @@ fn kernel_function(spec: &ProbeSpec, name: &str, offset: u64) -> Result<Probe, P
         return Err(ProbeSpecError { problem, suggestions: Some((name.into(), names)) });
     }
     let shown = if offset == 0 { name.to_owned() } else { format!("{name}+{offset:#x}") };
-    one_place(spec, ("", &shown), (Target::Kernel(name.into()), offset), Convention::C)
+    let (target, convention) = (Target::Kernel(name.into()), Convention::C);
+    probe_at(spec, FunctionPlace { provider: "", name: &shown, target, offset, convention })
 }
 
 /// Notes by the mark that they are of.

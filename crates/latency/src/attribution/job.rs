@@ -99,7 +99,7 @@ enum Now {
 fn steps(tid: u32, history: &EventLog) -> Vec<Step<'_>> {
     let mut steps = Vec::new();
     for (noted, cpu) in history.cpus.iter().zip(0..) {
-        let mut runs = ("", 0);
+        let mut runs = Party::NONE;
         let mut interrupts: Vec<&str> = Vec::new();
         for event in &noted.events {
             let time = event.time;
@@ -112,14 +112,15 @@ fn steps(tid: u32, history: &EventLog) -> Vec<Step<'_>> {
                     if next.tid == tid {
                         add(Kind::Runs);
                     }
-                    runs = (&next.name, next.tid);
+                    runs = Party { name: &next.name, tid: next.tid };
                     interrupts.clear();
                 }
                 EventKind::HardEntry { name, .. } => interrupts.push(name),
                 EventKind::HardExit(_) => drop(interrupts.pop()),
                 EventKind::Woken { thread, .. } if thread.tid == tid => {
                     // The interrupted thread has no part in it.
-                    let (who, by) = interrupts.last().map_or(runs, |interrupt| (interrupt, 0));
+                    let Party { name: who, tid: by } =
+                        interrupts.last().map_or(runs, |interrupt| Party { name: interrupt, tid: 0 });
                     add(Kind::Woken(who, by));
                 }
                 _ => {}
@@ -145,6 +146,18 @@ fn state_at(steps: &[Step<'_>], at: u64) -> Option<Now> {
             Kind::Woken(..) => Now::Sleeps(step.cpu),
         }),
     }
+}
+
+/// Thread or interrupt to which a segment is attributed.
+#[derive(Clone, Copy)]
+struct Party<'a> {
+    name: &'a str,
+    tid: u32,
+}
+
+impl Party<'_> {
+    /// Nothing is known of it.
+    const NONE: Self = Self { name: "", tid: 0 };
 }
 
 /// Segments up to a time, and the inputs for further ones.
@@ -175,7 +188,7 @@ impl Course<'_> {
                 Now::Sleeps(cpu)
             }
             (Now::Sleeps(cpu), Kind::Woken(who, tid)) => {
-                self.push(step.time, cpu, Cause::Waiting, (who, *tid));
+                self.push(step.time, cpu, Cause::Waiting, Party { name: who, tid: *tid });
                 Now::Waits(step.time, cpu)
             }
             (Now::Waits(since, _), Kind::Runs) => {
@@ -184,12 +197,12 @@ impl Course<'_> {
             }
             // Its wakeup was not recorded.
             (Now::Sleeps(cpu), Kind::Runs) => {
-                self.push(step.time, cpu, Cause::Waiting, ("", 0));
+                self.push(step.time, cpu, Cause::Waiting, Party::NONE);
                 Now::Runs(step.cpu)
             }
             // Its migration was not recorded.
             (Now::Runs(cpu), Kind::Runs) if cpu != step.cpu => {
-                self.push(step.time, cpu, Cause::Unknown, ("", 0));
+                self.push(step.time, cpu, Cause::Unknown, Party::NONE);
                 Now::Runs(step.cpu)
             }
             (now, _) => now,
@@ -200,7 +213,7 @@ impl Course<'_> {
         match now {
             Now::Runs(cpu) => self.runs(cpu, end),
             // A job can't end in this state.
-            Now::Waits(_, cpu) | Now::Sleeps(cpu) => self.push(end, cpu, Cause::Unknown, ("", 0)),
+            Now::Waits(_, cpu) | Now::Sleeps(cpu) => self.push(end, cpu, Cause::Unknown, Party::NONE),
         }
     }
 
@@ -224,7 +237,7 @@ impl Course<'_> {
         let noted = self.history.cpus.get(cpu as usize).unwrap_or(&NOTHING);
         for piece in pieces(noted, self.at, until) {
             let (cause, who) = self.of_running(&piece);
-            self.push(piece.end, cpu, cause, (&who, self.question.tid));
+            self.push(piece.end, cpu, cause, Party { name: &who, tid: self.question.tid });
         }
     }
 
@@ -242,10 +255,11 @@ impl Course<'_> {
         }
     }
 
-    fn push(&mut self, end: u64, cpu: u32, cause: Cause, (who, tid): (&str, u32)) {
+    /// Adds the segment from the last one's end to this time.
+    fn push(&mut self, end: u64, cpu: u32, cause: Cause, party: Party<'_>) {
         if end > self.at {
-            let (begin, who, code) = (self.at, who.to_owned(), Vec::new());
-            self.segments.push(Segment { begin, end, cpu, cause, who, tid, code });
+            let (begin, who, code) = (self.at, party.name.to_owned(), Vec::new());
+            self.segments.push(Segment { begin, end, cpu, cause, who, tid: party.tid, code });
             self.at = end;
         }
     }

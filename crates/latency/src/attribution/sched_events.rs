@@ -186,9 +186,20 @@ fn interrupt(number: u32, vector: u32, bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
+    /// Event as the kernel's program writes it.
+    #[derive(Default)]
+    struct RawEvent {
+        time: u64,
+        kind: u16,
+        priority: i16,
+        numbers: [u32; 2],
+        word: u64,
+        name: &'static str,
+    }
+
     /// Writes an event at a position of a buffer half.
-    fn put(bytes: &mut [u8], position: u64, event: (u64, u16, i16, [u32; 2], u64, &str)) {
-        let (time, kind, priority, [first, second], word, name) = event;
+    fn put(bytes: &mut [u8], position: u64, event: RawEvent) {
+        let RawEvent { time, kind, priority, numbers: [first, second], word, name } = event;
         let at = SIDE_HEAD + (position % MAX_EVENTS as u64) as usize * EVENT_SIZE;
         let mut image = Vec::new();
         image.extend(time.to_ne_bytes());
@@ -212,10 +223,15 @@ mod tests {
     #[test]
     fn each_kind_of_moment_is_read() {
         let mut bytes = side(4);
-        put(&mut bytes, 0, (10, 1, -1, [7, 8], 2 << 32 | 120, "ctl"));
-        put(&mut bytes, 1, (30, 6, 1, [1, 2], 0xffff, ""));
-        put(&mut bytes, 2, (20, 2, 0, [24, 0], 999, "eth0"));
-        put(&mut bytes, 3, (40, 10, 0, [u32::MAX, 0], 0, ""));
+        let event =
+            RawEvent { time: 10, kind: 1, priority: -1, numbers: [7, 8], word: 2 << 32 | 120, name: "ctl" };
+        put(&mut bytes, 0, event);
+        let event = RawEvent { time: 30, kind: 6, priority: 1, numbers: [1, 2], word: 0xffff, name: "" };
+        put(&mut bytes, 1, event);
+        let event = RawEvent { time: 20, kind: 2, priority: 0, numbers: [24, 0], word: 999, name: "eth0" };
+        put(&mut bytes, 2, event);
+        let event = RawEvent { time: 40, kind: 10, priority: 0, numbers: [u32::MAX, 0], word: 0, name: "" };
+        put(&mut bytes, 3, event);
         let decoded = decode(&bytes);
         let expected = [
             (
@@ -239,11 +255,11 @@ mod tests {
         let head = MAX_EVENTS as u64 + 3;
         let mut bytes = side(head);
         for position in 0..head {
-            put(&mut bytes, position, (position, 3, 0, [0, 0], 0, ""));
+            put(&mut bytes, position, RawEvent { time: position, kind: 3, ..RawEvent::default() });
         }
         // An event in the middle of a write, and one of an unknown kind.
         bytes[SIDE_HEAD + 10 * EVENT_SIZE + 8] = 0;
-        put(&mut bytes, 20, (20, 99, 0, [0, 0], 0, ""));
+        put(&mut bytes, 20, RawEvent { time: 20, kind: 99, ..RawEvent::default() });
         let decoded = decode(&bytes);
         assert_eq!((decoded.overwritten, decoded.refused), (3, 2));
         assert_eq!(decoded.events.len(), MAX_EVENTS - 2);

@@ -220,12 +220,14 @@ impl Segment {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::incident::tests::incident;
 
-    fn segment(cause: Cause, (begin, end): (u64, u64), (who, tid): (&str, u32), code: &[&str]) -> Segment {
+    fn segment(cause: Cause, times: Range<u64>, (who, tid): (&str, u32), code: &[&str]) -> Segment {
         let code = code.iter().map(|function| (*function).to_owned()).collect();
-        Segment { begin, end, cpu: 0, cause, who: who.into(), tid, code }
+        Segment { begin: times.start, end: times.end, cpu: 0, cause, who: who.into(), tid, code }
     }
 
     fn said(segments: Vec<Segment>) -> (u64, String) {
@@ -235,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_segment_says_whose_it_was() {
-        let off = segment(Cause::PreemptionOff, (0, 1), ("hog", 7), &["bpf_loop+0x1", "spin+0x2"]);
+        let off = segment(Cause::PreemptionOff, 0..1, ("hog", 7), &["bpf_loop+0x1", "spin+0x2"]);
         assert_eq!(off.in_words(), "preemption was off in spin (hog, thread 7)");
     }
 
@@ -244,10 +246,10 @@ mod tests {
         let runs = |times, name, tid| segment(Cause::ThreadInterference, times, (name, tid), &[]);
         // The longest segment belongs to the party with the smaller sum.
         let turns = vec![
-            segment(Cause::KernelOverhead, (0, 20), ("", 0), &[]),
-            runs((20, 280), "hogB", 5),
-            runs((280, 740), "hogA", 4),
-            runs((740, 1000), "hogB", 5),
+            segment(Cause::KernelOverhead, 0..20, ("", 0), &[]),
+            runs(20..280, "hogB", 5),
+            runs(280..740, "hogA", 4),
+            runs(740..1000, "hogB", 5),
         ];
         assert_eq!(
             said(turns),
@@ -262,15 +264,14 @@ mod tests {
     #[test]
     fn given_one_that_has_nearly_all_then_it_alone_is_named_with_its_own_share() {
         let runs = |times, name, tid| segment(Cause::ThreadInterference, times, (name, tid), &[]);
-        let found =
-            said(vec![runs((0, 500), "hogB", 5), runs((500, 550), "x", 6), runs((550, 1000), "hogB", 5)]);
+        let found = said(vec![runs(0..500, "hogB", 5), runs(500..550, "x", 6), runs(550..1000, "hogB", 5)]);
         assert_eq!(found, (95, "hogB (thread 5) ran, at equal or higher priority".into()));
     }
 
     #[test]
     fn given_several_places_or_interrupts_then_each_has_its_share() {
         let off = |times, code: &[&str]| segment(Cause::PreemptionOff, times, ("hog", 7), code);
-        let places = vec![off((0, 60), &["one+0x1"]), off((60, 70), &["one+0x9"]), off((70, 100), &[])];
+        let places = vec![off(0..60, &["one+0x1"]), off(60..70, &["one+0x9"]), off(70..100, &[])];
         assert_eq!(
             said(places),
             (
@@ -281,9 +282,9 @@ mod tests {
         );
         let interrupt = |times, who| segment(Cause::IrqInterference, times, (who, 0), &[]);
         let interrupts = vec![
-            interrupt((0, 10), "local timer"),
-            interrupt((10, 40), "local timer: tick"),
-            interrupt((40, 100), "irq 24 eth0"),
+            interrupt(0..10, "local timer"),
+            interrupt(10..40, "local timer: tick"),
+            interrupt(40..100, "irq 24 eth0"),
         ];
         assert_eq!(
             said(interrupts),
@@ -298,7 +299,7 @@ mod tests {
     fn given_many_then_the_first_three_are_named() {
         let many = (0..20).map(|number: u32| {
             let begin = u64::from(number) * 5;
-            segment(Cause::ThreadInterference, (begin, begin + 5), ("hog", 100 + number), &[])
+            segment(Cause::ThreadInterference, begin..begin + 5, ("hog", 100 + number), &[])
         });
         let (percent, words) = said(many.collect());
         assert_eq!((percent, words.matches("5 %").count()), (100, 3), "{words}");

@@ -27,15 +27,24 @@ const BYTES_LENGTH: &str = "_sockaddr_length";
 /// Arguments that are pointers to such an address.
 const POINTERS: [&str; 3] = ["uservaddr", "umyaddr", "addr"];
 
+/// A system call.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Decoder of its arguments, if they have one.
+    pub decoder: Option<&'a SyscallDecoder>,
+}
+
 /// Writes the arguments of a call, between its brackets.
-pub fn write_arguments(event: &Event<'_>, call: &str, decoder: Option<&SyscallDecoder>, line: &mut Vec<u8>) {
+pub fn write_arguments(event: &Event<'_>, call: Call<'_>, line: &mut Vec<u8>) {
     let address = address(event);
     let is_created = number(event, "flags").is_none_or(|flags| flags & CREATES != 0);
     let mut separator = "";
     for (name, value) in event.payload() {
         if address.is_some() && ADDRESS.contains(&name)
             || matches!(name, BYTES | BYTES_LENGTH)
-            || call.starts_with("open") && name == "mode" && !is_created
+            || call.name.starts_with("open") && name == "mode" && !is_created
         {
             continue;
         }
@@ -43,7 +52,7 @@ pub fn write_arguments(event: &Event<'_>, call: &str, decoder: Option<&SyscallDe
         separator = ", ";
         match &address {
             Some(address) if POINTERS.contains(&name) => escape(address.as_bytes(), line),
-            _ => write_value(event, (name, value), (call, decoder), line),
+            _ => write_value(event, call, Argument { name, value }, line),
         }
     }
 }
@@ -80,22 +89,24 @@ pub fn write_results(event: &Event<'_>, line: &mut Vec<u8>) {
     }
 }
 
-fn write_value(
-    event: &Event<'_>,
-    (name, value): (&str, Value<'_>),
-    (call, decoder): (&str, Option<&SyscallDecoder>),
-    line: &mut Vec<u8>,
-) {
+/// Argument of a call.
+struct Argument<'a> {
+    name: &'a str,
+    value: Value<'a>,
+}
+
+fn write_value(event: &Event<'_>, call: Call<'_>, argument: Argument<'_>, line: &mut Vec<u8>) {
+    let Argument { name, value } = argument;
     let number = value.as_integer().and_then(|value| i64::try_from(value).ok());
     let decoded = number
-        .zip(decoder)
+        .zip(call.decoder)
         .and_then(|(number, decoder)| syscall_decode::decode(decoder, event, name, number));
     match (decoded, number) {
         (Some(decoded), _) => line.extend_from_slice(decoded.as_bytes()),
         (None, Some(number)) if MODES.contains(&name) => {
             line.extend_from_slice(format!("{:#05o}", number as u16).replacen("0o", "0", 1).as_bytes());
         }
-        (None, Some(request)) if call == "ioctl" && name == "cmd" => {
+        (None, Some(request)) if call.name == "ioctl" && name == "cmd" => {
             line.extend_from_slice(ioctl(request as u32).as_bytes());
         }
         // Descriptors are signed in C, and some traces have them unsigned.

@@ -27,7 +27,7 @@ use crate::message::Message;
 use crate::syscall_decode::{SyscallDecoder, error_name};
 use crate::text::{TimeFormat, Times, payload};
 use crate::{Error, Event, Loss, Place, Selection, TraceSet, manifest};
-use arguments::write_arguments;
+use arguments::{Call, write_arguments};
 
 /// Maximum number of threads whose open calls and names are kept.
 const MAX_THREADS: usize = 1 << 16;
@@ -246,7 +246,9 @@ impl Printer {
         let trace = event.trace_index();
         match meaning {
             Meaning::None => {}
-            Meaning::Entry { call, decoder } => self.entry(event, (call, decoder.as_ref()), line),
+            Meaning::Entry { call, decoder } => {
+                self.entry(event, Call { name: call, decoder: decoder.as_ref() }, line);
+            }
             Meaning::Exit { call } => self.exit(event, call, line),
             Meaning::Switch => {
                 if let Some((cpu, next)) = event.cpu().zip(number(event, "next_tid")) {
@@ -350,25 +352,20 @@ impl Printer {
         escape(shown.as_bytes(), line);
     }
 
-    fn entry(
-        &mut self,
-        event: &Event<'_>,
-        (call, decoder): (&str, Option<&SyscallDecoder>),
-        line: &mut Vec<u8>,
-    ) {
+    fn entry(&mut self, event: &Event<'_>, call: Call<'_>, line: &mut Vec<u8>) {
         let tid = self.thread(event);
         let time = event.timestamp().unwrap_or(0);
         let mut text = Vec::new();
         self.write_thread(event, tid, &mut text);
-        escape(call.as_bytes(), &mut text);
+        escape(call.name.as_bytes(), &mut text);
         text.push(b'(');
-        write_arguments(event, call, decoder, &mut text);
-        let open = Open { time, call: call.to_owned(), text, renamed: renamed(event, call) };
+        write_arguments(event, call, &mut text);
+        let open = Open { time, call: call.name.to_owned(), text, renamed: renamed(event, call.name) };
         let key = tid.map(|tid| (event.trace_index(), tid));
         if let Some(before) = key.and_then(|key| self.open.remove(&key)) {
             self.write_open(&before, "", line);
         }
-        match key.filter(|_| !ENDLESS.contains(&call) && self.open.len() < MAX_THREADS) {
+        match key.filter(|_| !ENDLESS.contains(&call.name) && self.open.len() < MAX_THREADS) {
             Some(key) => drop(self.open.insert(key, open)),
             None => self.write_open(&open, "", line),
         }

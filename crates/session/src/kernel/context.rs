@@ -24,14 +24,21 @@ pub fn fields(contexts: Contexts) -> Vec<ContextField> {
     fields
 }
 
-/// Appends the values to a record's context.
-pub fn encode(
-    contexts: Contexts,
-    (tid, pid): (u32, u32),
-    values: &Values,
-    stacks: [u32; 2],
-    bytes: &mut Vec<u8>,
-) {
+/// Context of one event.
+pub struct EventContext<'a> {
+    /// The thread.
+    pub tid: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Values that were recorded with the event.
+    pub values: &'a Values,
+    /// Numbers of its kernel and user stacks; 0 for none.
+    pub stacks: [u32; 2],
+}
+
+/// Appends the context of an event, of which it has these parts.
+pub fn encode(contexts: Contexts, event: &EventContext<'_>, bytes: &mut Vec<u8>) {
+    let EventContext { tid, pid, values, stacks } = *event;
     bytes.extend(tid.to_le_bytes());
     bytes.extend(pid.to_le_bytes());
     if contexts.has(Context::Comm) {
@@ -77,7 +84,8 @@ mod tests {
         comm[..2].copy_from_slice(b"ab");
         let values = Values { comm, priority: -1, cgroup: 5, ..Values::default() };
         let mut bytes = Vec::new();
-        encode(all, (1, 2), &values, [3, 4], &mut bytes);
+        let event = EventContext { tid: 1, pid: 2, values: &values, stacks: [3, 4] };
+        encode(all, &event, &mut bytes);
         let expected = [
             &[1, 0, 0, 0, 2, 0, 0, 0][..],
             b"ab\0",
@@ -87,7 +95,7 @@ mod tests {
         ];
         assert_eq!((bytes, fields(all).len()), (expected.concat(), 7));
         bytes = Vec::new();
-        encode(Contexts::default(), (1, 2), &values, [3, 4], &mut bytes);
+        encode(Contexts::default(), &event, &mut bytes);
         assert_eq!((bytes.len(), fields(Contexts::default()).len()), (8, 2));
     }
 

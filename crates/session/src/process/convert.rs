@@ -59,7 +59,7 @@ impl Process {
         for Initial { own, number, time, tid, cpu, payload } in initial {
             let place = Place { stream, cpu, position: 0 };
             // What the agent tells of the process is not the program's to be filtered.
-            self.record(place, (number, tid, time, &payload), own, clock)?;
+            self.record(place, &RawRecord { number, tid, time, payload: &payload }, own, clock)?;
         }
         Ok(())
     }
@@ -70,15 +70,16 @@ impl Process {
     fn record(
         &mut self,
         place: Place,
-        (number, tid, time, payload): (u32, u32, u64, &[u8]),
+        record: &RawRecord<'_>,
         filtered: bool,
         clock: &mut ClockMap,
     ) -> io::Result<()> {
         let Place { stream, cpu, position } = place;
         if self.context_sources.jobs.is_some() {
-            self.take_job(stream, (number, tid, time, payload), clock);
+            self.take_job(stream, record, clock);
             return Ok(());
         }
+        let RawRecord { number, tid, time, payload } = *record;
         let Some(id) = self.class_id(number) else {
             match self.states.get_mut(stream) {
                 // Its description is on another page.
@@ -200,7 +201,8 @@ impl Process {
                     mark.tally.accounted = mark.tally.accounted.saturating_add(1);
                     mark.ring_end = records.stream_position();
                     let place = Place { stream: ring, cpu, position };
-                    self.record(place, (number.into(), tid, time, payload), true, clock)?;
+                    let record = RawRecord { number: number.into(), tid, time, payload };
+                    self.record(place, &record, true, clock)?;
                 }
                 Ok(UntrustedRecord::Subbuffer { lost, events, .. }) => {
                     self.account(ring, events, position);
@@ -244,7 +246,8 @@ impl Process {
             records.pass(&event);
             count += 1;
             if !self.given_time && pushed == Pushed::Taken {
-                count += convert_run((&mut packet, id), records, (&event, enough), clock.line());
+                let run = Run { event: &event, enough, line: clock.line() };
+                count += convert_run(&mut packet, id, records, run);
             }
         }
         if count > 0 {
@@ -302,26 +305,44 @@ impl Process {
     }
 }
 
-/// Converts the events behind one that are of its kind and length and lie on the same line of the
-/// clock, up to a position: a loop without a choice in it costs a quarter of what each would cost
-/// by itself. Returns how many they were.
-#[inline(always)]
-fn convert_run(
-    to: (&mut OpenPacket<'_>, ClassId),
-    records: &mut Records<'_>,
-    event: (&UntrustedEvent<'_>, u64),
+/// Record as its producer wrote it, with the time as the ring has it.
+#[derive(Clone, Copy)]
+pub(super) struct RawRecord<'a> {
+    /// Number of the event.
+    pub number: u32,
+    /// The thread.
+    pub tid: u32,
+    /// Ticks or nanoseconds.
+    pub time: u64,
+    /// Its fields.
+    pub payload: &'a [u8],
+}
+
+/// Events behind one that are of its kind and length and lie on the same line of the clock.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    /// The event before them.
+    event: &'a UntrustedEvent<'a>,
+    /// Position in the stream at which the run ends at the latest.
+    enough: u64,
+    /// Line of the clock.
     line: Line,
-) -> u64 {
-    match event.0.payload.len() {
-        0 => convert_alike_of::<0>(to, records, event, line),
-        8 => convert_alike_of::<8>(to, records, event, line),
-        16 => convert_alike_of::<16>(to, records, event, line),
-        24 => convert_alike_of::<24>(to, records, event, line),
-        32 => convert_alike_of::<32>(to, records, event, line),
-        40 => convert_alike_of::<40>(to, records, event, line),
-        48 => convert_alike_of::<48>(to, records, event, line),
-        56 => convert_alike_of::<56>(to, records, event, line),
-        64 => convert_alike_of::<64>(to, records, event, line),
+}
+
+/// Converts a run: a loop without a choice in it costs a quarter of what each event would cost by
+/// itself. Returns how many events it had.
+#[inline(always)]
+fn convert_run(packet: &mut OpenPacket<'_>, id: ClassId, records: &mut Records<'_>, run: Run<'_>) -> u64 {
+    match run.event.payload.len() {
+        0 => convert_run_of::<0>(packet, id, records, run),
+        8 => convert_run_of::<8>(packet, id, records, run),
+        16 => convert_run_of::<16>(packet, id, records, run),
+        24 => convert_run_of::<24>(packet, id, records, run),
+        32 => convert_run_of::<32>(packet, id, records, run),
+        40 => convert_run_of::<40>(packet, id, records, run),
+        48 => convert_run_of::<48>(packet, id, records, run),
+        56 => convert_run_of::<56>(packet, id, records, run),
+        64 => convert_run_of::<64>(packet, id, records, run),
         _ => 0,
     }
 }
@@ -329,11 +350,11 @@ fn convert_run(
 /// The same for one length, which the compiler knows. Each is a function of its own, whose loop has
 /// no call in it: in one with all of them, the compiler leaves some.
 #[inline(never)]
-fn convert_alike_of<const PAYLOAD: usize>(
-    (packet, id): (&mut OpenPacket<'_>, ClassId),
+fn convert_run_of<const PAYLOAD: usize>(
+    packet: &mut OpenPacket<'_>,
+    id: ClassId,
     records: &mut Records<'_>,
-    (event, enough): (&UntrustedEvent<'_>, u64),
-    line: Line,
+    Run { event, enough, line }: Run<'_>,
 ) -> u64 {
     let events = OnLine { run: records.same_size_run::<PAYLOAD>(event, enough), line };
     let count = packet.push_run(id, events);

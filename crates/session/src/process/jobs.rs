@@ -1,16 +1,16 @@
 //! Jobs that are told instead of written: from the records of all rings to messages in order.
 
-use tompion_jobs::Moment;
+use tompion_jobs::{JobRecord, Moment};
 use tompion_layout::loss::Cause;
 use tompion_os::ClockPair;
 
-use super::{LATEST, Process};
+use super::{LATEST, Process, convert::RawRecord};
 use crate::clock::ClockMap;
 
 impl Process {
     /// Takes a job's begin or end, whose turn comes later.
-    pub(super) fn take_job(&mut self, stream: usize, record: (u32, u32, u64, &[u8]), clock: &mut ClockMap) {
-        let (number, tid, time, payload) = record;
+    pub(super) fn take_job(&mut self, stream: usize, record: &RawRecord<'_>, clock: &mut ClockMap) {
+        let RawRecord { number, tid, time, payload } = *record;
         if !self.classes.contains_key(&number) {
             self.read_catalog();
         }
@@ -19,7 +19,7 @@ impl Process {
         let class = self.classes.get(&number);
         let describe = || class.map(|class| &class.event);
         let jobs = self.context_sources.jobs.as_mut();
-        if !jobs.is_some_and(|jobs| jobs.take(number, (moment, tid, payload), describe)) {
+        if !jobs.is_some_and(|jobs| jobs.take(&JobRecord { number, moment, tid, payload }, describe)) {
             self.refuse(stream);
         }
     }
