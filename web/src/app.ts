@@ -9,7 +9,7 @@ import { type Clock, type ClockBase, grouped } from "./data/time";
 import { Tracks } from "./data/tracks";
 import { View } from "./data/view";
 import { keysOf, mergeNotes } from "./data/merge";
-import { type Interval, type LaneKind, type Note, Style, type TraceInfo } from "./data/wire";
+import { type LaneKind, type Note, type SliceDetail, Style, type TraceOverview } from "./data/wire";
 
 /** A click selects a slice within this share of the screen's width. */
 const NEAR_SHARE = 1 / 500;
@@ -34,7 +34,7 @@ export interface Selected {
   end: number;
   style: number;
   label: string;
-  detail: Interval | null;
+  detail: SliceDetail | null;
   error: string;
 }
 
@@ -89,11 +89,16 @@ export interface Hover {
   reading: Reading | null;
 }
 
+/** Description before the server has answered. */
+export const EMPTY_OVERVIEW: TraceOverview = {
+  version: 1, generation: 0, base: "0", begin: 0, end: 1, progress: 0, growing: false, glimpses: 0, seen: [],
+  lanes: -1, name: "", traces: [], events: 0, losses: { events: 0, packets: 0, overwritten: 0 }, damages: [],
+  disorders: [], timezone_offset_s: 0, gone: null, error: null, incident: null, commands: [], processes: [],
+  kept: null,
+};
+
 export class App {
-  info: TraceInfo = {
-    version: 1, base: "0", begin: 0, end: 1, progress: 0, growing: false, name: "", traces: [], events: 0,
-    losses: { events: 0 },
-  };
+  info: TraceOverview = EMPTY_OVERVIEW;
   readonly tracks = new Tracks();
   readonly view: View;
   readonly tiles: Tiles;
@@ -216,11 +221,11 @@ export class App {
     // The event table stays open: it follows the selection.
     if (this.tab !== "detail" && this.tab !== "events") this.setTab("detail");
     this.notify("selected");
-    let [detail, error, word]: [Interval | null, string, string] = [null, "", ""];
+    let [detail, error, word]: [SliceDetail | null, string, string] = [null, "", ""];
     try {
       const answer = await api.at(lane, time, this.view.span * NEAR_SHARE);
-      if (answer.none !== true && typeof answer.begin === "number") detail = answer;
-      else [word, error] = this.absence(kind);
+      if ("none" in answer) [word, error] = this.absence(kind);
+      else detail = answer;
     } catch (failure) {
       error = reason(failure);
     }
@@ -229,7 +234,7 @@ export class App {
     if (word !== "") this.selected.label = word;
     if (detail !== null) {
       const { begin, end, style, label } = detail;
-      this.selected = { lane, begin, end, style, label: label ?? "", detail, error: "" };
+      this.selected = { lane, begin, end, style, label, detail, error: "" };
     }
     this.notify("selected");
   }
@@ -319,7 +324,7 @@ export class App {
       if (this.savedNotes.version === null || attempt > 0) await this.loadNotes();
       const [version, keys] = [this.savedNotes.version ?? "", keysOf(this.notes)];
       try {
-        const written = await api.saveNotes(version, this.notes);
+        const written = await api.saveNotes({ version, notes: this.notes });
         this.savedNotes = { version: written.version, keys };
         if (typeof written.remark === "string") this.showMessage(written.remark);
         return;

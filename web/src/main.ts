@@ -22,7 +22,7 @@ import { Search } from "./input/search";
 import { Selection } from "./panels/statistics";
 import { Timeline } from "./draw/timeline";
 import { Tooltip } from "./panels/tooltip";
-import type { TraceInfo, WireTrack } from "./data/wire";
+import type { TraceOverview, TrackInfo } from "./data/wire";
 
 /** Intervals of polling in milliseconds: a growing trace; a trace that is being read, whose visible
  * parts are prefetched; the first moments and a trace of which only channels are known; and a
@@ -203,8 +203,8 @@ class Page {
     if (size !== null) this.setPictureSize(size);
     try {
       const tracks = await this.open();
-      app.tracks.commands = app.info.commands ?? [];
-      app.tracks.recorded = new Map((app.info.processes ?? []).map((process) => [process.pid, process]));
+      app.tracks.commands = app.info.commands;
+      app.tracks.recorded = new Map(app.info.processes.map((process) => [process.pid, process]));
       app.tracks.add(tracks);
     } catch (failure) {
       this.fail(reason(failure));
@@ -229,10 +229,10 @@ class Page {
   }
 
   /** Requests the trace and its tracks. The page's HTML preloads both. */
-  private async open(): Promise<WireTrack[]> {
+  private async open(): Promise<TrackInfo[]> {
     const words = "looking for the trace's packets; a large trace that is not cached takes as long as its disk";
     const late = window.setTimeout(() => this.app.showMessage(words), SLOW_START_DELAY);
-    const [info, { tracks, generation, progress = 0 }] = await Promise.all([api.trace(), api.tracks()]);
+    const [info, { tracks, generation, progress }] = await Promise.all([api.trace(), api.tracks()]);
     window.clearTimeout(late);
     if (this.app.message === words) this.app.showMessage("");
     this.app.info = info;
@@ -281,7 +281,7 @@ class Page {
       const [now, then] = [app.offsetKey, before.traces.map((part) => part.offset).join()];
       if (now !== then) app.applyShift();
       const isReindexed = info.generation !== before.generation;
-      const watched: (keyof TraceInfo)[] = ["progress", "glimpses", "events", "end"];
+      const watched: (keyof TraceOverview)[] = ["progress", "glimpses", "events", "end"];
       const isMore = watched.some((what) => info[what] !== before[what]);
       this.hasNews ||= isMore;
       if (isReindexed || (this.hasNews && this.isUpdateDue(info))) {
@@ -306,7 +306,7 @@ class Page {
   }
 
   /** Whether an update is due: not during movements, and not after each poll. */
-  private isUpdateDue(info: TraceInfo): boolean {
+  private isUpdateDue(info: TraceOverview): boolean {
     if (info.progress >= 1 || this.hasOnlyChannels) return true;
     const now = performance.now();
     if (now - this.app.view.moved < STILL_DELAY) return false;
@@ -321,7 +321,7 @@ class Page {
   }
 
   /** Whether tracks can wait, so that only tiles are refreshed. */
-  private canSkipTracks(info: TraceInfo): boolean {
+  private canSkipTracks(info: TraceOverview): boolean {
     const interval = info.lanes === this.tracksUpdate.lanes ? TRACK_NAMES_INTERVAL : POLL_INTERVAL;
     return performance.now() - this.tracksUpdate.at < interval && info.progress < 1 && !this.hasOnlyChannels;
   }
@@ -331,7 +331,7 @@ class Page {
   private refreshTiles(): void {
     const { info, tiles } = this.app;
     const now = performance.now();
-    this.tilesRefresh = { at: now, prefetches: info.glimpses ?? 0 };
+    this.tilesRefresh = { at: now, prefetches: info.glimpses };
     const all = info.progress >= 1 || now - this.fullRefresh > REFRESH_ALL_INTERVAL;
     if (all) this.fullRefresh = now;
     tiles.markOutdated(all);
@@ -341,7 +341,7 @@ class Page {
   private async updateTracks(isReindexed: boolean): Promise<void> {
     const { app } = this;
     const hadOnlyChannels = this.hasOnlyChannels;
-    this.tracksUpdate = { at: performance.now(), lanes: app.info.lanes ?? -1 };
+    this.tracksUpdate = { at: performance.now(), lanes: app.info.lanes };
     const { tracks } = await api.tracks(true);
     if (isReindexed && app.tracks.all.size > 0) {
       app.tracks.replace(tracks);

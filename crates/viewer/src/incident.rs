@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+#[cfg(test)]
+use ts_rs::TS;
 
 /// File in an incident's folder, and its maximum size in bytes.
 const NAME: &str = "incident.json";
@@ -29,7 +31,8 @@ pub struct Incident {
 }
 
 /// Main cause of the late interval.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(TS))]
 pub struct Verdict {
     /// Share of the interval in percent.
     pub percent: f64,

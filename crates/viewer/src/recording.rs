@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tompion_index::recorded_losses::{LEVELS, MAX_SIZE, read};
 use tompion_reader::manifest;
+#[cfg(test)]
+use ts_rs::TS;
 
 #[derive(Deserialize)]
 struct State {
@@ -35,6 +37,7 @@ const MAX_COMMAND_LINE: usize = 300;
 
 /// Process that a recording names. Texts are empty where nothing is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(TS))]
 pub struct RecordedProcess {
     /// Process id.
     pub pid: i64,

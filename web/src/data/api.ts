@@ -1,17 +1,22 @@
 // Requests to the viewer's server.
 
 import type {
+  ArrowList,
+  ClockOffset,
   EventCounts,
   EventRows,
+  ExportedTrace,
+  ExportProgress,
   FlameGraph,
-  Hit,
-  Interval,
-  Note,
+  NewNotes,
+  NoteList,
+  SavedNotes,
+  SearchAnswer,
+  SliceAnswer,
   Statistics,
-  TraceInfo,
-  WireArrows,
-  WireNotes,
-  WireTracks,
+  StepAnswer,
+  TraceOverview,
+  TrackList,
 } from "./wire";
 
 type Parameters = Record<string, string | number | undefined>;
@@ -67,7 +72,7 @@ async function get<T>(path: string, parameters: Parameters = {}, signal?: AbortS
   return answer<T>(await fetch(address(path, parameters), signal === undefined ? {} : { signal }));
 }
 
-async function post<T>(path: string, body: unknown, parameters: Parameters = {}): Promise<T> {
+async function post<T>(path: string, body: object, parameters: Parameters = {}): Promise<T> {
   const response = await fetch(address(path, parameters), {
     method: "POST",
     headers: { "Content-Type": "application/json" },
@@ -91,27 +96,25 @@ export interface EventQuery extends TimeRange {
 }
 
 export const api = {
-  trace: () => get<TraceInfo>("trace"),
-  tracks: (again = false) => get<WireTracks>("tracks", refreshParameter(again)),
-  at: (lane: number, time: number, near: number) => get<Interval & { none?: boolean }>("at", { lane, time, near }),
-  step: (lane: number, time: number, dir: 1 | -1) =>
-    get<{ begin?: number; end?: number; none?: boolean }>("step", { lane, time, dir }),
+  trace: () => get<TraceOverview>("trace"),
+  tracks: (again = false) => get<TrackList>("tracks", refreshParameter(again)),
+  at: (lane: number, time: number, near: number) => get<SliceAnswer>("at", { lane, time, near }),
+  step: (lane: number, time: number, dir: 1 | -1) => get<StepAnswer>("step", { lane, time, dir }),
   arrows: (from: number, to: number, width: number, ids: string, again: boolean, signal: AbortSignal) =>
-    get<WireArrows>("arrows", { from, to, width, ids, ...refreshParameter(again) }, signal),
+    get<ArrowList>("arrows", { from, to, width, ids, ...refreshParameter(again) }, signal),
   search: (q: string, from: number, dir: 1 | -1, signal: AbortSignal) =>
-    get<Hit>("search", { q, from, dir }, signal),
+    get<SearchAnswer>("search", { q, from, dir }, signal),
   events: (query: EventQuery, signal?: AbortSignal) => get<EventRows>("events", { ...query }, signal),
   select: (range: TimeRange, most: number | undefined, signal?: AbortSignal) => get<Statistics>("select", { ...range, most }, signal),
   counts: (range: TimeRange, signal?: AbortSignal) => get<EventCounts>("counts", { ...range }, signal),
   flame: (range: TimeRange, signal?: AbortSignal) => get<FlameGraph>("flame", { ...range }, signal),
-  notes: (again = false) => get<WireNotes>("notes", refreshParameter(again)),
-  saveNotes: (version: string, notes: Note[]) => post<Omit<WireNotes, "notes">>("notes", { version, notes }),
-  offset: (trace: number, offset: number) => post<unknown>("offset", { trace, offset_ns: offset }),
-  exportCtf: (range: TimeRange, id: string) =>
-    post<{ path?: string; events?: number; bytes?: number }>("export", {}, { ...range, format: "ctf", id }),
+  notes: (again = false) => get<NoteList>("notes", refreshParameter(again)),
+  saveNotes: (notes: NewNotes) => post<SavedNotes>("notes", notes),
+  offset: (offset: ClockOffset) => post<ClockOffset>("offset", offset),
+  exportCtf: (range: TimeRange, id: string) => post<ExportedTrace>("export", {}, { ...range, format: "ctf", id }),
   csvAddress: (range: TimeRange, id: string) => address("export", { ...range, format: "csv", id }),
   /** Progress of an export, and its size once it is complete. */
-  exporting: (id: string) => get<{ share: number; bytes?: number | null; failed?: boolean }>("exporting", { id }),
+  exporting: (id: string) => get<ExportProgress>("exporting", { id }),
 };
 
 /** Message of an error, in one line. */

@@ -13,7 +13,7 @@ import { api, reason } from "./api";
 import { TABS, type App, type Tab } from "../app";
 import { CLOCKS, type Clock } from "./time";
 import type { Track, Tracks } from "./tracks";
-import type { Incident } from "./wire";
+import type { IncidentSummary } from "./wire";
 
 export interface LinkState {
   begin?: number;
@@ -89,13 +89,13 @@ function numbers(text: string | null): number[] {
 }
 
 /** View of an incident: its interval, with the late thread measured. */
-export function ofIncident({ begin, end, tid }: Incident): LinkState {
+export function ofIncident({ begin, end, tid }: IncidentSummary): LinkState {
   const span = Math.max(1, end - begin);
   return { begin: begin - span / 3, end: end + span / 3, area: { begin, end, tracks: [`thread:${tid}`] }, tab: "selection" };
 }
 
 /** Initial view: that of the link, or the incident if the link is empty. */
-export function initialState(hash: string, incident: Incident | null | undefined): LinkState {
+export function initialState(hash: string, incident: IncidentSummary | null): LinkState {
   const isBare = hash === "" || PICTURE.exec(hash)?.[0] === hash;
   return isBare && incident ? ofIncident(incident) : read(hash);
 }
@@ -252,7 +252,7 @@ async function shift(app: App, state: LinkState): Promise<void> {
   try {
     for (const [at, offset] of (state.offsets ?? []).entries()) {
       const part = app.info.traces[at];
-      if (part !== undefined && part.offset !== offset) await api.offset(part.id, offset);
+      if (part !== undefined && part.offset !== offset) await api.offset({ trace: part.id, offset_ns: offset });
     }
     app.info = await api.trace();
     app.applyShift();

@@ -2,15 +2,15 @@
 
 import { grouped, quantity } from "./time";
 import { levelFor, type Tile, type Tiles } from "./tiles";
-import type { Amounts, WireLane } from "./wire";
+import type { EventTotals, LaneInfo } from "./wire";
 
 /** Reading at a time. */
 export type Reading =
   | { shape: "points"; begin: number; end: number; value: number; least: number; most: number }
-  | ({ shape: "bins"; begin: number; end: number } & Amounts);
+  | ({ shape: "bins"; begin: number; end: number } & EventTotals);
 
 /** Scale of a counter's lane: 0 is its minimum, at the lower edge, and 1 its maximum. */
-export function scaleOf({ min = 0, max = 0 }: Pick<WireLane, "min" | "max">): (value: number) => number {
+export function scaleOf({ min = 0, max = 0 }: Pick<LaneInfo, "min" | "max">): (value: number) => number {
   const span = max - min;
   // A constant is drawn in the middle. Halves are used because the difference of the largest
   // numbers overflows.
@@ -23,7 +23,7 @@ export function collectBins(
   tile: Tile,
   from: number,
   to: number,
-  visit: (begin: number, end: number, amounts: Amounts) => void,
+  visit: (begin: number, end: number, amounts: EventTotals) => void,
 ): void {
   const { times } = tile;
   const pixel = (tile.to - tile.from) / 1024;
@@ -37,7 +37,7 @@ export function collectBins(
 }
 
 /** Reading of a lane at a time. `pixel` is the length of a screen pixel in nanoseconds. */
-export function readingAt(tiles: Tiles, lane: WireLane, time: number, pixel: number): Reading | null {
+export function readingAt(tiles: Tiles, lane: LaneInfo, time: number, pixel: number): Reading | null {
   return lane.kind === "counter" ? pointAt(tiles, lane.id, time, pixel) : binsAt(tiles, lane.id, time, pixel);
 }
 
@@ -89,7 +89,7 @@ export function valueText(value: number | null | undefined, range: [number | nul
 }
 
 /** Text of event counts: events, lost, overwritten. */
-export function amountsText({ events, lost, overwritten }: Amounts): string {
+export function amountsText({ events, lost, overwritten }: EventTotals): string {
   const parts = [events === 1 ? "1 event" : `${grouped(events)} events`];
   if (lost > 0) parts.push(`${grouped(lost)} lost`);
   if (overwritten > 0) parts.push(`${grouped(overwritten)} overwritten`);

@@ -34,6 +34,11 @@ export function duration(nanoseconds: number): string {
   return `0${GROUP}ns`;
 }
 
+/** Text of a duration that may be unknown. */
+export function durationOrDash(nanoseconds: number | null): string {
+  return nanoseconds === null ? "–" : duration(nanoseconds);
+}
+
 function trimZeros(text: string): string {
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }

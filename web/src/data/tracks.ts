@@ -1,7 +1,7 @@
 // Tree of tracks: which are expanded and pinned, and the position of each row and lane.
 
 import { isolate } from "../dom";
-import type { LaneKind, RecordedProcess, TrackKind, WireLane, WireTrack } from "./wire";
+import type { LaneKind, RecordedProcess, TrackKind, LaneInfo, TrackInfo } from "./wire";
 
 export interface Track {
   id: number;
@@ -13,7 +13,7 @@ export interface Track {
   name: string;
   /** Name and number, for the search. */
   title: string;
-  lanes: WireLane[];
+  lanes: LaneInfo[];
   /** Threads come first, then child processes. */
   children: number[];
   /** Number of child processes among the children. */
@@ -30,7 +30,7 @@ export interface Track {
 }
 
 export interface LaneSlot {
-  lane: WireLane;
+  lane: LaneInfo;
   /** Distance from the row's upper edge, in pixels. */
   y: number;
   height: number;
@@ -73,12 +73,12 @@ const MAX_NESTING = 6;
 
 /** Describes how a recorded process was started and how it ended. */
 export function originOf(process: RecordedProcess): string {
-  const { command = "", parent, end = "" } = process;
-  const parts = [command, typeof parent === "number" ? `child of ${parent}` : "", end];
+  const { command, parent, end } = process;
+  const parts = [command, parent !== null ? `child of ${parent}` : "", end];
   return parts.filter((part) => part !== "").join("\n");
 }
 
-function titleOf(track: WireTrack): string {
+function titleOf(track: TrackInfo): string {
   if (track.tid !== undefined) return `${isolate(track.name)} ${track.tid}`;
   if (track.pid !== undefined) return `${isolate(track.name)} ${track.pid}`;
   return track.name;
@@ -89,7 +89,7 @@ export class Tracks {
   readonly roots: number[] = [];
   /** Track of each lane. */
   readonly laneTrack = new Map<number, number>();
-  readonly laneKind = new Map<number, WireLane>();
+  readonly laneKind = new Map<number, LaneInfo>();
   readonly open = new Set<number>();
   pinned: number[] = [];
   /** Rows of pinned tracks, and rows of the tree. Both begin at y = 0. */
@@ -107,7 +107,7 @@ export class Tracks {
   newest = -1;
 
   /** Adds or updates tracks. Returns whether any is new. */
-  add(wire: WireTrack[]): boolean {
+  add(wire: TrackInfo[]): boolean {
     let isNew = false;
     this.stamp += 1;
     for (const track of wire) {
@@ -121,7 +121,7 @@ export class Tracks {
 
   /** Replaces all tracks after the trace was indexed again. Those that still exist stay expanded
    * and pinned. */
-  replace(wire: WireTrack[]): void {
+  replace(wire: TrackInfo[]): void {
     const [open, known] = [new Set(this.open), new Set(this.all.keys())];
     for (const all of [this.all, this.laneTrack, this.laneKind, this.open]) all.clear();
     this.newest = -1;
@@ -132,7 +132,7 @@ export class Tracks {
     this.pinned = this.pinned.filter((id) => this.all.has(id));
   }
 
-  private put(wire: WireTrack, known: Track | undefined): void {
+  private put(wire: TrackInfo, known: Track | undefined): void {
     const { id, parent, kind, name, lanes = [], unit = "", busy = 0 } = wire;
     const listParent = known?.serverParent === parent ? known.parent : parent;
     const { children = [], processes = 0 } = known ?? {};
@@ -195,8 +195,8 @@ export class Tracks {
     const pids = new Set(processes.flatMap((id) => this.recordedOf(id)?.pid ?? []));
     const roots = processes.filter((id) => {
       const process = this.recordedOf(id);
-      const parent = process?.parent ?? undefined;
-      if (parent === undefined || parent === process?.pid || !pids.has(parent)) return true;
+      const parent = process?.parent ?? null;
+      if (parent === null || parent === process?.pid || !pids.has(parent)) return true;
       byParent.set(parent, [...(byParent.get(parent) ?? []), id]);
       return false;
     });

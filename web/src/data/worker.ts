@@ -2,7 +2,7 @@
 // parses an answer.
 
 import { reason, serverError } from "./api";
-import type { WireLanes } from "./wire";
+import type { LanesHead } from "./wire";
 
 export interface LanesRequest {
   kind: "lanes";
@@ -51,7 +51,7 @@ function laneData(id: number, shape: LaneData["shape"], count: number, bytes: Ar
 /** Parses an answer. The server's arrays are trusted and used as they are. */
 export function parse(answer: ArrayBuffer): Pick<LanesAnswer, "lanes" | "labels" | "known"> {
   const begin = 4 + new DataView(answer).getUint32(0, true);
-  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(answer, 4, begin - 4))) as WireLanes;
+  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(answer, 4, begin - 4))) as LanesHead;
   let at = begin;
   const lanes = head.lanes.map(([id, shape, count]) => {
     const size = Math.ceil(((shape === "boxes" ? 25 : 32) * count) / 8) * 8;

@@ -5,7 +5,7 @@
 // with each kind of colour blindness (tests simulate that). Slices that are too pale for their
 // background have an edge below.
 
-import { Style } from "../data/wire";
+import { STATE_WORDS, Style } from "../data/wire";
 
 export type Theme = "light" | "dark";
 
@@ -104,31 +104,6 @@ const DARK_STATES: Record<number, string> = {
   [Style.lateJob]: "#ff9d52",
   [Style.counter]: "#6bb0e0",
   [Style.density]: "#6a8196",
-};
-
-/** Name and explanation of each style. */
-export const STATE_WORDS: Record<number, [string, string]> = {
-  [Style.unknown]: ["Unknown", "not observed: lost, overwritten, or before the first event"],
-  [Style.idle]: ["Idle", "no thread to run"],
-  [Style.running]: ["Running", "on a CPU"],
-  [Style.runnable]: ["Runnable", "woken, waiting for a CPU"],
-  [Style.runnablePreempted]: ["Runnable (preempted)", "ready to run, but another thread took the CPU"],
-  [Style.sleeping]: ["Sleeping", "asleep until an event wakes it: a timer, a lock, input"],
-  [Style.uninterruptible]: ["Uninterruptible sleep", "asleep, and signals don't wake it: a disk, a lock, memory"],
-  [Style.stopped]: ["Stopped", "by a signal or a debugger"],
-  [Style.created]: ["New", "created, has not run yet"],
-  [Style.syscall]: ["System call", "the thread is in the kernel"],
-  [Style.interrupt]: ["Interrupt", "hardware interrupt handler"],
-  [Style.softirq]: ["Softirq", "deferred work of interrupts"],
-  [Style.span]: ["Span", "from a begin event to its end event"],
-  [Style.function]: ["Function", "from entry to exit"],
-  [Style.mark]: ["Event", "an instant, without duration"],
-  [Style.lost]: ["Lost", "events were discarded here"],
-  [Style.overwritten]: ["Overwritten", "history that the flight recorder replaced"],
-  [Style.job]: ["Job", "one activation that met its deadline"],
-  [Style.lateJob]: ["Late job", "missed its deadline"],
-  [Style.counter]: ["Counter", "value over time, scaled between its minimum and maximum"],
-  [Style.density]: ["Events", "event count; heights are square roots"],
 };
 
 /** Name of a style. */

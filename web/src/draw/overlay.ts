@@ -6,7 +6,7 @@ import type { PlacedRow } from "./painter";
 import { FONT } from "./text";
 import { grouped } from "../data/time";
 import type { LaneSlot } from "../data/tracks";
-import type { TraceInfo } from "../data/wire";
+import type { TraceOverview } from "../data/wire";
 
 export interface Arrow {
   fromTime: number;
@@ -243,11 +243,11 @@ function hatch(drawing: CanvasRenderingContext2D, colour: string, [width, height
 }
 
 /** Unread time ranges of the trace. */
-export function unreadIn(info: TraceInfo): [number, number][] {
+export function unreadIn(info: TraceOverview): [number, number][] {
   if (info.progress >= 1) return [];
   const gaps: [number, number][] = [];
   let from = info.begin + info.progress * (info.end - info.begin);
-  for (const [begin, end] of info.seen ?? []) {
+  for (const [begin, end] of info.seen) {
     if (begin > from) gaps.push([from, begin]);
     from = Math.max(from, end);
   }

@@ -9,7 +9,7 @@ import { readingAt } from "../data/reading";
 import { levelFor, Tiles, type Tile } from "../data/tiles";
 import { rulerFor } from "../data/time";
 import { Tracks, type Row } from "../data/tracks";
-import { Style, type WireArrows } from "../data/wire";
+import { Style, type ArrowList } from "../data/wire";
 
 /** Largest share of the height for pinned tracks. */
 const MAX_PINNED_SHARE = 0.45;
@@ -181,7 +181,7 @@ export class Timeline {
     try {
       const answer = await api.arrows(view.begin, view.end, this.width, lanes.join(","), again, request.signal);
       this.overlay.arrows = arrowsOf(answer);
-      this.overlay.hasMore = answer.more === true;
+      this.overlay.hasMore = answer.more;
       this.app.draw();
     } catch (error) {
       if (!wasAborted(error)) this.overlay.arrows = [];
@@ -340,7 +340,7 @@ function laneIds(row: Row): number[] {
   return row.slots.map((slot) => slot.lane.id);
 }
 
-function arrowsOf(answer: WireArrows): Overlay["arrows"] {
+function arrowsOf(answer: ArrowList): Overlay["arrows"] {
   const arrows: Overlay["arrows"] = [];
   for (let at = 0; at + 4 < answer.arrows.length; at += 5) {
     const [fromTime = 0, fromLane = 0, toTime = 0, toLane = 0, kind = 0] = answer.arrows.slice(at, at + 5);

@@ -123,10 +123,10 @@ async function step({ app, timeline }: Parts, dir: 1 | -1): Promise<void> {
   const time = from === null ? Math.round(app.view.begin + app.view.span / 2) : from.begin;
   try {
     const found = await api.step(lane, time, dir);
-    if (found.begin === undefined) app.showMessage(dir === 1 ? "nothing later on this track" : "nothing earlier on this track");
+    if ("none" in found) app.showMessage(dir === 1 ? "nothing later on this track" : "nothing earlier on this track");
     else {
-      app.view.show(found.begin, Math.min(found.end ?? found.begin, found.begin + app.view.span));
-      await app.select(lane, found.begin, { begin: found.begin, end: found.end ?? found.begin });
+      app.view.show(found.begin, Math.min(found.end, found.begin + app.view.span));
+      await app.select(lane, found.begin, { begin: found.begin, end: found.end });
     }
   } catch {
     app.showMessage("the server did not answer");
@@ -199,9 +199,9 @@ async function extend({ app }: Parts, dir: 1 | -1): Promise<void> {
   }
   try {
     const found = await api.step(selected.lane, dir === 1 ? Math.max(area.end - 1, selected.begin) : area.begin, dir);
-    if (found.begin === undefined) app.showMessage(dir === 1 ? "nothing later on this track" : "nothing earlier on this track");
+    if ("none" in found) app.showMessage(dir === 1 ? "nothing later on this track" : "nothing earlier on this track");
     else if (app.area === before) {
-      const [begin, end] = [Math.min(area.begin, found.begin), Math.max(area.end, found.end ?? found.begin, found.begin + 1)];
+      const [begin, end] = [Math.min(area.begin, found.begin), Math.max(area.end, found.end, found.begin + 1)];
       app.view.show(dir === 1 ? Math.max(begin, end - app.view.span / 2) : begin, dir === 1 ? end : Math.min(end, begin + app.view.span / 2));
       app.setArea({ ...area, begin, end });
     }
@@ -242,7 +242,7 @@ function follow({ app }: Parts): void {
   if (detail === null) return;
   const isPreempted = detail.style === Style.runnablePreempted;
   const other = (isPreempted ? detail.culprit : detail.waker) ?? detail.waker ?? detail.culprit;
-  if (other?.lane !== undefined && other.lane >= 0) app.jump(other.lane, other.time ?? detail.begin);
+  if (other !== undefined && other.lane !== null) app.jump(other.lane, other.time ?? detail.begin);
 }
 
 function clear({ app }: Parts): void {

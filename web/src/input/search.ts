@@ -5,13 +5,13 @@ import { api, reason, wasAborted } from "../data/api";
 import type { App } from "../app";
 import { byId, shorten } from "../dom";
 import { moment } from "../data/time";
-import type { Hit } from "../data/wire";
+import type { SearchAnswer, SearchHit } from "../data/wire";
 
 export class Search {
   private readonly input = byId<HTMLInputElement>("search");
   private readonly status = byId("search-status");
   private request: AbortController | null = null;
-  private hit: Hit | null = null;
+  private hit: SearchHit | null = null;
 
   constructor(private readonly app: App) {
     this.input.addEventListener("keydown", (event) => {
@@ -74,7 +74,7 @@ export class Search {
       for (;;) {
         const hit = await api.search(text, from, dir, request.signal);
         if (request.signal.aborted) return;
-        if (hit.continue === undefined || hit.time !== undefined) {
+        if (!("none" in hit) || hit.continue === undefined) {
           this.show(hit, dir);
           return;
         }
@@ -92,7 +92,7 @@ export class Search {
   private start(dir: 1 | -1): number {
     const { view, info } = this.app;
     // The server searches strictly after or before a time.
-    if (this.hit?.time !== undefined) return this.hit.time;
+    if (this.hit !== null) return this.hit.time;
     const edge = dir === 1 ? view.begin : view.end;
     return Math.round(Math.min(Math.max(edge, info.begin), info.end)) - dir;
   }
@@ -105,8 +105,8 @@ export class Search {
     return view.end >= info.end ? "no hit" : "no hit up to here";
   }
 
-  private show(hit: Hit, dir: 1 | -1): void {
-    if (hit.time === undefined) {
+  private show(hit: SearchAnswer, dir: 1 | -1): void {
+    if ("none" in hit) {
       this.report(hit.bad ?? this.noHit(dir));
       this.status.classList.toggle("bad", hit.bad !== undefined);
       return;
@@ -114,7 +114,7 @@ export class Search {
     const { app } = this;
     this.hit = hit;
     app.cursor = hit.time;
-    this.report(`${shorten(hit.name ?? "", 120)} at ${moment(app.clockBase, app.clock, hit.time)}`);
+    this.report(`${shorten(hit.name, 120)} at ${moment(app.clockBase, app.clock, hit.time)}`);
     const lane = hit.lane ?? -1;
     const track = app.tracks.laneTrack.get(lane);
     if (track !== undefined) app.jump(lane, hit.time);

@@ -1,13 +1,13 @@
 // Tab "Detail": everything known about the selected slice, and its cause.
 
-import { STATE_WORDS, styleWord } from "../draw/colours";
+import { styleWord } from "../draw/colours";
 import type { App, Selected } from "../app";
 import { isolate, button, byId, el, fill, link, shorten } from "../dom";
 import { legend, patchOf } from "./legend";
 import type { Page } from "./panel";
 import { amountsText, valueText } from "../data/reading";
 import { duration, moment, timeOfDay } from "../data/time";
-import { Style, type Interval, type Neighbour, type ThreadLink } from "../data/wire";
+import { type SliceBrief, type SliceDetail, STATE_WORDS, Style, type ThreadLink } from "../data/wire";
 
 const HINTS: Record<number, string> = {
   [Style.runnable]: "It was ready to run and had to wait for a CPU.",
@@ -74,14 +74,14 @@ export class Detail implements Page {
     return title;
   }
 
-  private fill(selected: Selected, detail: Interval): void {
+  private fill(selected: Selected, detail: SliceDetail): void {
     const left = el("div", { class: "column why" }, this.heading(selected), this.cause(detail), this.surroundings(detail));
     const right = el("div", { class: "column" }, this.facts(detail));
     fill(this.root, left, right);
   }
 
   /** Cause of the slice: the answer that most users look for. */
-  private cause(detail: Interval): HTMLElement {
+  private cause(detail: SliceDetail): HTMLElement {
     const block = el("div", { class: "reason" });
     const line = whyText(detail) || this.valueOf(detail);
     const hint = HINTS[detail.style] ?? "";
@@ -90,27 +90,27 @@ export class Detail implements Page {
     const links = el("p", { class: "links" });
     const { waker, during, thread } = detail;
     this.shares(detail, links);
-    if (waker !== undefined && waker !== null) links.append(this.threadLink("woken by ", waker, detail.end, "waker"));
-    if (during !== undefined && during !== null) links.append(this.threadLink("ran when it was woken: ", during, detail.end, "during"));
-    if (thread?.lane !== undefined && thread.lane >= 0 && thread.lane !== detail.lane) {
+    if (waker !== undefined) links.append(this.threadLink("woken by ", waker, detail.end, "waker"));
+    if (during !== undefined) links.append(this.threadLink("ran when it was woken: ", during, detail.end, "during"));
+    if (thread !== undefined && thread.lane !== null && thread.lane !== detail.lane) {
       links.append(this.threadLink("thread ", thread, detail.begin, "thread"));
     }
     if (links.childElementCount > 0) block.append(links);
     if (block.childElementCount === 0) {
-      const where = detail.style === Style.running && typeof detail.cpu === "number" ? `on CPU ${detail.cpu}` : STATE_WORDS[detail.style]?.[1];
+      const where = detail.style === Style.running && detail.cpu !== undefined ? `on CPU ${detail.cpu}` : STATE_WORDS[detail.style]?.[1];
       block.append(el("p", { class: "muted", text: sentence(where ?? "") }));
     }
     return block;
   }
 
   /** Value of a counter, or event counts of a channel. */
-  private valueOf({ counts, track, value, range }: Interval): string {
+  private valueOf({ counts, track, value, range }: SliceDetail): string {
     if (counts !== undefined) return counts.lost + counts.overwritten > 0 ? `${amountsText(counts)} here` : amountsText(counts);
     return range === undefined ? "" : valueText(value, range, this.app.tracks.all.get(track)?.unit ?? "");
   }
 
   /** Links to the threads that ran during the wait, with their shares of it. */
-  private shares(detail: Interval, links: HTMLElement): void {
+  private shares(detail: SliceDetail, links: HTMLElement): void {
     const length = detail.end - detail.begin;
     const ran = detail.ran ?? [];
     // No event says on which CPU a woken thread waits, only where it runs next.
@@ -127,36 +127,36 @@ export class Detail implements Page {
   }
 
   private threadLink(word: string, thread: ThreadLink, fallback: number, role: string): HTMLElement {
-    const name = shorten(thread.name ?? "thread", 80);
-    const text = thread.tid > 0 ? `${name} ${thread.tid}` : name;
-    const lane = thread.lane ?? -1;
-    if (lane < 0) return el("span", { class: "chip", data: { role } }, word, el("b", { text }));
+    const name = shorten(thread.name, 80);
+    const text = thread.tid !== null ? `${name} ${thread.tid}` : name;
+    const { lane } = thread;
+    if (lane === null) return el("span", { class: "chip", data: { role } }, word, el("b", { text }));
     const chip = link(text, "Go to this thread at that time", () => this.app.jump(lane, thread.time ?? fallback));
     chip.dataset["role"] = role;
     return el("span", { class: "chip" }, word, chip);
   }
 
-  private surroundings(detail: Interval): HTMLElement {
+  private surroundings(detail: SliceDetail): HTMLElement {
     const list = el("div", { class: "around" });
-    const part = (word: string, other: Neighbour | null | undefined): void => {
-      if (other === null || other === undefined) return;
-      const label = other.label === "" || other.label === undefined ? styleWord(other.style) : other.label;
+    const part = (word: string, other: SliceBrief | null): void => {
+      if (other === null) return;
+      const label = other.label === "" ? styleWord(other.style) : other.label;
       const click = (): void => this.app.jump(detail.lane, other.begin);
       const name = link(shorten(label, 60), "Select it", click);
-      list.append(el("div", {}, el("span", { class: "muted", text: word }), patchOf(this.app, detail.lane, other.style, other.label ?? ""), name, el("span", { text: neighbourText(detail, other) })));
+      list.append(el("div", {}, el("span", { class: "muted", text: word }), patchOf(this.app, detail.lane, other.style, other.label), name, el("span", { text: neighbourText(detail, other) })));
     };
     part("before", detail.before);
     part("after", detail.after);
     return list;
   }
 
-  private facts(detail: Interval): HTMLElement {
+  private facts(detail: SliceDetail): HTMLElement {
     const { app } = this;
     const table = el("table", { class: "facts" });
     const row = (name: string, value: string | Node): void => {
       table.append(el("tr", {}, el("th", { text: shorten(name, 120) }), el("td", {}, value)));
     };
-    const [beginIsKnown, endIsKnown] = detail.seen ?? [true, true];
+    const [beginIsKnown, endIsKnown] = detail.seen;
     const clock = app.clockBase;
     row("start", `${moment(clock, app.clock, detail.begin)}${beginIsKnown ? "" : " or earlier"}`);
     if (app.clock === "relative") row("time of day", timeOfDay(clock, detail.begin, false));
@@ -165,23 +165,23 @@ export class Detail implements Page {
       row("duration", duration(detail.end - detail.begin));
     }
     const { thread } = detail;
-    if (thread !== undefined && thread !== null) row("thread", `${shorten(thread.name ?? "", 80)} ${thread.tid}`);
+    if (thread !== undefined) row("thread", `${shorten(thread.name, 80)} ${thread.tid}`);
     // Kernel traces may not name the process.
-    if (typeof thread?.pid === "number") row("process", String(thread.pid));
-    if (detail.cpu !== undefined && detail.cpu !== null && detail.cpu >= 0) row("CPU", String(detail.cpu));
-    for (const [name, value] of detail.fields ?? []) row(name, el("span", { class: "value", text: shorten(value, 4000) }));
+    if (thread !== undefined && thread.pid !== null) row("process", String(thread.pid));
+    if (detail.cpu !== undefined) row("CPU", String(detail.cpu));
+    for (const [name, value] of detail.fields) row(name, el("span", { class: "value", text: shorten(value, 4000) }));
     return table;
   }
 }
 
 /** Duration of a neighbouring slice, or the distance of an event. */
-export function neighbourText(detail: Pick<Interval, "begin" | "end">, { begin, end }: Pick<Neighbour, "begin" | "end">): string {
+export function neighbourText(detail: Pick<SliceDetail, "begin" | "end">, { begin, end }: Pick<SliceBrief, "begin" | "end">): string {
   if (end > begin) return duration(end - begin);
   return begin < detail.begin ? `${duration(detail.begin - begin)} earlier` : `${duration(begin - detail.begin)} later`;
 }
 
 /** Sentence that gives the cause, with names isolated from the numbers after them. */
-export function whyText({ why = "", waker, culprit, thread }: Interval): string {
+export function whyText({ why = "", waker, culprit, thread }: Pick<SliceDetail, "why" | "waker" | "culprit" | "thread">): string {
   const names = new Set([waker?.name, culprit?.name, thread?.name, /by (.*) \(tid \d+\)/.exec(why)?.[1]]);
   let line = why;
   for (const name of names) if (name !== undefined && name !== "" && isolate(name) !== name) line = line.replaceAll(name, isolate(name));

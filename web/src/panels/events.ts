@@ -138,7 +138,7 @@ export class Events implements Page {
   /** State of the trace that the rows depend on. Filters search the whole trace, read or not, but
    * the tracks of events are known only for the part that was read. */
   private knownNow(): { key: string; generation: number } {
-    const { generation = 0, progress, events, end } = this.app.info;
+    const { generation, progress, events, end } = this.app.info;
     const { filter, e, tracks } = this.query();
     const counts = tracks !== undefined || (filter === undefined && e === undefined) ? [events, end] : [];
     return { key: JSON.stringify([generation, progress >= 1, ...counts]), generation };
@@ -175,7 +175,7 @@ export class Events implements Page {
       const answer = await this.requestPage(page);
       // The table may have been restarted.
       if (request !== this.request) return;
-      if (answer.bad !== undefined && answer.bad !== "") this.bad(answer.bad);
+      if (answer.bad !== undefined) this.bad(answer.bad);
       else this.store(page, answer);
       if (this.pages.size > MAX_PAGES) this.evict(page);
     } catch (error) {
@@ -277,7 +277,7 @@ export class Events implements Page {
     this.current = number;
     this.leading = true;
     app.cursor = row.time;
-    const track = row.lane === undefined || row.lane === null ? undefined : app.tracks.laneTrack.get(row.lane);
+    const track = row.lane === null ? undefined : app.tracks.laneTrack.get(row.lane);
     if (track !== undefined) app.reveal(track);
     app.view.show(row.time, row.time);
     this.leading = false;

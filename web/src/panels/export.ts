@@ -37,8 +37,8 @@ async function follow(app: App, [id, what]: [string, string], isDone: () => bool
     if (isDone()) return null;
     const { share, bytes, failed } = await api.exporting(id);
     if (isDone()) return null;
-    if (failed === true) throw new Error(`the ${what} can't be written`);
-    if (typeof bytes === "number") return bytes;
+    if (failed) throw new Error(`the ${what} can't be written`);
+    if (bytes !== null) return bytes;
     app.showMessage(`writing the ${what}, ${Math.floor(share * 100)} % …`);
   }
 }
@@ -62,10 +62,10 @@ async function saveTrace(app: App, area: Area): Promise<void> {
   let done = false;
   const following = follow(app, [id, "smaller trace"], () => done).catch(() => null);
   try {
-    const { path, events = 0, bytes = 0 } = await api.exportCtf(rangeOf(area), id);
+    const { path, events, bytes } = await api.exportCtf(rangeOf(area), id);
     done = true;
     await following;
-    app.showMessage(path === undefined ? "trace saved" : `trace saved in ${path} (${grouped(events)} events, ${sizeText(bytes)})`);
+    app.showMessage(`trace saved in ${path} (${grouped(events)} events, ${sizeText(bytes)})`);
   } catch (failure) {
     done = true;
     await following;

@@ -5,13 +5,13 @@ import { button, byId, el, fill, shorten } from "../dom";
 import { ofIncident, restore } from "../data/link";
 import { Offsets } from "./offsets";
 import { duration, grouped } from "../data/time";
-import type { Incident, Losses } from "../data/wire";
+import type { IncidentSummary, Losses } from "../data/wire";
 
 /** Most lines in a dialog. */
 const MAX_LINES = 500;
 
 /** Losses, one line per kind. */
-function lossLines({ events, packets = 0, overwritten = 0 }: Losses): string[] {
+function lossLines({ events, packets, overwritten }: Losses): string[] {
   const kinds: [number, string][] = [[events, "events discarded: their rings were full, or no memory was there"], [packets, "packets lost"], [overwritten, "events overwritten by newer ones"]];
   return kinds.filter(([count]) => count > 0).map(([count, what]) => `${grouped(count)} ${what}`);
 }
@@ -25,7 +25,7 @@ export function brief(line: string): string {
 }
 
 /** Summary of an incident in one line. */
-export function incidentText({ begin, end, limit, name, job }: Incident): string {
+export function incidentText({ begin, end, limit, name, job }: IncidentSummary): string {
   const took = duration(end - begin);
   return job === null ? `${shorten(name, 60)} ran ${took} late` : `${shorten(job, 60)} took ${took} of ${duration(limit)}`;
 }
@@ -58,7 +58,7 @@ export class Header {
 
   private warnings(): void {
     const { info } = this.app;
-    const { events, packets = 0, overwritten = 0 } = info.losses;
+    const { events, packets, overwritten } = info.losses;
     const place = byId("warnings");
     const chips: HTMLElement[] = [];
     if (info.incident) {
@@ -73,7 +73,7 @@ export class Header {
       const lines = ["By design: a flight recorder keeps the newest events. Overwritten history is drawn in grey, before the channel’s first event and between snapshots.", ...lossLines(info.losses)];
       chips.push(this.chip("overwritten", `${grouped(overwritten)} overwritten`, "Overwritten history", lines));
     }
-    for (const [word, title, lines] of [["damage", "Unreadable parts", info.damages ?? []], ["time goes back", "Streams whose timestamps go back", info.disorders ?? []]] as const) {
+    for (const [word, title, lines] of [["damage", "Unreadable parts", info.damages], ["time goes back", "Streams whose timestamps go back", info.disorders]] as const) {
       if (lines.length > 0) chips.push(this.chip("lost", lines.length === 1 ? word : `${word} ×${lines.length}`, title, lines));
     }
     for (const line of [info.error, info.gone]) {

@@ -2,12 +2,12 @@
 
 import type { App } from "../app";
 import { el, link, shorten } from "../dom";
-import { duration, grouped } from "../data/time";
-import type { Durations } from "../data/wire";
+import { duration, durationOrDash, grouped } from "../data/time";
+import type { DurationStats } from "../data/wire";
 
 /** Creates the histogram of a name's durations. */
-export function histogram(app: App, one: Durations): HTMLElement {
-  const bins = one.histogram ?? [];
+export function histogram(app: App, one: DurationStats): HTMLElement {
+  const bins = one.histogram;
   const most = bins.reduce((max, [, , count]) => Math.max(max, count), 1);
   const bars = el("div", { class: "bars" });
   for (const [low, high, count, longest] of bins) {
@@ -27,7 +27,7 @@ export function histogram(app: App, one: Durations): HTMLElement {
   const [first, last] = [bins[0], bins.at(-1)];
   const axis = el("div", { class: "axis", title: "Each bar covers twice the range of the one before; heights are square roots" }, el("span", { text: first ? duration(first[0]) : "" }), el("span", { class: "scale", text: "heights are square roots of counts" }), el("span", { text: last ? duration(last[1]) : "" }));
   const longest = one.longest;
-  const title = el("div", { class: "histogram-title" }, el("b", { text: shorten(one.name, 60) }), ` ${grouped(one.count)} times, median ${duration(one.p50)}, max `);
-  title.append(longest ? link(duration(one.max), "Jump to it", () => app.jump(longest.lane, longest.begin, longest)) : duration(one.max));
+  const title = el("div", { class: "histogram-title" }, el("b", { text: shorten(one.name, 60) }), ` ${grouped(one.count)} times, median ${durationOrDash(one.p50)}, max `);
+  title.append(longest ? link(durationOrDash(one.max), "Jump to it", () => app.jump(longest.lane, longest.begin, longest)) : durationOrDash(one.max));
   return el("div", { class: "histogram" }, title, bars, axis);
 }

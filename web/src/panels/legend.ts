@@ -1,10 +1,10 @@
 // Legend of colours and marks: in the empty detail tab, and in a dialog.
 
 import type { App } from "../app";
-import { nameColour, STATE_WORDS } from "../draw/colours";
+import { nameColour } from "../draw/colours";
 import { el } from "../dom";
 import { hasNameColour, markColour } from "../draw/slice_strip";
-import { Style } from "../data/wire";
+import { STATE_WORDS, Style } from "../data/wire";
 
 const GROUPS: readonly [string, readonly number[]][] = [
   ["Threads", [Style.running, Style.runnable, Style.runnablePreempted, Style.sleeping, Style.uninterruptible, Style.stopped, Style.created, Style.unknown]],

@@ -4,7 +4,7 @@ import type { App } from "../app";
 import { button, byId, el, fill, link } from "../dom";
 import type { Page } from "./panel";
 import { duration, moment } from "../data/time";
-import type { Note, TraceInfo } from "../data/wire";
+import type { Note, TraceOverview } from "../data/wire";
 
 export class Notes implements Page {
   private readonly root = byId("page-notes");
@@ -75,6 +75,6 @@ export class Notes implements Page {
 }
 
 /** Sentence that names the folder of the notes. */
-function placeOf(info: TraceInfo): string {
+function placeOf(info: TraceOverview): string {
   return info.kept ? `Notes are saved in ${info.kept}.` : "Notes can't be saved: no folder is writable.";
 }

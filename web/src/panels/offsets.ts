@@ -73,8 +73,9 @@ export class Offsets {
   /** Updates rows in place, since one of them may have the focus. */
   private update(): void {
     const { traces } = this.app.info;
-    const begin = Math.min(...traces.map((part) => part.begin));
-    const span = { begin, whole: Math.max(...traces.map((part) => part.end), begin + 1) - begin };
+    // A trace without events has no times.
+    const begin = Math.min(...traces.flatMap((part) => part.begin ?? []));
+    const span = { begin, whole: Math.max(...traces.flatMap((part) => part.end ?? []), begin + 1) - begin };
     for (const part of traces) this.rows.get(part.id)?.update(part, span);
   }
 
@@ -84,10 +85,13 @@ export class Offsets {
     const input = el("input", { attributes: { type: "text", spellcheck: "false", "aria-label": `Offset of ${called} in milliseconds` } });
     const bar = el("i");
     const show = (shift: number): void => {
-      const left = ((part.begin + shift - span.begin) / span.whole) * 100;
+      const { begin, end } = part;
+      bar.hidden = begin === null || end === null;
+      if (begin === null || end === null) return;
+      const left = ((begin + shift - span.begin) / span.whole) * 100;
       // A bar at the very end, or beyond it, can still be gripped.
       bar.style.left = `min(${left}%, calc(100% - ${GRIP}px))`;
-      bar.style.width = `${((part.end - part.begin) / span.whole) * 100}%`;
+      bar.style.width = `${((end - begin) / span.whole) * 100}%`;
     };
     const type = (offset: number): void => {
       input.value = String(offset / 1e6);
@@ -134,7 +138,7 @@ export class Offsets {
 
   private async shift(part: TracePart, offset: number): Promise<void> {
     try {
-      await api.offset(part.id, offset);
+      await api.offset({ trace: part.id, offset_ns: offset });
       this.app.info = await api.trace();
       this.showError("");
       this.app.applyShift();

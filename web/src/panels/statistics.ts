@@ -2,14 +2,15 @@
 
 import { api, reason, wasAborted } from "../data/api";
 import { type App, type Area, rangeOf, trackCountOf } from "../app";
+import { styleWord } from "../draw/colours";
 import { byId, button, el, fill, link, shorten } from "../dom";
 import { exportButtons } from "./export";
 import { histogram } from "./histogram";
 import { patch } from "./legend";
 import type { Page } from "./panel";
 import { type Column, Table } from "./table";
-import { duration, grouped, moment, percent } from "../data/time";
-import { Style, type Durations, type Statistics, type ThreadTimes } from "../data/wire";
+import { duration, durationOrDash, grouped, moment, percent } from "../data/time";
+import { type DurationStats, type Statistics, Style, type ThreadTimes } from "../data/wire";
 
 /** Widths of columns in pixels. */
 const TIME = 76;
@@ -105,9 +106,9 @@ export class Selection implements Page {
         this.waits(found),
         this.threads(found),
         this.cpus(found),
-        this.durations("Spans", (now) => now.spans, found, found.counts?.spans),
-        this.durations("System calls", (now) => now.syscalls, found, found.counts?.syscalls),
-        this.durations("Interrupts", (now) => now.interrupts, found, found.counts?.interrupts),
+        this.durations("Spans", (now) => now.spans, found, found.counts.spans),
+        this.durations("System calls", (now) => now.syscalls, found, found.counts.syscalls),
+        this.durations("Interrupts", (now) => now.interrupts, found, found.counts.interrupts),
         this.events(found),
       ].filter((card): card is HTMLElement => card !== null),
     );
@@ -118,12 +119,12 @@ export class Selection implements Page {
   private verdict(): HTMLElement | null {
     const { incident } = this.app.info;
     const { area } = this.app;
-    const isInArea = incident && area !== null && area.begin < incident.end && incident.begin < area.end;
-    if (!isInArea || !incident.verdict) return null;
+    const isInArea = incident !== null && area !== null && area.begin < incident.end && incident.begin < area.end;
+    if (!isInArea || incident.verdict === null) return null;
     const { percent: share, words } = incident.verdict;
     const section = el("section", { class: "verdict" }, el("p", { class: "answer", text: shorten(`${Math.round(share)} %: ${words}`, 400) }));
     const list = el("ul");
-    for (const culprit of incident.culprits ?? []) {
+    for (const culprit of incident.culprits) {
       const text = shorten(`${culprit.percent.toFixed(1)} %  ${culprit.words}`, 200);
       const lane = this.laneOf(culprit.tid);
       list.append(el("li", {}, lane === null ? text : link(text, "Go to this thread at that time", () => this.app.jump(lane, culprit.time))));
@@ -152,13 +153,13 @@ export class Selection implements Page {
       if (answer === null || request !== this.request || this.statistics === null) return;
       const { events, continue: more, scanned } = answer;
       this.statistics.events = events;
-      const share = more === true ? `, ${Math.floor((scanned ?? 0) * 100)} % counted so far` : "";
+      const share = more ? `, ${Math.floor(scanned * 100)} % counted so far` : "";
       const old = this.root.querySelector(".events-card");
       const now = this.events(this.statistics, share);
       if (now !== null && old !== null) old.replaceWith(now);
       else if (now !== null) this.root.querySelector(".cards")?.append(now);
       this.tables = this.tables.filter((table) => table.element.isConnected);
-      if (more !== true) return;
+      if (!more) return;
     }
   }
 
@@ -206,11 +207,11 @@ export class Selection implements Page {
       el("h2", {}, el("strong", { text: duration(area.end - area.begin) }), el("span", { text: which })),
       el("span", { class: "muted", text: `${moment(clock, app.clock, area.begin)} – ${moment(clock, app.clock, area.end)}` }),
     );
-    const lost = found.losses?.events ?? 0;
+    const lost = found.losses.events;
     if (lost > 0) head.append(el("span", { class: "bad", text: `${grouped(lost)} events lost here` }));
     const unread = unreadOf("it", [area.begin, area.end], found.known);
     if (unread !== "") head.append(el("span", { class: "bad unread", text: `${unread}; measured again once all is read` }));
-    if (found.partial === true) head.append(...merged(app, area, found));
+    if (found.partial) head.append(...merged(app, area, found));
     const tools = el("span", { class: "tools" });
     tools.append(
       button("Zoom to area", "F", () => app.view.fit(area.begin, area.end)),
@@ -223,7 +224,7 @@ export class Selection implements Page {
   }
 
   private waits(found: Statistics): HTMLElement | null {
-    const waits = (found.waits ?? []).slice(0, 20);
+    const waits = found.waits.slice(0, 20);
     if (waits.length === 0) return null;
     const table = el("table", { class: "list" });
     table.append(headings(["", "thread", "waited", "reason"], ["waited"]));
@@ -239,12 +240,12 @@ export class Selection implements Page {
 
   private threads(found: Statistics): HTMLElement | null {
     if (found.threads.length === 0) return null;
-    const count = found.counts?.threads ?? found.threads.length;
+    const count = found.counts.threads;
     const columns = [{ title: "thread" }, { title: "time by state", width: SHARES }, ...["running", "runnable", "preempted", "sleeping", "uninterr."].map((title) => ({ title, width: TIME }))];
     const rows = this.list(columns, count, (now) => now.threads, (thread) => {
       const name = link(`${shorten(thread.name, 40)} ${thread.tid}`, "Go to its track", () => this.app.reveal(thread.track));
       const times = [thread.running, thread.ready, thread.preempted, thread.blocked, thread.io];
-      return [el("td", {}, name), el("td", {}, this.bar(thread)), ...times.map((time) => number(atLeast(time, mixedIn(thread))))];
+      return [el("td", {}, name), el("td", {}, this.bar(thread)), ...times.map((time) => number(atLeast(time, thread.mixed)))];
     });
     return card(`Threads: ${grouped(count)}`, rows, "wide");
   }
@@ -259,12 +260,14 @@ export class Selection implements Page {
       [Style.stopped, thread.stopped],
       [Style.unknown, thread.unknown],
     ];
-    const mixed = mixedIn(thread);
+    const mixed = thread.mixed;
     const whole = parts.reduce((sum, [, time]) => sum + time, mixed);
     const bar = el("span", { class: "shares" });
     for (const [style, time] of parts) {
       if (time <= 0) continue;
-      const part = el("i", { title: `${STATE_NAMES[style] ?? ""} ${duration(time)}, ${percent(time, whole)}` });
+      // Time before the first run counts as stopped.
+      const word = style === Style.stopped ? "Stopped or new" : styleWord(style);
+      const part = el("i", { title: `${word} ${duration(time)}, ${percent(time, whole)}` });
       part.style.width = `${(time / whole) * 100}%`;
       part.style.backgroundColor = this.app.palette.states[style] ?? "";
       bar.append(part);
@@ -282,7 +285,7 @@ export class Selection implements Page {
     const table = el("table", { class: "list" });
     table.append(headings(["CPU", "busy", "", "interrupts"], ["busy", "interrupts"]));
     for (const cpu of found.cpus) {
-      const mixed = mixedIn(cpu);
+      const mixed = cpu.mixed;
       const whole = cpu.busy + cpu.idle + cpu.unknown + mixed;
       const busy = mixed > 0 ? `${percent(cpu.busy, whole)} – ${percent(cpu.busy + mixed, whole)}` : percent(cpu.busy, whole);
       const bar = el("span", { class: "shares" });
@@ -295,30 +298,30 @@ export class Selection implements Page {
     return card("CPUs", el("div", { class: "scrolls" }, table));
   }
 
-  private durations(title: string, of: (found: Statistics) => Durations[], found: Statistics, count?: number): HTMLElement | null {
+  private durations(title: string, of: (found: Statistics) => DurationStats[], found: Statistics, count: number): HTMLElement | null {
     const all = of(found);
     const [first] = all;
     if (first === undefined) return null;
     const place = el("div", { class: "histogram-place" });
-    const choose = (one: Durations): void => {
+    const choose = (one: DurationStats): void => {
       this.histogramName = one.name;
       fill(place, shown(one));
     };
-    const shown = (one: Durations): HTMLElement => (mergedIn(one) > 0 || one.count === 0 ? countOf(one) : histogram(this.app, one));
+    const shown = (one: DurationStats): HTMLElement => (one.merged > 0 || one.count === 0 ? countOf(one) : histogram(this.app, one));
     const columns = [{ title: "name" }, { title: "count", width: COUNT }, ...["median", "p99", "max", "total"].map((heading) => ({ title: heading, width: TIME }))];
-    const rows = this.list(columns, count ?? all.length, of, (one) => {
+    const rows = this.list(columns, count, of, (one) => {
       const name = link(shorten(one.name, 60), "Histogram of its durations", () => choose(one));
       const longest = one.longest;
-      const most = longest ? link(duration(one.max), "Jump to the longest one", () => this.app.jump(longest.lane, longest.begin, longest)) : durationOrDash(one.max);
-      const finished = mergedIn(one) > 0 ? `≈ ${grouped(one.count)}` : grouped(one.count);
-      const open = one.unfinished ?? 0;
+      const most = longest ? link(durationOrDash(one.max), "Jump to the longest one", () => this.app.jump(longest.lane, longest.begin, longest)) : durationOrDash(one.max);
+      const finished = one.merged > 0 ? `≈ ${grouped(one.count)}` : grouped(one.count);
+      const open = one.unfinished;
       const count = open > 0 ? `${finished} + ${grouped(open)} open` : finished;
       return [el("td", {}, name), open > 0 ? openCount(count, one) : number(count), number(durationOrDash(one.p50)), number(durationOrDash(one.p99)), el("td", { class: "number" }, most), number(durationOrDash(one.total))];
     });
-    const isWhole = (one: Durations): boolean => one.count > 1 && mergedIn(one) === 0;
+    const isWhole = (one: DurationStats): boolean => one.count > 1 && one.merged === 0;
     const begun = all.find((one) => one.name === this.histogramName) ?? all.find(isWhole) ?? first;
     fill(place, shown(begun));
-    return card(`${title}: ${grouped(count ?? all.length)}`, el("div", {}, place, rows), "wide");
+    return card(`${title}: ${grouped(count)}`, el("div", {}, place, rows), "wide");
   }
 
   private events(found: Statistics, share = ""): HTMLElement | null {
@@ -340,22 +343,14 @@ export function unreadOf(what: string, [begin, end]: readonly [number, number], 
   return share === 0 ? `none of ${what} is read so far` : `only the first ${share} % of ${what} is read so far`;
 }
 
-/** Fields of the answer for an area with more slices than the server reads one by one. */
-interface Merged {
-  /** Duration below which slices may be merged, in nanoseconds. */
-  narrow?: number;
-  /** Estimated length of an area in which nothing is merged. */
-  exact?: number;
-}
-
 /** Message that slices of a large area were merged, with a button for a smaller one. */
-function merged(app: App, area: Area, found: Statistics & Merged): HTMLElement[] {
-  const narrow = duration(found.narrow ?? 0);
+function merged(app: App, area: Area, found: Statistics): HTMLElement[] {
+  const narrow = duration(found.narrow);
   const text = `a large area: slices of ${narrow} or longer were measured; shorter ones are only counted`;
   const title = "Shorter slices were merged; each group counts for its most frequent name";
   const words = el("span", { class: "bad", text, title });
   // The length is an estimate, hence the margin.
-  const exact = Math.floor((found.exact ?? 0) * 0.8);
+  const exact = Math.floor(found.exact * 0.8);
   if (exact <= 0 || exact >= area.end - area.begin) return [words];
   const begin = Math.floor((area.begin + area.end - exact) / 2);
   const go = (): void => {
@@ -365,39 +360,24 @@ function merged(app: App, area: Area, found: Statistics & Merged): HTMLElement[]
   return [words, button(`Measure ${duration(exact)} of it`, "The middle part, small enough to be measured completely", go)];
 }
 
-/** Number of merged slices of a name, whose durations are unknown. */
-function mergedIn(one: Durations & { merged?: number | null }): number {
-  return one.merged ?? 0;
-}
-
-/** Time in merged slices of several states. */
-function mixedIn(times: { unknown: number; mixed?: number }): number {
-  return times.mixed ?? 0;
-}
-
-/** Text of a duration that may be unknown. */
-function durationOrDash(time: number | null): string {
-  return time === null ? "–" : duration(time);
-}
-
 /** Text of a duration, to which a part of the merged time may belong. */
 function atLeast(time: number, mixed: number): string {
   return mixed > 0 ? `≥ ${duration(time)}` : duration(time);
 }
 
 /** Text in place of a histogram, if durations are unknown. */
-function countOf(one: Durations): HTMLElement {
-  const text = one.count === 0 ? ` ${grouped(one.unfinished ?? 0)} times without an observed begin or end` : ` about ${grouped(one.count)} times; select a smaller area to measure durations`;
+function countOf(one: DurationStats): HTMLElement {
+  const text = one.count === 0 ? ` ${grouped(one.unfinished)} times without an observed begin or end` : ` about ${grouped(one.count)} times; select a smaller area to measure durations`;
   return el("div", { class: "histogram" }, el("div", { class: "histogram-title" }, el("b", { text: shorten(one.name, 60) }), text));
 }
 
 /** Sorts lists, largest first. Names with merged slices have no times and come first, by count. */
 function sorted(found: Statistics): Statistics {
-  const oftenIn = (one: Durations): number => (mergedIn(one) > 0 ? one.count : 0);
-  const byTotal = (all: Durations[]): Durations[] => [...all].sort((a, b) => oftenIn(b) - oftenIn(a) || b.total - a.total);
+  const oftenIn = (one: DurationStats): number => (one.merged > 0 ? one.count : 0);
+  const byTotal = (all: DurationStats[]): DurationStats[] => [...all].sort((a, b) => oftenIn(b) - oftenIn(a) || (b.total ?? 0) - (a.total ?? 0));
   return {
     ...found,
-    threads: [...found.threads].sort((a, b) => b.running - a.running || mixedIn(b) - mixedIn(a)),
+    threads: [...found.threads].sort((a, b) => b.running - a.running || b.mixed - a.mixed),
     events: found.events === null ? null : [...found.events].sort((a, b) => b[1] - a[1]),
     spans: byTotal(found.spans),
     syscalls: byTotal(found.syscalls),
@@ -405,20 +385,10 @@ function sorted(found: Statistics): Statistics {
   };
 }
 
-const STATE_NAMES: Record<number, string> = {
-  [Style.running]: "Running",
-  [Style.runnablePreempted]: "Runnable (preempted)",
-  [Style.runnable]: "Runnable",
-  [Style.sleeping]: "Sleeping",
-  [Style.uninterruptible]: "Uninterruptible sleep",
-  [Style.stopped]: "Stopped or new",
-  [Style.unknown]: "Unknown",
-};
-
 /** Cell of a count that includes slices without an observed begin or end. */
-function openCount(text: string, one: Durations): HTMLTableCellElement {
+function openCount(text: string, one: DurationStats): HTMLTableCellElement {
   const cell = number(text);
-  cell.title = `${grouped(one.unfinished ?? 0)} without an observed begin or end, in no percentile and no total: at least ${duration(one.unfinished_total ?? 0)}`;
+  cell.title = `${grouped(one.unfinished)} without an observed begin or end, in no percentile and no total: at least ${duration(one.unfinished_total)}`;
   return cell;
 }
 

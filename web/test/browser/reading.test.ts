@@ -3,7 +3,7 @@
 
 import { afterEach, describe, expect, it } from "vitest";
 import type { Page, Route } from "playwright-core";
-import type { TraceInfo, WireTrack } from "../../src/data/wire";
+import type { TraceOverview, TrackInfo } from "../../src/data/wire";
 import { DEADLINE, onMadeUpData, settled } from "./server";
 
 describe("the page on a trace that is being read", () => {
@@ -18,17 +18,17 @@ describe("the page on a trace that is being read", () => {
   });
 
   /** Opens the page on a server in this state. */
-  async function openOn(trace: (info: TraceInfo) => Promise<TraceInfo> | TraceInfo): Promise<Page> {
+  async function openOn(trace: (info: TraceOverview) => Promise<TraceOverview> | TraceOverview): Promise<Page> {
     const opened = await made.browser.newPage({ viewport: { width: 1280, height: 720 } });
     opened.setDefaultTimeout(DEADLINE);
     const answer = async <Answer>(route: Route, change: (answer: Answer) => Promise<Answer> | Answer): Promise<void> => {
       const response = await route.fetch();
       await route.fulfill({ response, json: await change((await response.json()) as Answer) });
     };
-    await opened.route("**/api/trace", (route) => answer<TraceInfo>(route, trace));
+    await opened.route("**/api/trace", (route) => answer<TraceOverview>(route, trace));
     await opened.route(/\/api\/tracks/, (route) => {
       const known = isWhole;
-      return answer<{ tracks: WireTrack[] }>(route, ({ tracks }) => ({
+      return answer<{ tracks: TrackInfo[] }>(route, ({ tracks }) => ({
         tracks: tracks.filter(({ kind }) => known || kind === "channel"),
       }));
     });

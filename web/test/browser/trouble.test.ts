@@ -2,7 +2,7 @@
 
 import { afterEach, describe, expect, it } from "vitest";
 import type { Page, Route } from "playwright-core";
-import type { Note, TraceInfo, WireNotes } from "../../src/data/wire";
+import type { Note, TraceOverview, NoteList } from "../../src/data/wire";
 import { DEADLINE, onMadeUpData, settled } from "./server";
 
 describe("the page on a server that fails", () => {
@@ -83,7 +83,7 @@ describe("the page on a server that fails", () => {
         return route.abort();
       }
       const response = await route.fetch();
-      return route.fulfill({ response, json: { ...((await response.json()) as TraceInfo), progress: failed > 0 ? 1 : 0.5 } });
+      return route.fulfill({ response, json: { ...((await response.json()) as TraceOverview), progress: failed > 0 ? 1 : 0.5 } });
     });
     await opened(page);
     fails = true;
@@ -142,7 +142,7 @@ describe("the page on a server that fails", () => {
     expect(await cursor()).toBe(last + 5_000_000);
   });
 
-  const kept = async (): Promise<WireNotes> => (await (await fetch(`${made.server.url}api/notes`)).json()) as WireNotes;
+  const kept = async (): Promise<NoteList> => (await (await fetch(`${made.server.url}api/notes`)).json()) as NoteList;
   const keep = async (notes: Note[]): Promise<void> => {
     const { version } = await kept();
     await fetch(`${made.server.url}api/notes`, { method: "POST", body: JSON.stringify({ version, notes }) });

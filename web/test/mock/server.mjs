@@ -98,34 +98,34 @@ function at(query) {
   if (lane?.kind === "counter") return counterAt(lane, time);
   if (lane?.kind === "density") return densityAt(time);
   const number = lane?.boxes.findIndex(([begin, end]) => Math.round(begin) <= time && Math.max(Math.round(end), Math.round(begin) + 1) > time) ?? -1;
-  if (number < 0) return { none: true };
+  if (number < 0) return { lane: id, none: true, before: null, after: null };
   const box = ([begin, end, style, label]) => ({ begin: Math.round(begin), end: Math.round(end), style, label });
   const thread = made.threads.find((one) => one.state.id === id);
-  const answer = { lane: id, track: 21, ...box(lane.boxes[number]), seen: [true, true], cpu: 1, fields: [["prev_comm", "<img src=x onerror=alert(1)>"], ["prio", "20"]] };
+  const answer = { lane: id, track: 21, state: "", before: null, after: null, ...box(lane.boxes[number]), seen: [true, true], cpu: 1, fields: [["prev_comm", "<img src=x onerror=alert(1)>"], ["prio", "20"]] };
   if (thread) answer.thread = { tid: thread.tid, name: thread.name, lane: id, track: 21, pid: null };
   if (number > 0) answer.before = box(lane.boxes[number - 1]);
   if (number + 1 < lane.boxes.length) answer.after = box(lane.boxes[number + 1]);
   if (answer.style === 4) {
     answer.why = "preempted by irq/9-acpi (tid 101) on CPU 1";
-    answer.culprit = { tid: 101, name: "irq/9-acpi", lane: 1010, track: 22, time: answer.begin, ns: answer.end - answer.begin };
+    answer.culprit = { tid: 101, name: "irq/9-acpi", pid: null, lane: 1010, track: 22, time: answer.begin, ns: answer.end - answer.begin };
     answer.ran = [answer.culprit];
   }
-  if (answer.style === 5) answer.waker = { tid: 103, name: "db-writer", lane: 1030, track: 24, time: answer.end };
+  if (answer.style === 5) answer.waker = { tid: 103, name: "db-writer", pid: null, lane: 1030, track: 24, time: answer.end };
   return answer;
 }
 
 function counterAt({ id, points }, time) {
   const number = points.findLastIndex(([begin]) => begin <= time);
-  if (number < 0) return { lane: id, none: true };
+  if (number < 0) return { lane: id, none: true, before: null, after: null };
   const [begin, value] = points[number];
   const values = points.map(([, one]) => one);
-  return { lane: id, track: id === 900 ? 90 : 91, style: 19, label: id === 900 ? "db:queue_length" : "db:rows", begin, end: points[number + 1]?.[0] ?? made.end, seen: [true, true], value, range: [Math.min(...values), Math.max(...values)], fields: [["event", "db:queue_length"]] };
+  return { lane: id, track: id === 900 ? 90 : 91, style: 19, state: "counter", before: null, after: null, label: id === 900 ? "db:queue_length" : "db:rows", begin, end: points[number + 1]?.[0] ?? made.end, seen: [true, true], value, range: [Math.min(...values), Math.max(...values)], fields: [["event", "db:queue_length"]] };
 }
 
 function densityAt(time) {
   const isLost = time >= LOST[0] && time <= LOST[1];
   const [begin, end] = isLost ? LOST : [time - 1000, time + 1000];
-  return { lane: 950, track: 95, style: isLost ? 15 : 20, label: "kernel/channel0", begin, end, seen: [true, true], counts: { events: 312, lost: isLost ? 40 : 0, overwritten: 0 } };
+  return { lane: 950, track: 95, style: isLost ? 15 : 20, state: isLost ? "lost" : "events", before: null, after: null, fields: [], label: "kernel/channel0", begin, end, seen: [true, true], counts: { events: 312, lost: isLost ? 40 : 0, overwritten: 0 } };
 }
 
 function step(query) {
@@ -144,7 +144,7 @@ function events(query) {
   const begin = Math.floor((Number(query.get("from") ?? 0) / made.end) * total);
   const rows = [];
   for (let number = row + begin; number < Math.min(total, row + begin + count); number++) {
-    rows.push({ row: number, time: Math.round((number / total) * made.end), cpu: number % 4, tid: 100 + (number % 8), name: number % 3 ? "sched_switch" : "<i>html</i>", text: `a = ${number}, b = "<script>alert(1)</script>"`, lane: 1000 });
+    rows.push({ row: number, time: Math.round((number / total) * made.end), cpu: number % 4, tid: 100 + (number % 8), name: number % 3 ? "sched_switch" : "<i>html</i>", text: `a = ${number}, b = "<script>alert(1)</script>"`, lane: 1000, trace: 0 });
   }
   return { rows, total };
 }
@@ -152,7 +152,7 @@ function events(query) {
 function durations(name) {
   const longest = { lane: 1002, begin: 50_000_000, end: 56_000_000 };
   const histogram = [1, 6, 20, 44, 31, 12, 4, 0, 1].map((count, at) => [1000 * 2 ** at, 1000 * 2 ** (at + 1), count, count ? longest : null]);
-  return { name, count: 119, min: 1000, p50: 12_000, p90: 60_000, p99: 200_000, max: 6_000_000, total: 9_000_000, longest, histogram };
+  return { name, count: 119, merged: 0, unfinished: 0, unfinished_total: 0, min: 1000, p50: 12_000, p90: 60_000, p99: 200_000, max: 6_000_000, total: 9_000_000, longest, histogram };
 }
 
 const COUNTS = [["sched_switch", 4711], ["<u>name</u>", 12]];
@@ -163,7 +163,7 @@ let looks = 0;
 function counts() {
   looks += 1;
   const goesOn = looks % 2 === 1;
-  return { events: goesOn ? COUNTS.slice(0, 1) : COUNTS, continue: goesOn, scanned: goesOn ? 0.5 : 1 };
+  return { events: goesOn ? COUNTS.slice(0, 1) : COUNTS, known: made.end, continue: goesOn, scanned: goesOn ? 0.5 : 1 };
 }
 
 function select(query) {
@@ -171,10 +171,10 @@ function select(query) {
   const most = Number(query.get("most") ?? 1000);
   const threads = Array.from({ length: Math.min(most, CROWD) }, (_, at) => {
     const thread = made.threads[at] ?? { name: `worker ${at}`, tid: 1000 + at };
-    return { track: at < made.threads.length ? 21 + at : 21, name: thread.name, tid: thread.tid, running: duration / (at + 2), ready: duration / 30, preempted: duration / 40, blocked: duration / 3, io: duration / 20, stopped: 0, unknown: 0 };
+    return { track: at < made.threads.length ? 21 + at : 21, name: thread.name, tid: thread.tid, pid: 100, lane: 1000, running: duration / (at + 2), ready: duration / 30, preempted: duration / 40, blocked: duration / 3, io: duration / 20, stopped: 0, unknown: 0, mixed: 0 };
   });
-  const wait = { lane: 1000, track: 21, name: "find", tid: 100, begin: 100_000, end: 900_000, style: 4, why: "preempted by irq/9-acpi (tid 101) on CPU 1" };
-  return { duration, events: query.has("tracks") ? null : COUNTS, threads, cpus: [0, 1, 2, 3].map((cpu) => ({ cpu, busy: duration * 0.4, idle: duration * 0.6, unknown: 0, interrupts: 100_000 })), spans: [durations("handle_request"), durations("parse")], syscalls: [durations("futex")], interrupts: [durations("nvme0q1")], waits: [wait], losses: { events: 40 }, partial: false, counts: { threads: CROWD, spans: 2, syscalls: 1, interrupts: 1 } };
+  const wait = { lane: 1000, track: 21, name: "find", tid: 100, pid: 100, begin: 100_000, end: 900_000, style: 4, why: "preempted by irq/9-acpi (tid 101) on CPU 1" };
+  return { duration, events: query.has("tracks") ? null : COUNTS, threads, cpus: [0, 1, 2, 3].map((cpu) => ({ cpu, track: 2 + cpu, busy: duration * 0.4, idle: duration * 0.6, unknown: 0, mixed: 0, interrupts: 100_000 })), spans: [durations("handle_request"), durations("parse")], syscalls: [durations("futex")], interrupts: [durations("nvme0q1")], waits: [wait], losses: { events: 40, overwritten: 0 }, partial: false, narrow: 0, exact: duration, known: made.end, counts: { threads: CROWD, spans: 2, syscalls: 1, interrupts: 1 } };
 }
 
 const FLAME = { nodes: [
@@ -188,18 +188,18 @@ const FLAME = { nodes: [
 function trace() {
   const part = (id) => ({ id, path: `/traces/${id}`, name: id ? "user" : "kernel", tracer: "tompion", host: "made-up", begin: offsets[id], end: made.end + offsets[id], offset: offsets[id], events: 1000 });
   const [begin, end] = [Math.min(...offsets), made.end + Math.max(...offsets)];
-  return { version: 1, base: "1457113582794565804", begin, end, progress: 1, growing: false, name: "made-up <b>trace</b>", traces: [part(0), part(1)], events: 100_000_000, losses: { events: 40, packets: 0, overwritten: 7 }, damages: [], disorders: [], timezone_offset_s: 3600, kept: "/traces/.tompion-view" };
+  return { version: 1, generation: 1, glimpses: 0, seen: [], lanes: made.lanes.size, gone: null, error: null, incident: null, commands: [], processes: [], base: "1457113582794565804", begin, end, progress: 1, growing: false, name: "made-up <b>trace</b>", traces: [part(0), part(1)], events: 100_000_000, losses: { events: 40, packets: 0, overwritten: 7 }, damages: [], disorders: [], timezone_offset_s: 3600, kept: "/traces/.tompion-view" };
 }
 
 const ANSWERS = {
   trace, lanes, at, step, events, select, counts,
-  tracks: () => ({ tracks: tree(made) }),
-  arrows: () => ({ arrows: [50_000_000, 1030, 50_200_000, 1000, 0, 90_000_000, 1000, 90_500_000, 1040, 0] }),
-  search: (query) => (query.get("q").includes("&&&") ? { none: true, bad: "expected a condition after `&&`" } : query.get("q") === "endless" ? { none: true, continue: Number(query.get("from")) + 1 } : query.get("q") === "none" ? { none: true, scanned: 5 } : { time: Math.min(made.end, Number(query.get("from")) + 5_000_000), row: 1, name: "sched_switch", lane: 1000 }),
-  flame: () => FLAME,
-  notes: () => ({ version: String(version), notes }),
+  tracks: () => ({ tracks: tree(made), generation: 1, progress: 1 }),
+  arrows: () => ({ arrows: [50_000_000, 1030, 50_200_000, 1000, 0, 90_000_000, 1000, 90_500_000, 1040, 0], more: false }),
+  search: (query) => (query.get("q").includes("&&&") ? { none: true, scanned: 5, bad: "expected a condition after `&&`" } : query.get("q") === "endless" ? { none: true, scanned: 5, continue: Number(query.get("from")) + 1 } : query.get("q") === "none" ? { none: true, scanned: 5 } : { time: Math.min(made.end, Number(query.get("from")) + 5_000_000), row: 1, name: "sched_switch", text: "", cpu: 0, tid: 100, lane: 1000, trace: 0 }),
+  flame: () => ({ ...FLAME, partial: false, cut: false, known: made.end }),
+  notes: () => ({ version: String(version), notes, remark: null }),
   export: () => ({ path: "/traces/part", events: 12, bytes: 3456 }),
-  exporting: () => ({ share: 1, bytes: 3456 }),
+  exporting: () => ({ share: 1, bytes: 3456, failed: false }),
 };
 
 async function body(request) {
@@ -230,7 +230,7 @@ export function start(port = 0) {
       if (name === "notes") {
         if (said.version !== String(version)) return response.writeHead(409).end('{"error":"others have written notes meanwhile"}');
         [notes, version] = [said.notes, version + 1];
-        return response.end(JSON.stringify({ version: String(version) }));
+        return response.end(JSON.stringify({ version: String(version), remark: null }));
       }
       if (name === "offset") offsets[said.trace] = said.offset_ns;
       return response.end("{}");

@@ -2,6 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 
 vi.stubGlobal("location", { search: "", href: "http://localhost/", hash: "" });
 
+const { EMPTY_OVERVIEW } = await import("../../src/app");
 const { mix, nameColour, oklch, pack } = await import("../../src/draw/colours");
 const { adjacentFrame, placeFlame } = await import("../../src/panels/flame");
 const { nameOf, stopsOf } = await import("../../src/input/keys");
@@ -35,7 +36,7 @@ describe("colours", () => {
 });
 
 describe("unread ranges", () => {
-  const info = { version: 1, base: "0", begin: 0, end: 1000, growing: false, name: "", traces: [], events: 0, losses: { events: 0 } };
+  const info = { ...EMPTY_OVERVIEW, end: 1000 };
   it("are those after the index and between prefetched parts", () => {
     expect(unreadIn({ ...info, progress: 0.1 })).toEqual([[100, 1000]]);
     expect(unreadIn({ ...info, progress: 0.1, seen: [[50, 150], [200, 300]] })).toEqual([[150, 200], [300, 1000]]);
@@ -100,7 +101,7 @@ describe("a link", () => {
 
 describe("tracks in links", () => {
   const thread = (id: number, tid: number, host?: string) => ({ id, parent: -1, kind: "thread" as const, name: "worker", tid, ...(host === undefined ? {} : { host }), lanes: [{ id: 10 * id, kind: "thread" as const }, { id: 10 * id + 1, kind: "span" as const, depth: 1 }] });
-  const tracksOf = (...all: import("../../src/data/wire").WireTrack[]) => {
+  const tracksOf = (...all: import("../../src/data/wire").TrackInfo[]) => {
     const tracks = new Tracks();
     tracks.add(all);
     return tracks;
@@ -361,7 +362,7 @@ describe("tiles", () => {
 });
 
 describe("an incident", () => {
-  const incident = { begin: 3000, end: 6000, limit: 1000, tid: 55, name: "controller", job: null };
+  const incident = { begin: 3000, end: 6000, limit: 1000, tid: 55, name: "controller", job: null, verdict: null, culprits: [] };
 
   it("is shown with its thread measured", () => {
     expect(link.write(link.ofIncident(incident))).toBe("v=2000,7000&a=3000,6000&at=thread:55&t=selection");
@@ -402,10 +403,9 @@ describe("names from right to left", () => {
   it("are isolated in the sentence that gives the cause", () => {
     const name = `${override}<b>ev`;
     const why = `preempted by ${name} (tid 4643) on CPU 1`;
-    const detail = { lane: 1, track: 1, style: Style.runnablePreempted, label: "", begin: 0, end: 1 };
-    expect(whyText({ ...detail, why })).toBe(`preempted by ${start}${name}${end} (tid 4643) on CPU 1`);
-    expect(whyText({ ...detail, why: "preempted by find (tid 5)" })).toBe("preempted by find (tid 5)");
-    expect(whyText(detail)).toBe("");
+    expect(whyText({ why })).toBe(`preempted by ${start}${name}${end} (tid 4643) on CPU 1`);
+    expect(whyText({ why: "preempted by find (tid 5)" })).toBe("preempted by find (tid 5)");
+    expect(whyText({})).toBe("");
   });
 });
 

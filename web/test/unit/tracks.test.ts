@@ -2,9 +2,9 @@ import { describe, expect, it } from "vitest";
 import { match, rank } from "../../src/data/fuzzy";
 import { lanePlaces } from "../../src/draw/overlay";
 import { originOf, Tracks } from "../../src/data/tracks";
-import type { WireTrack } from "../../src/data/wire";
+import type { RecordedProcess, TrackInfo } from "../../src/data/wire";
 
-function thread(id: number, parent: number, busy = 0): WireTrack {
+function thread(id: number, parent: number, busy = 0): TrackInfo {
   return { id, parent, kind: "thread", name: `worker-${id}`, tid: id, busy, lanes: [{ id: 10 * id, kind: "thread" }, { id: 10 * id + 1, kind: "marks" }] };
 }
 
@@ -15,12 +15,17 @@ function machine(): Tracks {
   return tracks;
 }
 
+/** Recorded process of which only its parent is known. */
+function recorded(pid: number, parent: number | null): RecordedProcess {
+  return { pid, parent, command: "", end: "" };
+}
+
 /** Recorded processes, each a child of the one before. */
-function family(count: number): { tracks: Tracks; wire: WireTrack[] } {
+function family(count: number): { tracks: Tracks; wire: TrackInfo[] } {
   const tracks = new Tracks();
   const pids = Array.from({ length: count }, (_, at) => at + 1);
-  tracks.recorded = new Map(pids.map((pid) => [pid, { pid, parent: pid - 1 }]));
-  const wire = pids.map((pid): WireTrack => ({ id: pid, parent: -1, kind: "process", name: "p", pid }));
+  tracks.recorded = new Map(pids.map((pid) => [pid, recorded(pid, pid - 1)]));
+  const wire = pids.map((pid): TrackInfo => ({ id: pid, parent: -1, kind: "process", name: "p", pid }));
   tracks.add(wire);
   return { tracks, wire };
 }
@@ -36,7 +41,7 @@ describe("tracks", () => {
   it("begin with the recorded program, and end with the collapsed recorder", () => {
     const tracks = new Tracks();
     tracks.commands = ["sh"];
-    const processes = ["tompion", "busy", "sh"].map((name, at): WireTrack => ({ id: at, parent: -1, kind: "process", name, pid: at }));
+    const processes = ["tompion", "busy", "sh"].map((name, at): TrackInfo => ({ id: at, parent: -1, kind: "process", name, pid: at }));
     tracks.add([...processes, { ...thread(10, 0, 900), name: "consumer" }, thread(11, 1, 500), thread(12, 2, 1)]);
     tracks.expandInitially();
     expect(tracks.roots.map((id) => tracks.all.get(id)?.name)).toEqual(["sh", "busy", "tompion"]);
@@ -48,12 +53,12 @@ describe("tracks", () => {
     tracks.commands = ["sh"];
     const names: [number, string][] = [[1, "sh"], [2, "worker"], [3, "busy"], [4, "sh"], [5, "helper"], [6, "other"]];
     tracks.recorded = new Map([
-      [4, { pid: 4, command: "sh -c x", end: "exited with 3" }],
-      [2, { pid: 2, parent: 4 }],
-      [6, { pid: 6, parent: 77 }],
-      [5, { pid: 5, parent: 2 }],
+      [4, { ...recorded(4, null), command: "sh -c x", end: "exited with 3" }],
+      [2, recorded(2, 4)],
+      [6, recorded(6, 77)],
+      [5, recorded(5, 2)],
     ]);
-    const processes = names.map(([pid, name]): WireTrack => ({ id: pid, parent: -1, kind: "process", name, pid }));
+    const processes = names.map(([pid, name]): TrackInfo => ({ id: pid, parent: -1, kind: "process", name, pid }));
     tracks.add([...processes.slice(0, 4), { id: 90, parent: -1, kind: "channel", name: "c" }, ...processes.slice(4)]);
     tracks.add([thread(11, 1, 100), thread(12, 2, 300), thread(13, 3, 900), thread(14, 4, 50), thread(15, 5, 1), thread(16, 6, 30)]);
     expect(tracks.roots).toEqual([4, 6, 3, 1, 90]);
@@ -62,7 +67,7 @@ describe("tracks", () => {
     tracks.layout();
     expect(tracks.rows.slice(0, 6).map(({ track, indent }) => [track.id, indent])).toEqual([[4, 0], [14, 1], [2, 1], [12, 2], [5, 2], [15, 3]]);
     expect(originOf({ pid: 4, parent: 1, command: "sh -c x", end: "exited with 3" })).toBe("sh -c x\nchild of 1\nexited with 3");
-    expect(originOf({ pid: 4, parent: null })).toBe("");
+    expect(originOf(recorded(4, null))).toBe("");
   });
 
   it("stay nested when they are updated, and are revealed with all parents", () => {
@@ -92,11 +97,11 @@ describe("tracks", () => {
   it("lose no process when process IDs are reused", () => {
     const tracks = new Tracks();
     tracks.recorded = new Map([
-      [1, { pid: 1, parent: 2 }],
-      [2, { pid: 2, parent: 1 }],
-      [3, { pid: 3, parent: 3 }],
+      [1, recorded(1, 2)],
+      [2, recorded(2, 1)],
+      [3, recorded(3, 3)],
     ]);
-    tracks.add([1, 2, 3].map((pid): WireTrack => ({ id: pid, parent: -1, kind: "process", name: "p", pid })));
+    tracks.add([1, 2, 3].map((pid): TrackInfo => ({ id: pid, parent: -1, kind: "process", name: "p", pid })));
     expect([...tracks.roots].sort()).toEqual([1, 2, 3]);
   });
 
@@ -145,7 +150,7 @@ describe("tracks", () => {
 
   it("of a hundred thousand threads are laid out, and of an endless tree", () => {
     const tracks = new Tracks();
-    const many: WireTrack[] = [{ id: 0, parent: -1, kind: "process", name: "p", pid: 1 }];
+    const many: TrackInfo[] = [{ id: 0, parent: -1, kind: "process", name: "p", pid: 1 }];
     for (let id = 1; id <= 100_000; id++) many.push(thread(id, 0));
     tracks.add(many);
     tracks.open.add(0);

@@ -1,8 +1,7 @@
 //! Values of counters and counts of channels at one time. Neither has slices: a counter keeps its
 //! value until the next one, and a channel has so many events, or lost so many, in an interval.
 
-use serde_json::{Value, json};
-
+use super::answers::{EventTotals, NoSlice, SliceAnswer, SliceBrief, SliceDetail};
 use super::detail::{Around, fields_at};
 use super::{ApiError, ApiRequest, ApiResult, MAX_TIME_NS};
 use tompion_index::entry::Entry;
@@ -13,40 +12,46 @@ use tompion_index::{Index, Lane, LaneKind};
 const CELLS: i64 = 1000;
 
 /// Answers with the value of a counter at a time, and the time up to which it has that value.
-pub fn counter(request: &ApiRequest<'_>, id: u32, time: i64) -> ApiResult {
+pub fn counter(request: &ApiRequest<'_>, id: u32, time: i64) -> ApiResult<SliceAnswer> {
     let around = Around::find(request, id, time)?;
     let point = |place: Option<usize>| around.entries.get(place?).copied();
     let before = around.after.checked_sub(1);
-    let Some(entry) = point(before) else { return Ok(json!({ "lane": id, "none": true })) };
+    let Some(entry) = point(before) else { return Ok(SliceAnswer::None(NoSlice::of(id))) };
     let next = point(Some(around.after));
     let fields = fields_at(request, (id, &entry));
     let index = request.opened.index();
-    let Some(lane) = index.lanes.get(id as usize) else { return Ok(json!({ "none": true })) };
+    let Some(lane) = index.lanes.get(id as usize) else { return Ok(SliceAnswer::None(NoSlice::of(id))) };
     let end = next.map_or_else(|| index.end.max(entry.begin), |next| next.begin);
     let neighbour = |entry: Option<Entry>, end: i64| {
         entry.map(|entry| {
             let label = entry.values.last.to_string();
-            brief((&label, slice_kind::COUNTER), (entry.begin, end), around.offset)
+            brief((label, slice_kind::COUNTER), (entry.begin, end), around.offset)
         })
     };
     let earlier = point(before.and_then(|place| place.checked_sub(1)));
     let later = point(Some(around.after + 1)).map_or(index.end, |entry| entry.begin);
-    let mut value = brief((&name(&index, lane), slice_kind::COUNTER), (entry.begin, end), around.offset);
-    extend(
-        &mut value,
-        json!({
-            "lane": id, "track": lane.track, "state": slice_kind::name(slice_kind::COUNTER), "seen": [true, next.is_some()],
-            "value": entry.values.last, "range": [lane.range.0, lane.range.1], "fields": fields,
-            "before": neighbour(earlier, entry.begin), "after": neighbour(next, later),
-        }),
-    );
-    Ok(value)
+    Ok(SliceAnswer::Found(Box::new(SliceDetail {
+        lane: id,
+        track: lane.track,
+        style: slice_kind::COUNTER,
+        state: slice_kind::name(slice_kind::COUNTER),
+        label: name(&index, lane),
+        begin: entry.begin.saturating_add(around.offset),
+        end: end.saturating_add(around.offset),
+        seen: [true, next.is_some()],
+        fields,
+        before: neighbour(earlier, entry.begin),
+        after: neighbour(next, later),
+        value: Some(entry.values.last),
+        range: Some([lane.range.0, lane.range.1]),
+        ..SliceDetail::default()
+    })))
 }
 
 /// Answers with the number of events of a channel around a time, and the number of missing ones.
 /// Where events are missing, the whole interval of the loss is counted; else as much as the request
 /// calls near.
-pub fn channel(request: &ApiRequest<'_>, id: u32, time: i64) -> ApiResult {
+pub fn channel(request: &ApiRequest<'_>, id: u32, time: i64) -> ApiResult<SliceAnswer> {
     let near = request.optional("near")?.unwrap_or(0).clamp(0, MAX_TIME_NS);
     let (lanes, store, offset, chosen) = {
         let index = request.opened.index();
@@ -79,20 +84,25 @@ pub fn channel(request: &ApiRequest<'_>, id: u32, time: i64) -> ApiResult {
     let counts = counts(request, &lanes, span)?;
     let neighbours = match missing.and(lanes.get(1)) {
         Some(_) => neighbours(request, &lanes, span, offset)?,
-        None => [Value::Null, Value::Null],
+        None => [None, None],
     };
     let index = request.opened.index();
-    let Some(lane) = index.lanes.get(id as usize) else { return Ok(json!({ "none": true })) };
+    let Some(lane) = index.lanes.get(id as usize) else { return Ok(SliceAnswer::None(NoSlice::of(id))) };
     let [before, after] = neighbours;
-    let mut value = brief((&name(&index, lane), style), span, offset);
-    extend(
-        &mut value,
-        json!({
-            "lane": id, "track": lane.track, "state": slice_kind::name(style), "seen": [true, true], "counts": counts,
-            "before": before, "after": after,
-        }),
-    );
-    Ok(value)
+    Ok(SliceAnswer::Found(Box::new(SliceDetail {
+        lane: id,
+        track: lane.track,
+        style,
+        state: slice_kind::name(style),
+        label: name(&index, lane),
+        begin: span.0.saturating_add(offset),
+        end: span.1.saturating_add(offset),
+        seen: [true, true],
+        before,
+        after,
+        counts: Some(counts),
+        ..SliceDetail::default()
+    })))
 }
 
 /// Returns the lane with the losses of a channel.
@@ -108,7 +118,7 @@ fn missing_lanes<'i>(index: &'i Index, lane: &Lane) -> impl Iterator<Item = u32>
 }
 
 /// Counts the events of an interval: recorded, lost and overwritten ones.
-fn counts(request: &ApiRequest<'_>, lanes: &[u32], span: (i64, i64)) -> Result<Value, ApiError> {
+fn counts(request: &ApiRequest<'_>, lanes: &[u32], span: (i64, i64)) -> Result<EventTotals, ApiError> {
     let (store, slices) = {
         let index = request.opened.index();
         let width = span.1.saturating_sub(span.0) / CELLS;
@@ -129,7 +139,8 @@ fn counts(request: &ApiRequest<'_>, lanes: &[u32], span: (i64, i64)) -> Result<V
             true
         })?;
     }
-    Ok(json!({ "events": sums[0], "lost": sums[1], "overwritten": sums[2] }))
+    let [events, lost, overwritten] = sums;
+    Ok(EventTotals { events, lost, overwritten })
 }
 
 /// Returns how many of an entry's events are in an interval, if they are spread evenly over it.
@@ -146,7 +157,7 @@ fn neighbours(
     lanes: &[u32],
     (from, to): (i64, i64),
     offset: i64,
-) -> Result<[Value; 2], ApiError> {
+) -> Result<[Option<SliceBrief>; 2], ApiError> {
     let (mut before, mut after): (Option<Entry>, Option<Entry>) = (None, None);
     for lane in lanes.iter().skip(1) {
         for time in [from, to] {
@@ -161,9 +172,9 @@ fn neighbours(
         }
     }
     let brief = |entry: Option<Entry>| {
-        entry.map_or(Value::Null, |entry| {
+        entry.map(|entry| {
             let label = format!("{} {}", entry.count, slice_kind::name(entry.style));
-            brief((&label, entry.style), (entry.begin, entry.end), offset)
+            brief((label, entry.style), (entry.begin, entry.end), offset)
         })
     };
     Ok([brief(before), brief(after)])
@@ -174,15 +185,6 @@ fn name(index: &Index, lane: &Lane) -> String {
     index.label(name).map(ToString::to_string).unwrap_or_default()
 }
 
-fn brief((label, style): (&str, u8), (begin, end): (i64, i64), offset: i64) -> Value {
-    json!({
-        "label": label, "style": style, "begin": begin.saturating_add(offset),
-        "end": end.saturating_add(offset),
-    })
-}
-
-fn extend(value: &mut Value, more: Value) {
-    if let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) {
-        value.extend(more);
-    }
+fn brief((label, style): (String, u8), (begin, end): (i64, i64), offset: i64) -> SliceBrief {
+    SliceBrief { label, style, begin: begin.saturating_add(offset), end: end.saturating_add(offset) }
 }

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use serde_json::json;
 use tompion_reader::Selection;
 
+use super::answers::EventCounts;
 use super::events::{key_of, scan_timeout};
 use super::row_reader::RowReader;
 use super::{ApiRequest, ApiResult, selection_stats, track_filter};
@@ -20,7 +20,7 @@ pub struct Counted {
 }
 
 /// Counts events until the timeout, and says whether more are left.
-pub fn counts(request: &ApiRequest<'_>) -> ApiResult {
+pub fn counts(request: &ApiRequest<'_>) -> ApiResult<EventCounts> {
     let (from, to) = request.window()?;
     let scan_timeout = scan_timeout(request)?;
     let began = Instant::now();
@@ -31,7 +31,7 @@ pub fn counts(request: &ApiRequest<'_>) -> ApiResult {
     };
     let to = to.min(known);
     if from > to {
-        return Ok(json!({ "events": [], "known": known }));
+        return Ok(EventCounts { events: Vec::new(), known, r#continue: false, scanned: 1.0 });
     }
     let reading = RowReader::new(request)?;
     let (from, to) = (from.saturating_add(base), to.saturating_add(base));
@@ -57,10 +57,10 @@ pub fn counts(request: &ApiRequest<'_>) -> ApiResult {
     if let Some(gone) = counted.counts.is_empty().then(|| request.gone()).flatten() {
         return Err(gone);
     }
-    let events =
-        selection_stats::counts_value(counted.counts.iter().map(|(name, count)| (&**name, *count)).collect());
-    let goes_on = counted.next <= last;
+    let counts = counted.counts.iter().map(|(name, count)| (&**name, *count));
+    let events = selection_stats::sorted_counts(counts.collect());
+    let r#continue = counted.next <= last;
     let scanned = (counted.next - first) as f64 / (last - first + 1) as f64;
     request.workspace.query_cache().counts.keep(key, counted);
-    Ok(json!({ "events": events, "known": known, "continue": goes_on, "scanned": scanned }))
+    Ok(EventCounts { events, known, r#continue, scanned })
 }

@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
 use tompion_reader::{Event, Selection, text};
 use tompion_schema::{Kind, base_name};
 
+use super::answers::{
+    Blockers, NoSlice, NoStep, Relations, SliceAnswer, SliceBrief, SliceDetail, Step, StepAnswer, ThreadInfo,
+    ThreadLink,
+};
 use super::{ApiError, ApiRequest, ApiResult, counter_value};
 use tompion_index::entry::Entry;
 use tompion_index::extra::{Extra, WakeupSource};
@@ -70,7 +73,7 @@ impl Around {
 }
 
 /// Answers with the slice of a lane at a time.
-pub fn at(request: &ApiRequest<'_>) -> ApiResult {
+pub fn at(request: &ApiRequest<'_>) -> ApiResult<SliceAnswer> {
     let time = request.number("time")?;
     let id =
         request.number("lane")?.try_into().map_err(|_| ApiError::bad_request("there is no such lane"))?;
@@ -80,65 +83,67 @@ pub fn at(request: &ApiRequest<'_>) -> ApiResult {
         _ => {}
     }
     let around = Around::find(request, id, time)?;
-    let at = around.at(time);
-    let nearest = at.or_else(|| nearest(&around, time, request.optional("near").ok()?.unwrap_or(0)));
-    let Some(place) = nearest else {
-        let (before, after) = (around.after.checked_sub(1), around.after);
-        let index = request.opened.index();
-        let one = |place: usize| around.entries.get(place).map(|entry| brief(&index, entry, around.offset));
-        return Ok(json!({ "lane": id, "none": true, "before": before.and_then(one), "after": one(after) }));
-    };
-    let Some(entry) = around.entries.get(place).copied() else { return Ok(json!({ "none": true })) };
+    let nearest =
+        around.at(time).or_else(|| nearest(&around, time, request.optional("near").ok()?.unwrap_or(0)));
+    match nearest.and_then(|place| Some((place, *around.entries.get(place)?))) {
+        Some(found) => slice(request, id, (&around, found)),
+        None => {
+            let index = request.opened.index();
+            let one = |place: usize| Some(brief(&index, around.entries.get(place)?, around.offset));
+            let before = around.after.checked_sub(1).and_then(one);
+            Ok(SliceAnswer::None(NoSlice { before, after: one(around.after), ..NoSlice::of(id) }))
+        }
+    }
+}
+
+/// Describes a slice with its neighbours.
+fn slice(
+    request: &ApiRequest<'_>,
+    id: u32,
+    (around, (place, entry)): (&Around, (usize, Entry)),
+) -> ApiResult<SliceAnswer> {
     let fields = fields_at(request, (id, &entry));
-    let next = around.entries.get(place + 1).copied();
+    let next = around.entries.get(place + 1);
     let before = place.checked_sub(1).and_then(|place| around.entries.get(place));
     // The runnable state behind a sleep tells what ended the sleep.
     let woken = next.filter(|next| is_asleep(entry.style) && next.style == slice_kind::RUNNABLE);
-    let others = match &woken {
+    let others = match woken {
         Some(woken) => others(request, id, Wait { before: Some(&entry), entry: woken, next: None })?,
-        None => others(request, id, Wait { before, entry: &entry, next: next.as_ref() })?,
+        None => others(request, id, Wait { before, entry: &entry, next })?,
     };
     let index = request.opened.index();
-    let Some(lane) = index.lanes.get(id as usize) else { return Ok(json!({ "none": true })) };
-    let one = |place: usize| around.entries.get(place).map(|entry| brief(&index, entry, around.offset));
-    let mut value = brief(&index, &entry, around.offset);
-    let Some(object) = value.as_object_mut() else { return Ok(value) };
-    object.insert("lane".into(), id.into());
-    object.insert("track".into(), lane.track.into());
-    object.insert("seen".into(), json!([entry.seen & 1 != 0, entry.seen & 2 != 0]));
-    object.insert("state".into(), slice_kind::name(entry.style).into());
-    object.insert("before".into(), json!(place.checked_sub(1).and_then(one)));
-    object.insert("after".into(), json!(one(place + 1)));
-    object.insert("fields".into(), json!(fields));
-    relations(&index, (lane, &entry), around.offset, object);
-    if let Some(woken) = &woken {
-        tell_waker(&index, (lane, woken), around.offset, object);
+    let Some(lane) = index.lanes.get(id as usize) else { return Ok(SliceAnswer::None(NoSlice::of(id))) };
+    let mut relations = relations(&index, (lane, &entry), around.offset);
+    if let Some(woken) = woken {
+        tell_waker(&index, (lane, woken), around.offset, &mut relations);
     }
-    if let Some(culprit) = others.ran.first() {
-        object.extend(blocker_value(&index, culprit, around.offset).map(|value| ("culprit".into(), value)));
-    }
-    if !others.ran.is_empty() {
-        let ran: Vec<Value> = others
-            .ran
-            .iter()
-            .take(MAX_SHARES)
-            .filter_map(|ran| blocker_value(&index, ran, around.offset))
-            .collect();
-        if entry.style == slice_kind::RUNNABLE_PREEMPTED {
-            object.insert("why".into(), preempted_words(&index, &others, &entry).into());
-        }
-        object.insert("ran".into(), ran.into());
-        object.insert("ran_others".into(), others.ran.len().saturating_sub(MAX_SHARES).into());
+    if entry.style == slice_kind::RUNNABLE_PREEMPTED && !others.ran.is_empty() {
+        relations.why = Some(preempted_words(&index, &others, &entry));
     }
     if let Some(interrupt) = others.interrupt {
         let name = index.label(interrupt.label).map_or_else(|| "interrupt".into(), ToString::to_string);
-        let time = woken.unwrap_or(entry).begin.saturating_add(around.offset);
-        object.insert(
-            "waker".into(),
-            json!({ "tid": null, "name": name, "track": -1, "lane": -1, "time": time }),
-        );
+        let time = Some(woken.unwrap_or(&entry).begin.saturating_add(around.offset));
+        relations.waker =
+            Some(ThreadLink { tid: None, name, pid: None, track: None, lane: None, time, ns: None });
     }
-    Ok(value)
+    let one = |entry: &Entry| brief(&index, entry, around.offset);
+    let SliceBrief { label, style, begin, end } = one(&entry);
+    Ok(SliceAnswer::Found(Box::new(SliceDetail {
+        lane: id,
+        track: lane.track,
+        style,
+        state: slice_kind::name(style),
+        label,
+        begin,
+        end,
+        seen: [entry.seen & 1 != 0, entry.seen & 2 != 0],
+        fields,
+        before: before.map(one),
+        after: next.map(one),
+        relations,
+        blockers: blockers(&index, &others, around.offset),
+        ..SliceDetail::default()
+    })))
 }
 
 fn is_asleep(style: u8) -> bool {
@@ -146,16 +151,12 @@ fn is_asleep(style: u8) -> bool {
 }
 
 /// Adds to a sleep what ended it.
-fn tell_waker(index: &Index, (lane, woken): (&Lane, &Entry), offset: i64, object: &mut Map<String, Value>) {
-    let mut found = Map::new();
-    relations(index, (lane, woken), offset, &mut found);
-    if let (Some(words), Some(Value::String(why))) = (wakeup_words(index, woken.extra), object.get_mut("why"))
-    {
+fn tell_waker(index: &Index, (lane, woken): (&Lane, &Entry), offset: i64, sleep: &mut Relations) {
+    if let (Some(words), Some(why)) = (wakeup_words(index, woken.extra), &mut sleep.why) {
         why.push_str(&format!(", {words}"));
     }
-    for role in ["waker", "during"] {
-        object.extend(found.remove(role).map(|thread| (role.to_owned(), thread)));
-    }
+    let Relations { waker, during, .. } = relations(index, (lane, woken), offset);
+    (sleep.waker, sleep.during) = (waker, during);
 }
 
 fn kind_of(request: &ApiRequest<'_>, id: u32) -> Option<LaneKind> {
@@ -309,13 +310,18 @@ fn shares_in_words(cpu: u64, ran: &[(String, i64)], wait: i64) -> String {
     format!("preempted; meanwhile CPU {cpu} ran {}{more}", shown.join(", "))
 }
 
-/// Describes a thread that ran in the meantime, with its begin and duration.
-fn blocker_value(index: &Index, (entry, ns): &(Entry, i64), offset: i64) -> Option<Value> {
-    let mut value = thread_value(index, entry.extra.thread()?)?;
-    let object = value.as_object_mut()?;
-    object.insert("time".into(), entry.begin.saturating_add(offset).into());
-    object.insert("ns".into(), (*ns).into());
-    Some(value)
+/// Describes the threads that ran in the meantime.
+fn blockers(index: &Index, others: &Others, offset: i64) -> Blockers {
+    let link = |(entry, ns): &(Entry, i64)| {
+        let time = Some(entry.begin.saturating_add(offset));
+        Some(ThreadLink { time, ns: Some(*ns), ..thread_info(index, entry.extra.thread()?)?.into() })
+    };
+    let Some(first) = others.ran.first() else { return Blockers::default() };
+    Blockers {
+        culprit: link(first),
+        ran: Some(others.ran.iter().take(MAX_SHARES).filter_map(link).collect()),
+        ran_others: Some(others.ran.len().saturating_sub(MAX_SHARES)),
+    }
 }
 
 /// Returns the entry nearest to a time, if it is near enough.
@@ -330,81 +336,76 @@ fn nearest(around: &Around, time: i64, near: i64) -> Option<usize> {
     places.into_iter().flatten().filter_map(distance).min().map(|(_, place)| place)
 }
 
-fn brief(index: &Index, entry: &Entry, offset: i64) -> Value {
-    json!({
-        "label": index.label(entry.label).map(ToString::to_string).unwrap_or_default(), "style": entry.style,
-        "begin": entry.begin.saturating_add(offset), "end": entry.end.saturating_add(offset),
-    })
+fn brief(index: &Index, entry: &Entry, offset: i64) -> SliceBrief {
+    SliceBrief {
+        label: index.label(entry.label).map(ToString::to_string).unwrap_or_default(),
+        style: entry.style,
+        begin: entry.begin.saturating_add(offset),
+        end: entry.end.saturating_add(offset),
+    }
 }
 
-/// Adds the threads, the CPU and the reason of an entry to its description.
-pub fn relations(
-    index: &Index,
-    (lane, entry): (&Lane, &Entry),
-    offset: i64,
-    object: &mut Map<String, Value>,
-) {
+/// Finds the threads, the CPU and the cause of an entry.
+pub fn relations(index: &Index, (lane, entry): (&Lane, &Entry), offset: i64) -> Relations {
     let track = index.tracks.get(lane.track as usize);
     let own = track.filter(|track| track.kind == TrackKind::Thread).map(|_| lane.track);
-    let other = || entry.extra.thread();
+    let link = |track: u32| thread_info(index, track).map(ThreadLink::from);
     let thread = match (lane.kind, entry.style) {
-        (LaneKind::Cpu, slice_kind::RUNNING) => other(),
+        (LaneKind::Cpu, slice_kind::RUNNING) => entry.extra.thread(),
         _ => own,
     };
-    if let Some(thread) = thread.and_then(|track| thread_value(index, track)) {
-        object.insert("thread".into(), thread);
-    }
     let cpu = match (lane.kind, entry.style) {
         (LaneKind::Thread, slice_kind::RUNNING) => entry.extra.cpu().map(u64::from),
         _ => track.filter(|track| track.kind == TrackKind::Cpu).map(|track| track.number as u64),
     };
-    if let Some(cpu) = cpu {
-        object.insert("cpu".into(), cpu.into());
-    }
-    let mut why = None;
+    let mut found = Relations {
+        thread: thread.and_then(link),
+        cpu,
+        why: cause(index, lane, entry),
+        ..Relations::default()
+    };
     match (lane.kind, entry.style) {
-        (LaneKind::Thread, slice_kind::RUNNABLE_PREEMPTED) => {
-            let by = other().and_then(|track| describe(index, track));
-            why = Some(format!("preempted, first by {}", by.unwrap_or_else(|| "the idle thread".into())));
-            if let Some(by) = other().and_then(|track| thread_value(index, track)) {
-                object.insert("by".into(), by);
-            }
-        }
+        (LaneKind::Thread, slice_kind::RUNNABLE_PREEMPTED) => found.by = entry.extra.thread().and_then(link),
         (LaneKind::Thread, slice_kind::RUNNABLE) => {
-            let thread = match entry.extra {
-                Extra::WokenBy(WakeupSource::Thread(track)) => Some(("waker", track)),
-                Extra::WokenBy(WakeupSource::During(track)) => Some(("during", track)),
-                _ => None,
-            };
-            let thread = thread.and_then(|(role, track)| Some((role, thread_value(index, track)?)));
-            if let Some((role, Value::Object(mut thread))) = thread {
-                thread.insert("time".into(), entry.begin.saturating_add(offset).into());
-                object.insert(role.into(), Value::Object(thread));
+            let time = Some(entry.begin.saturating_add(offset));
+            let woke = |track: u32| Some(ThreadLink { time, ..link(track)? });
+            match entry.extra {
+                Extra::WokenBy(WakeupSource::Thread(track)) => found.waker = woke(track),
+                Extra::WokenBy(WakeupSource::During(track)) => found.during = woke(track),
+                _ => {}
             }
-            let source =
-                wakeup_words(index, entry.extra).map(|words| format!("{words}, ")).unwrap_or_default();
-            why = Some(format!("{source}waiting for a CPU"));
-        }
-        (LaneKind::Thread, slice_kind::SLEEPING | slice_kind::UNINTERRUPTIBLE | slice_kind::STOPPED) => {
-            let how = slice_kind::name(entry.style);
-            why = Some(match index.label(entry.label) {
-                Some(syscall) => format!("{how} in {syscall}"),
-                None => how.into(),
-            });
-        }
-        (_, slice_kind::JOB | slice_kind::LATE_JOB) => {
-            let took = duration(entry.duration().unsigned_abs());
-            if let Extra::Deadline(deadline) = entry.extra {
-                why = Some(format!("took {took} of the {} allowed", duration(deadline)));
-            }
-        }
-        (_, slice_kind::UNKNOWN) => {
-            why = Some("not observed: the trace starts later, or events were lost".into())
         }
         _ => {}
     }
-    if let Some(why) = why {
-        object.insert("why".into(), why.into());
+    found
+}
+
+/// Says why an entry's thread is in its state, or how long its job took.
+pub fn cause(index: &Index, lane: &Lane, entry: &Entry) -> Option<String> {
+    match (lane.kind, entry.style) {
+        (LaneKind::Thread, slice_kind::RUNNABLE_PREEMPTED) => {
+            let by = entry.extra.thread().and_then(|track| describe(index, track));
+            Some(format!("preempted, first by {}", by.unwrap_or_else(|| "the idle thread".into())))
+        }
+        (LaneKind::Thread, slice_kind::RUNNABLE) => {
+            let source =
+                wakeup_words(index, entry.extra).map(|words| format!("{words}, ")).unwrap_or_default();
+            Some(format!("{source}waiting for a CPU"))
+        }
+        (LaneKind::Thread, slice_kind::SLEEPING | slice_kind::UNINTERRUPTIBLE | slice_kind::STOPPED) => {
+            let how = slice_kind::name(entry.style);
+            Some(match index.label(entry.label) {
+                Some(syscall) => format!("{how} in {syscall}"),
+                None => how.into(),
+            })
+        }
+        (_, slice_kind::JOB | slice_kind::LATE_JOB) => {
+            let Extra::Deadline(deadline) = entry.extra else { return None };
+            let took = duration(entry.duration().unsigned_abs());
+            Some(format!("took {took} of the {} allowed", duration(deadline)))
+        }
+        (_, slice_kind::UNKNOWN) => Some("not observed: the trace starts later, or events were lost".into()),
+        _ => None,
     }
 }
 
@@ -445,16 +446,14 @@ fn describe(index: &Index, track: u32) -> Option<String> {
 }
 
 /// Describes a thread and the lane that shows it.
-pub fn thread_value(index: &Index, id: u32) -> Option<Value> {
+pub fn thread_info(index: &Index, id: u32) -> Option<ThreadInfo> {
     let track = index.tracks.get(id as usize).filter(|track| track.kind == TrackKind::Thread)?;
     let is_thread =
         |lane: &&u32| index.lanes.get(**lane as usize).is_some_and(|lane| lane.kind == LaneKind::Thread);
     let name =
         index.label(track.name).map_or_else(|| format!("tid {}", track.number), |name| name.to_string());
-    Some(json!({
-        "tid": track.number, "name": name, "pid": track.pid, "track": id,
-        "lane": track.lanes.iter().find(is_thread).or(track.lanes.first()),
-    }))
+    let lane = track.lanes.iter().find(is_thread).or(track.lanes.first()).copied();
+    Some(ThreadInfo { tid: track.number, name, pid: track.pid, track: id, lane })
 }
 
 /// Returns the fields of the event with which an entry began; for a system call or span, also of
@@ -590,7 +589,7 @@ fn event_fields(
 }
 
 /// Answers with the next or previous slice of a lane.
-pub fn step(request: &ApiRequest<'_>) -> ApiResult {
+pub fn step(request: &ApiRequest<'_>) -> ApiResult<StepAnswer> {
     let time = request.number("time")?;
     let id =
         request.number("lane")?.try_into().map_err(|_| ApiError::bad_request("there is no such lane"))?;
@@ -600,7 +599,7 @@ pub fn step(request: &ApiRequest<'_>) -> ApiResult {
         Some(LaneKind::Density) => counter_value::missing(request, id),
         _ => Some(id),
     };
-    let Some(id) = id else { return Ok(json!({ "none": true })) };
+    let Some(id) = id else { return Ok(StepAnswer::None(NoStep { none: true })) };
     let around = Around::find(request, id, time)?;
     let shifted = time.saturating_sub(around.offset);
     let found = if forward {
@@ -609,10 +608,11 @@ pub fn step(request: &ApiRequest<'_>) -> ApiResult {
         around.entries.iter().rev().find(|entry| entry.begin < shifted)
     };
     Ok(match found {
-        Some(entry) => json!({
-            "begin": entry.begin.saturating_add(around.offset), "end": entry.end.saturating_add(around.offset),
+        Some(entry) => StepAnswer::Found(Step {
+            begin: entry.begin.saturating_add(around.offset),
+            end: entry.end.saturating_add(around.offset),
         }),
-        None => json!({ "none": true }),
+        None => StepAnswer::None(NoStep { none: true }),
     })
 }
 

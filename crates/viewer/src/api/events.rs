@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
 use tompion_protocol::rules::matches_event;
 use tompion_reader::filter::{self, Filter};
 use tompion_reader::{Event, Selection, TraceSet, text};
 
+use super::answers::EventRows;
 use super::counts::Counted;
 use super::row_reader::RowReader;
 use super::threads::Threads;
@@ -118,13 +118,13 @@ pub fn selection(request: &ApiRequest<'_>) -> Result<Selection, ApiError> {
 }
 
 /// Answers with rows of the table.
-pub fn events(request: &ApiRequest<'_>) -> ApiResult {
+pub fn events(request: &ApiRequest<'_>) -> ApiResult<EventRows> {
     let (from, mut to) = request.window()?;
     let row = request.optional("row")?.unwrap_or(0).max(0) as u64;
     let count = request.optional("count")?.unwrap_or(200).clamp(0, MAX_ROWS) as usize;
     let choice = EventSelection::new(request)?;
     if let Some(bad) = choice.bad {
-        return Ok(json!({ "rows": [], "total": 0, "bad": bad }));
+        return Ok(EventRows { bad: Some(bad), ..EventRows::none() });
     }
     let base = {
         let index = request.opened.index();
@@ -135,11 +135,11 @@ pub fn events(request: &ApiRequest<'_>) -> ApiResult {
         index.base
     };
     if from > to {
-        return Ok(json!({ "rows": [], "total": 0 }));
+        return Ok(EventRows::none());
     }
     let reading = RowReader::new(request)?;
     let range = Range { from: from.saturating_add(base), to: to.saturating_add(base), base, reading };
-    let mut found = if choice.is_open() {
+    let found = if choice.is_open() {
         range.rows((row, count))
     } else {
         range.chosen((request, scan_timeout(request)?), &choice, (row, count))
@@ -149,14 +149,10 @@ pub fn events(request: &ApiRequest<'_>) -> ApiResult {
         return Err(gone);
     }
     let threads = Threads::new(request, &found.rows);
-    let rows: Vec<Value> =
-        std::mem::take(&mut found.rows).into_iter().map(|row| threads.value(request, row)).collect();
-    let mut answer = json!({ "rows": rows, "total": found.total });
-    if let (true, Some(object)) = (found.goes_on, answer.as_object_mut()) {
-        object.insert("continue".into(), true.into());
-        object.insert("scanned".into(), found.scanned.into());
-    }
-    Ok(answer)
+    let FoundRows { rows, total, goes_on, scanned } = found;
+    let rows = rows.into_iter().map(|row| threads.event_row(request, row)).collect();
+    let scanned = goes_on.then_some(scanned);
+    Ok(EventRows { rows, total, r#continue: goes_on, scanned, bad: None })
 }
 
 /// Returns for how long a request may search before it answers.

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use serde_json::{Value, json};
 use tompion_export::Plan;
 use tompion_reader::{EventPredicate, TraceSet};
 
+use super::answers::{ExportProgress, ExportedTrace};
 use super::row_reader::RowReader;
 use super::track_filter::TrackFilter;
-use super::{ApiError, ApiRequest, ApiResult, events};
+use super::{ApiError, ApiRequest, ApiResult, events, json};
 use tompion_http::{Body, Response};
 
 /// Maximum number of names that are tried for a new folder.
@@ -50,19 +50,19 @@ impl Exports {
 }
 
 /// Answers with the progress of an export.
-pub fn exporting(request: &ApiRequest<'_>) -> ApiResult {
+pub fn exporting(request: &ApiRequest<'_>) -> ApiResult<ExportProgress> {
     let id = request.query.text("id").unwrap_or_default();
     let exports = request.workspace.exports();
     let export = exports.0.iter().rev().find(|(known, _)| known == id).map(|(_, export)| export);
-    let Some(export) = export else { return Ok(json!({ "share": 0.0 })) };
+    let Some(export) = export else { return Ok(ExportProgress::default()) };
     let share = export.looked_at.load(Ordering::Relaxed) as f64 / export.of.max(1) as f64;
     let bytes = export.written.load(Ordering::Relaxed).checked_sub(1);
-    let has_failed = export.has_failed.load(Ordering::Relaxed);
-    Ok(json!({ "share": share.min(1.0), "bytes": bytes, "failed": has_failed }))
+    let failed = export.has_failed.load(Ordering::Relaxed);
+    Ok(ExportProgress { share: share.min(1.0), bytes, failed })
 }
 
 /// Exports the selection: as a download, or into a folder beside the trace.
-pub fn export(request: &ApiRequest<'_>) -> Result<Response, ApiError> {
+pub fn export(request: &ApiRequest<'_>) -> ApiResult<Response> {
     let base = request.opened.index().base;
     let (from, to) = request.window()?;
     let range = (Some(from.saturating_add(base)), Some(to.saturating_add(base)));
@@ -145,9 +145,8 @@ fn ctf(
     let written = tompion_export::rewrite(traces, plan, &out);
     let written = written
         .map_err(|error| ApiError { status: 500, line: not_written(&error, (&first, &out), range) })?;
-    let answer: Value =
-        json!({ "path": out.display().to_string(), "events": written.events, "bytes": size(&out) });
-    Ok(Response::new(200, "application/json", answer.to_string()))
+    let path = out.display().to_string();
+    json(Ok(ExportedTrace { path, events: written.events, bytes: size(&out) }))
 }
 
 /// Says why a smaller trace was not written. Where the folder is read-only, it also names the

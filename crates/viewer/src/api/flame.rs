@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde_json::{Value, json};
-
+use super::answers::{FlameGraph, FlameNode};
 use super::selection_stats::Area;
 use super::{ApiRequest, ApiResult};
 use tompion_index::LaneKind;
@@ -57,7 +56,7 @@ impl Tree {
 }
 
 /// Answers with the spans of an area, of some tracks or all.
-pub fn flame(request: &ApiRequest<'_>) -> ApiResult {
+pub fn flame(request: &ApiRequest<'_>) -> ApiResult<FlameGraph> {
     let (store, area, places) = {
         let index = request.opened.index();
         let area = Area::new(request, &index, &|kind| kind == LaneKind::Span)?;
@@ -91,12 +90,14 @@ pub fn flame(request: &ApiRequest<'_>) -> ApiResult {
         }
     }
     let index = request.opened.index();
-    let nodes: Vec<Value> = tree.nodes.iter().map(|node| {
-        json!({
-            "name": index.label(node.label).map(ToString::to_string).unwrap_or_default(), "depth": node.depth,
-            "total": node.total, "self": node.total.saturating_sub(node.below).max(0), "count": node.count,
-            "parent": node.parent.map_or(-1, |parent| parent as i64),
-        })
-    }).collect();
-    Ok(json!({ "nodes": nodes, "partial": area.is_partial, "cut": tree.is_cut, "known": area.known }))
+    let node = |node: &Node| FlameNode {
+        name: index.label(node.label).map(ToString::to_string).unwrap_or_default(),
+        depth: node.depth,
+        total: node.total,
+        own: node.total.saturating_sub(node.below).max(0),
+        count: node.count,
+        parent: node.parent.map_or(-1, |parent| parent as i64),
+    };
+    let nodes = tree.nodes.iter().map(node).collect();
+    Ok(FlameGraph { nodes, partial: area.is_partial, cut: tree.is_cut, known: area.known })
 }

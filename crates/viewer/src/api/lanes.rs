@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use serde_json::{Value, json};
-
+use super::answers::{ArrowList, LaneShape, LanesHead};
 use super::{ApiError, ApiRequest, ApiResult};
 use tompion_index::entry::Entry;
 use tompion_index::extra::Extra;
@@ -61,7 +60,7 @@ struct LaneReader {
 /// ```
 ///
 /// A screen has some fifty thousand slices: as text, writing and parsing them would take longest.
-pub fn lanes(request: &ApiRequest<'_>) -> Result<Vec<u8>, ApiError> {
+pub fn lanes(request: &ApiRequest<'_>) -> ApiResult<Vec<u8>> {
     let (from, to) = request.window()?;
     let ids = request.ids()?;
     if ids.len() > MAX_LANES {
@@ -84,20 +83,18 @@ pub fn lanes(request: &ApiRequest<'_>) -> Result<Vec<u8>, ApiError> {
     let (mut labels, mut body, mut heads) = (Labels::default(), Vec::new(), Vec::new());
     for reading in readings {
         let (shape, count) = match reading.kind {
-            LaneKind::Counter => ("points", reading.points(window, (&store, &preview), &mut body)?),
-            LaneKind::Density => ("bins", reading.bins(window, (&store, (known, end)), &mut body)?),
-            _ => ("boxes", reading.boxes(window, (&store, &preview), (&mut labels, &mut body))?),
+            LaneKind::Counter => (LaneShape::Points, reading.points(window, (&store, &preview), &mut body)?),
+            LaneKind::Density => (LaneShape::Bins, reading.bins(window, (&store, (known, end)), &mut body)?),
+            _ => (LaneShape::Boxes, reading.boxes(window, (&store, &preview), (&mut labels, &mut body))?),
         };
-        heads.push(json!([reading.id, shape, count]));
+        heads.push((reading.id, shape, count));
         pad(&mut body, 0);
     }
     let index = request.opened.index();
-    let labels: Vec<&str> = labels.numbers.into_iter().map(|label| &**index.labels.text(label)).collect();
-    let head =
-        json!({ "from": from, "to": to, "known": shown_known, "lanes": heads, "labels": labels }).to_string();
-    let mut bytes = Vec::with_capacity(head.len() + body.len() + 16);
-    bytes.extend([0; 4]);
-    bytes.extend(head.bytes());
+    let labels = labels.numbers.into_iter().map(|label| &**index.labels.text(label)).collect();
+    let head = LanesHead { from, to, known: shown_known, lanes: heads, labels };
+    let mut bytes = vec![0; 4];
+    serde_json::to_writer(&mut bytes, &head)?;
     pad(&mut bytes, b' ');
     let length = (bytes.len() - 4) as u32;
     bytes.splice(..4, length.to_le_bytes());
@@ -294,7 +291,7 @@ fn spread((begin, end, count): (i64, i64, u64), window: Window, give: &mut dyn F
 }
 
 /// Answers with wakeups and flows between lanes.
-pub fn arrows(request: &ApiRequest<'_>) -> ApiResult {
+pub fn arrows(request: &ApiRequest<'_>) -> ApiResult<ArrowList> {
     let (from, to) = request.window()?;
     let ids: HashSet<u32> = request.ids()?.into_iter().collect();
     let is_shifted = request.offsets.iter().any(|offset| *offset != 0);
@@ -328,14 +325,13 @@ pub fn arrows(request: &ApiRequest<'_>) -> ApiResult {
         }
         true
     })?;
-    let mut arrows: Vec<Value> = Vec::with_capacity(found.all.len() * 5);
+    let mut arrows: Vec<i64> = Vec::with_capacity(found.all.len() * 5);
     for entry in found.all {
         let Extra::Lane(to_lane) = entry.extra else { continue };
-        let kind = u8::from(entry.style == slice_kind::FLOW);
-        arrows.extend([entry.begin.into(), entry.label.into(), entry.end.into()]);
-        arrows.extend([to_lane.into(), kind.into()]);
+        let kind = i64::from(entry.style == slice_kind::FLOW);
+        arrows.extend([entry.begin, entry.label.into(), entry.end, to_lane.into(), kind]);
     }
-    Ok(json!({ "arrows": arrows, "more": found.has_more }))
+    Ok(ArrowList { arrows, more: found.has_more })
 }
 
 /// Arrows found so far. Where there are too many, every n-th is kept.

@@ -1,5 +1,6 @@
 //! Requests of the page and their answers.
 
+mod answers;
 mod counter_value;
 mod counts;
 mod detail;
@@ -22,6 +23,8 @@ pub use row_reader::Shifted;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+
+use serde::Serialize;
 
 use crate::workspace::{OpenTrace, Workspace};
 use tompion_http::{Query, Request, Response};
@@ -60,6 +63,12 @@ impl From<std::io::Error> for ApiError {
     }
 }
 
+impl From<serde_json::Error> for ApiError {
+    fn from(error: serde_json::Error) -> Self {
+        Self { status: 500, line: format!("the answer cannot be written: {error}") }
+    }
+}
+
 /// Request with the workspace and the trace that it asks about.
 struct ApiRequest<'q> {
     workspace: &'q Workspace,
@@ -69,7 +78,7 @@ struct ApiRequest<'q> {
     offsets: Vec<i64>,
 }
 
-type ApiResult = Result<serde_json::Value, ApiError>;
+type ApiResult<T> = Result<T, ApiError>;
 
 /// Answers a request by its name.
 pub fn answer(workspace: &Workspace, name: &str, http: &Request) -> Response {
@@ -78,43 +87,38 @@ pub fn answer(workspace: &Workspace, name: &str, http: &Request) -> Response {
     let request = ApiRequest { workspace, opened: &opened, query: &http.query, offsets: workspace.offsets() };
     let is_urgent = !matches!(name, "trace" | "exporting") && !request.is_again();
     let _guard = (is_urgent && opened.is_shown_before_index()).then(|| opened.gate.begin_request());
-    let answer = match (http.method.as_str(), name) {
-        ("GET", "trace") => trace::trace(&request),
-        ("GET", "tracks") => match trace::tracks(&request) {
-            Ok(text) => return Response::new(200, "application/json", text),
-            Err(wrong) => Err(wrong),
-        },
-        ("GET", "lanes") => match lanes::lanes(&request) {
-            Ok(bytes) => return Response::new(200, "application/octet-stream", bytes),
-            Err(wrong) => Err(wrong),
-        },
-        ("GET", "arrows") => lanes::arrows(&request),
-        ("GET", "at") => detail::at(&request),
-        ("GET", "step") => detail::step(&request),
-        ("GET", "search") => search::search(&request),
-        ("GET", "events") => events::events(&request),
-        ("GET", "select") => selection_stats::selection_stats(&request),
-        ("GET", "counts") => counts::counts(&request),
-        ("GET", "flame") => flame::flame(&request),
-        ("GET", "notes") => notes::notes(&request),
-        ("POST", "notes") => notes::write_notes(&request, &http.body),
-        ("POST", "offset") => notes::shift(&request, &http.body),
-        ("GET", "exporting") => export::exporting(&request),
+    let response = match (http.method.as_str(), name) {
+        ("GET", "trace") => json(trace::trace(&request)),
+        ("GET", "tracks") => json(trace::tracks(&request)),
+        ("GET", "lanes") => {
+            lanes::lanes(&request).map(|bytes| Response::new(200, "application/octet-stream", bytes))
+        }
+        ("GET", "arrows") => json(lanes::arrows(&request)),
+        ("GET", "at") => json(detail::at(&request)),
+        ("GET", "step") => json(detail::step(&request)),
+        ("GET", "search") => json(search::search(&request)),
+        ("GET", "events") => json(events::events(&request)),
+        ("GET", "select") => json(selection_stats::selection_stats(&request)),
+        ("GET", "counts") => json(counts::counts(&request)),
+        ("GET", "flame") => json(flame::flame(&request)),
+        ("GET", "notes") => json(notes::notes(&request)),
+        ("POST", "notes") => json(notes::write_notes(&request, &http.body)),
+        ("POST", "offset") => json(notes::shift(&request, &http.body)),
+        ("GET", "exporting") => json(export::exporting(&request)),
         ("GET", "export") if http.query.text("format") == Some("ctf") => {
             let line = "a trace is written beside the one that is shown: expected POST, found GET";
             Err(ApiError { status: 405, line: line.into() })
         }
-        ("GET" | "POST", "export") => {
-            return export::export(&request)
-                .unwrap_or_else(|wrong| Response::error(wrong.status, &wrong.line));
-        }
+        ("GET" | "POST", "export") => export::export(&request),
         ("GET" | "POST", _) => Err(ApiError { status: 404, line: format!("there is no request {name:?}") }),
         _ => Err(ApiError { status: 405, line: "expected GET or POST".into() }),
     };
-    match answer {
-        Ok(value) => Response::new(200, "application/json", value.to_string()),
-        Err(ApiError { status, line }) => Response::error(status, &line),
-    }
+    response.unwrap_or_else(|ApiError { status, line }| Response::error(status, &line))
+}
+
+/// Makes the response of an answer.
+fn json<T: Serialize>(answer: ApiResult<T>) -> ApiResult<Response> {
+    Ok(Response::new(200, "application/json", serde_json::to_string(&answer?)?))
 }
 
 impl ApiRequest<'_> {

@@ -5,8 +5,10 @@
 //! requested.
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+#[cfg(test)]
+use ts_rs::TS;
 
+use super::answers::{NoteList, SavedNotes};
 use super::{ApiError, ApiRequest, ApiResult, MAX_TIME_NS};
 use tompion_index::index_storage::hash;
 use tompion_index::indexer::is_of_kernel;
@@ -17,10 +19,14 @@ const MAX_NOTES: usize = 10_000;
 
 /// Bookmark, or note on a time or an interval.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Note {
+#[cfg_attr(test, derive(TS), ts(optional_fields))]
+pub struct Note {
+    /// Time, or begin of the interval.
     time: i64,
+    /// End of the interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     end: Option<i64>,
+    /// Text of the user.
     #[serde(default)]
     text: String,
     /// Current number of the track. It is not saved.
@@ -28,7 +34,7 @@ struct Note {
     track: Option<u32>,
     /// Identity of the track; the page hands it back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    of: Option<Identity>,
+    of: Option<TrackIdentity>,
     /// Base of the times in nanoseconds since the epoch. Times of the page start at the index's
     /// base.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,20 +43,24 @@ struct Note {
 
 /// Identity of a track that survives a new index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Identity {
+#[cfg_attr(test, derive(TS), ts(optional_fields))]
+pub struct TrackIdentity {
+    /// Kind of the track.
     kind: String,
     /// Name of the machine.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[cfg_attr(test, ts(as = "Option<String>"))]
     host: String,
     /// Number of a CPU, process or thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     number: Option<i64>,
     /// Name of other tracks, which have no stable number.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[cfg_attr(test, ts(as = "Option<String>"))]
     name: String,
 }
 
-impl Identity {
+impl TrackIdentity {
     fn of(request: &ApiRequest<'_>, index: &Index, track: &Track) -> Self {
         let is_of_machine = |trace: &usize| index.machine_of(*trace) == track.machine;
         let trace = (0..request.opened.traces.len()).find(is_of_machine);
@@ -87,7 +97,7 @@ impl Note {
     /// Returns the note as it is saved.
     fn keep(mut self, request: &ApiRequest<'_>, index: &Index) -> Self {
         let track = self.track.take().and_then(|track| index.tracks.get(track as usize));
-        self.of = track.map(|track| Identity::of(request, index, track)).or(self.of);
+        self.of = track.map(|track| TrackIdentity::of(request, index, track)).or(self.of);
         self.base = Some(index.base);
         self
     }
@@ -137,22 +147,25 @@ fn version(bytes: &[u8]) -> String {
 }
 
 /// Answers with all notes, and the version that the next write must name.
-pub fn notes(request: &ApiRequest<'_>) -> ApiResult {
+pub fn notes(request: &ApiRequest<'_>) -> ApiResult<NoteList> {
     let NotesFile { version, notes, damage } = NotesFile::read(request)?;
     let index = request.opened.index();
-    let notes: Vec<Note> = notes.into_iter().map(|note| note.show(request, &index)).collect();
-    Ok(json!({ "version": version, "notes": notes, "remark": damage }))
+    let notes = notes.into_iter().map(|note| note.show(request, &index)).collect();
+    Ok(NoteList { version, notes, remark: damage })
 }
 
 /// Notes to save, and the version of the notes that they replace.
 #[derive(Deserialize)]
-struct NewNotes {
+#[cfg_attr(test, derive(TS))]
+pub struct NewNotes {
+    /// Version that the client read.
     version: String,
+    /// All notes.
     notes: Vec<Note>,
 }
 
 /// Replaces all notes, unless another client has written since the version that the request names.
-pub fn write_notes(request: &ApiRequest<'_>, body: &[u8]) -> ApiResult {
+pub fn write_notes(request: &ApiRequest<'_>, body: &[u8]) -> ApiResult<SavedNotes> {
     let NewNotes { version: read, notes } = serde_json::from_slice(body).map_err(|error| {
         ApiError::bad_request(format!("expected {{\"version\":…,\"notes\":[…]}}: {error}"))
     })?;
@@ -181,31 +194,35 @@ pub fn write_notes(request: &ApiRequest<'_>, body: &[u8]) -> ApiResult {
     let aside = before.damage.map(|_| storage.set_notes_aside()).transpose().map_err(wrong)?;
     storage.write_notes(&text).map_err(wrong)?;
     let remark = aside.map(|name| format!("the damaged notes are in {name} now, beside the others"));
-    Ok(json!({ "version": version(&text), "remark": remark }))
+    Ok(SavedNotes { version: version(&text), remark })
 }
 
-#[derive(Deserialize)]
-struct Shift {
+/// Clock offset of a trace: the request to set it, and its answer.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(TS))]
+pub struct ClockOffset {
+    /// Number of the trace.
     trace: usize,
+    /// Offset in nanoseconds.
     offset_ns: i64,
 }
 
 /// Sets the clock offset of a trace. Its entries stay as they are: answers are shifted.
-pub fn shift(request: &ApiRequest<'_>, body: &[u8]) -> ApiResult {
-    let shift: Shift = serde_json::from_slice(body).map_err(|error| {
+pub fn shift(request: &ApiRequest<'_>, body: &[u8]) -> ApiResult<ClockOffset> {
+    let ClockOffset { trace, offset_ns } = serde_json::from_slice(body).map_err(|error| {
         ApiError::bad_request(format!("expected {{\"trace\":…,\"offset_ns\":…}}: {error}"))
     })?;
-    let offset = shift.offset_ns.clamp(-MAX_TIME_NS, MAX_TIME_NS);
-    if let Some(other) = beside(request, shift.trace).filter(|_| offset != 0) {
+    let offset_ns = offset_ns.clamp(-MAX_TIME_NS, MAX_TIME_NS);
+    if let Some(other) = beside(request, trace).filter(|_| offset_ns != 0) {
         return Err(ApiError::bad_request(format!(
             "not shifted: the kernel of one machine recorded this and {other}, and its processors and threads have one track each, \
              which would stay; open them one by one"
         )));
     }
-    if !request.workspace.shift(shift.trace, offset) {
+    if !request.workspace.shift(trace, offset_ns) {
         return Err(ApiError::bad_request("there is no such trace"));
     }
-    Ok(json!({ "trace": shift.trace, "offset_ns": offset }))
+    Ok(ClockOffset { trace, offset_ns })
 }
 
 /// Returns another kernel trace of the same machine. Their slices share lanes, so neither can be

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
 use tompion_reader::filter::Filter;
 use tompion_reader::{Event, Selection, text};
 
+use super::answers::{NoHit, SearchAnswer, SearchHit};
 use super::events::{Row, compile};
 use super::row_reader::RowReader;
 use super::threads::Threads;
@@ -40,7 +40,7 @@ impl Wanted {
 }
 
 /// Answers with the matching event nearest to a time.
-pub fn search(request: &ApiRequest<'_>) -> ApiResult {
+pub fn search(request: &ApiRequest<'_>) -> ApiResult<SearchAnswer> {
     let text = request.query.text("q").unwrap_or_default();
     if text.is_empty() {
         return Err(ApiError::bad_request("expected q=TEXT, found nothing"));
@@ -67,23 +67,18 @@ pub fn search(request: &ApiRequest<'_>) -> ApiResult {
         return Err(gone);
     }
     let bad = bad.map(|line| format!("{line}, so it was looked for as text"));
+    let no_hit = NoHit { none: true, scanned, bad: None, r#continue: None };
     Ok(match found {
         Ending::Found(row) => {
             let threads = Threads::new(request, std::slice::from_ref(&row));
-            let mut value = threads.value(request, row);
-            if let (Some(bad), Some(value)) = (bad, value.as_object_mut()) {
-                value.insert("bad".into(), bad.into());
-            }
-            value
+            SearchAnswer::Found(SearchHit { event: threads.event_row(request, row), bad })
         }
-        Ending::None => match bad {
-            Some(bad) => {
-                json!({ "none": true, "scanned": scanned, "bad": format!("{bad}: there is no more") })
-            }
-            None => json!({ "none": true, "scanned": scanned }),
-        },
+        Ending::None => {
+            let bad = bad.map(|line| format!("{line}: there is no more"));
+            SearchAnswer::None(NoHit { bad, ..no_hit })
+        }
         Ending::Later(time) => {
-            json!({ "none": true, "scanned": scanned, "continue": time.saturating_sub(base) })
+            SearchAnswer::None(NoHit { r#continue: Some(time.saturating_sub(base)), ..no_hit })
         }
     })
 }

@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use serde_json::{Value, json};
 use tompion_reader::Selection;
 
+use super::answers::{
+    AreaLosses, CpuTimes, ListLengths, Place, StateTimes, Statistics, ThreadInfo, ThreadTimes, Wait,
+};
 use super::row_reader::Shift;
 use super::statistics::Durations;
-use super::{ApiRequest, ApiResult, detail};
+use super::{ApiError, ApiRequest, ApiResult, detail};
 use tompion_index::entry::Entry;
 use tompion_index::lane::{Levels, Slice};
 use tompion_index::slice_kind;
@@ -57,7 +59,7 @@ impl Area {
         request: &ApiRequest<'_>,
         index: &Index,
         wanted: &dyn Fn(LaneKind) -> bool,
-    ) -> Result<Self, super::ApiError> {
+    ) -> Result<Self, ApiError> {
         let (from, to) = request.window()?;
         let known = request.known(index);
         let window = (from, to.min(known).max(from));
@@ -118,26 +120,9 @@ fn outside(levels: &Levels, (from, to): (i64, i64), level: usize) -> u64 {
     u64::try_from(outside.sum::<i128>()).unwrap_or(0)
 }
 
-/// Times of a thread by state, in nanoseconds.
-#[derive(Default)]
-struct Times {
-    running: i64,
-    ready: i64,
-    preempted: i64,
-    /// Interruptible sleep, also for a lock.
-    blocked: i64,
-    /// Uninterruptible sleep, mostly for I/O.
-    io: i64,
-    /// Stopped, or created and not started.
-    stopped: i64,
-    unknown: i64,
-    /// Several merged states, of which the single times are unknown.
-    mixed: i64,
-}
-
 /// Times of a CPU, in nanoseconds.
 #[derive(Default)]
-struct CpuTimes {
+struct CpuSums {
     busy: i64,
     idle: i64,
     unknown: i64,
@@ -150,8 +135,8 @@ struct CpuTimes {
 
 #[derive(Default)]
 struct Sums {
-    threads: HashMap<u32, Times>,
-    cpus: BTreeMap<u32, CpuTimes>,
+    threads: HashMap<u32, StateTimes>,
+    cpus: BTreeMap<u32, CpuSums>,
     spans: Durations,
     syscalls: Durations,
     interrupts: Durations,
@@ -220,7 +205,7 @@ impl Sums {
 }
 
 /// Answers with the statistics of an area.
-pub fn selection_stats(request: &ApiRequest<'_>) -> ApiResult {
+pub fn selection_stats(request: &ApiRequest<'_>) -> ApiResult<Statistics> {
     let wanted = |kind| !matches!(kind, LaneKind::Marks | LaneKind::Counter | LaneKind::Density);
     let (store, area, tracks) = {
         let index = request.opened.index();
@@ -245,99 +230,87 @@ pub fn selection_stats(request: &ApiRequest<'_>) -> ApiResult {
     let most = request.optional("most")?.map(|most| usize::try_from(most).unwrap_or(0).clamp(1, MAX_LIST));
     let (most_threads, most_names) = (most.unwrap_or(THREADS), most.unwrap_or(NAMES));
     let names = (most_names, area.narrow);
-    let counts = json!({
-        "threads": sums.threads.len(), "spans": sums.spans.len(), "syscalls": sums.syscalls.len(),
-        "interrupts": sums.interrupts.len(),
-    });
+    let counts = ListLengths {
+        threads: sums.threads.len(),
+        spans: sums.spans.len(),
+        syscalls: sums.syscalls.len(),
+        interrupts: sums.interrupts.len(),
+    };
     let waits = waits(request, &sums.waits)?;
     let index = request.opened.index();
     let asked = request.window()?;
-    Ok(json!({
-        "duration": asked.1 - asked.0, "events": events, "threads": threads(&index, sums.threads, most_threads),
-        "cpus": cpus(&index, sums.cpus), "spans": sums.spans.into_value(&index, names),
-        "syscalls": sums.syscalls.into_value(&index, names),
-        "interrupts": sums.interrupts.into_value(&index, names), "counts": counts,
-        "losses": { "events": sums.losses[0], "overwritten": sums.losses[1] }, "waits": waits,
-        "partial": area.is_partial, "narrow": area.narrow, "exact": area.exact, "known": area.known,
-    }))
+    Ok(Statistics {
+        duration: asked.1 - asked.0,
+        events,
+        threads: threads(&index, sums.threads, most_threads),
+        cpus: cpus(&index, sums.cpus),
+        spans: sums.spans.into_stats(&index, names),
+        syscalls: sums.syscalls.into_stats(&index, names),
+        interrupts: sums.interrupts.into_stats(&index, names),
+        counts,
+        losses: AreaLosses { events: sums.losses[0], overwritten: sums.losses[1] },
+        waits,
+        partial: area.is_partial,
+        narrow: area.narrow,
+        exact: area.exact,
+        known: area.known,
+    })
 }
 
 /// Returns the longest waits for a CPU, each with its reason in the words of the entry's own panel.
-fn waits(request: &ApiRequest<'_>, waits: &[(i64, u32, Entry)]) -> Result<Vec<Value>, super::ApiError> {
+fn waits(request: &ApiRequest<'_>, waits: &[(i64, u32, Entry)]) -> ApiResult<Vec<Wait>> {
     let offset = |lane: u32| {
         let trace = request.opened.index().lanes.get(lane as usize).map_or(0, |lane| lane.trace);
         request.offset(trace as usize)
     };
-    let mut values = Vec::new();
+    let mut found = Vec::new();
     for (_, lane, entry) in waits {
         let offset = offset(*lane);
         // This call locks the index, so it must not be locked here.
         let preemptors = detail::preemptors(request, *lane, (entry, offset))?;
-        let Some(mut value) = wait_value(&request.opened.index(), (*lane, entry), offset) else { continue };
-        if let (Some(words), Some(object)) = (preemptors, value.as_object_mut()) {
-            object.insert("why".into(), words.into());
-        }
-        values.push(value);
+        let Some(wait) = wait(&request.opened.index(), (*lane, entry), offset) else { continue };
+        found.push(Wait { why: preemptors.or(wait.why), ..wait });
     }
-    Ok(values)
+    Ok(found)
 }
 
-fn wait_value(index: &Index, (id, entry): (u32, &Entry), offset: i64) -> Option<Value> {
+fn wait(index: &Index, (id, entry): (u32, &Entry), offset: i64) -> Option<Wait> {
     let lane = index.lanes.get(id as usize)?;
-    let mut value = detail::thread_value(index, lane.track)?;
-    let object = value.as_object_mut()?;
-    object.insert("lane".into(), id.into());
-    object.insert("style".into(), entry.style.into());
-    object.insert("begin".into(), entry.begin.saturating_add(offset).into());
-    object.insert("end".into(), entry.end.saturating_add(offset).into());
-    let mut relations = serde_json::Map::new();
-    detail::relations(index, (lane, entry), offset, &mut relations);
-    object.extend(relations.remove("why").map(|why| ("why".to_owned(), why)));
-    Some(value)
+    let ThreadInfo { tid, name, pid, .. } = detail::thread_info(index, lane.track)?;
+    let (begin, end) = (entry.begin.saturating_add(offset), entry.end.saturating_add(offset));
+    let (style, why) = (entry.style, detail::cause(index, lane, entry));
+    Some(Wait { tid, name, pid, track: lane.track, place: Place { lane: id, begin, end }, style, why })
 }
 
-fn threads(index: &Index, threads: HashMap<u32, Times>, most: usize) -> Vec<Value> {
-    let mut threads: Vec<(u32, Times)> = threads.into_iter().collect();
+fn threads(index: &Index, threads: HashMap<u32, StateTimes>, most: usize) -> Vec<ThreadTimes> {
+    let mut threads: Vec<(u32, StateTimes)> = threads.into_iter().collect();
     threads.sort_by_key(|(track, times)| (std::cmp::Reverse((times.running, times.mixed)), *track));
-    let value = |(id, times): (u32, Times)| {
-        let mut value = detail::thread_value(index, id)?;
-        let object = value.as_object_mut()?;
-        let times = [
-            ("running", times.running),
-            ("ready", times.ready),
-            ("preempted", times.preempted),
-            ("blocked", times.blocked),
-            ("io", times.io),
-            ("stopped", times.stopped),
-            ("unknown", times.unknown),
-            ("mixed", times.mixed),
-        ];
-        object.extend(times.map(|(name, time)| (name.to_owned(), time.into())));
-        Some(value)
-    };
-    threads.into_iter().take(most).filter_map(value).collect()
+    let with_thread = |(id, times)| Some(ThreadTimes { thread: detail::thread_info(index, id)?, times });
+    threads.into_iter().take(most).filter_map(with_thread).collect()
 }
 
-fn cpus(index: &Index, cpus: BTreeMap<u32, CpuTimes>) -> Vec<Value> {
-    let value = |(id, times): (u32, CpuTimes)| {
+fn cpus(index: &Index, cpus: BTreeMap<u32, CpuSums>) -> Vec<CpuTimes> {
+    let times = |(id, sums): (u32, CpuSums)| {
         let track = index.tracks.get(id as usize).filter(|track| track.kind == TrackKind::Cpu)?;
-        Some((
-            (track.machine, track.number),
-            json!({
-                "cpu": track.number, "track": id, "busy": times.busy, "idle": times.idle,
-                "unknown": times.unknown, "mixed": times.mixed,
-                "interrupts": (!times.has_merged_interrupts).then_some(times.interrupts),
-            }),
-        ))
+        let times = CpuTimes {
+            cpu: track.number,
+            track: id,
+            busy: sums.busy,
+            idle: sums.idle,
+            unknown: sums.unknown,
+            mixed: sums.mixed,
+            interrupts: (!sums.has_merged_interrupts).then_some(sums.interrupts),
+        };
+        Some((track.machine, times))
     };
-    let mut values: Vec<_> = cpus.into_iter().filter_map(value).collect();
-    values.sort_by_key(|(key, _)| *key);
-    values.into_iter().map(|(_, value)| value).collect()
+    let mut found: Vec<_> = cpus.into_iter().filter_map(times).collect();
+    found.sort_by_key(|(machine, times)| (*machine, times.cpu));
+    found.into_iter().map(|(_, times)| times).collect()
 }
 
 /// Counts the events of all tracks by class in an interval that is completely known. Whole parts
 /// were counted by the index; the first and the last one are read.
-fn events(request: &ApiRequest<'_>, (from, to): (i64, i64)) -> Vec<Value> {
+fn events(request: &ApiRequest<'_>, (from, to): (i64, i64)) -> Vec<(String, u64)> {
     let opened = request.opened;
     let (base, classes, known) = {
         let index = opened.index();
@@ -372,14 +345,14 @@ fn events(request: &ApiRequest<'_>, (from, to): (i64, i64)) -> Vec<Value> {
             }
         }
     }
-    counts_value(counts)
+    sorted_counts(counts)
 }
 
 /// Sorts counts of event classes, the largest first.
-pub fn counts_value(counts: HashMap<&str, u64>) -> Vec<Value> {
+pub fn sorted_counts(counts: HashMap<&str, u64>) -> Vec<(String, u64)> {
     let mut counts: Vec<(&str, u64)> = counts.into_iter().collect();
     counts.sort_by_key(|(name, count)| (std::cmp::Reverse(*count), *name));
-    counts.into_iter().map(|(name, count)| json!([name, count])).collect()
+    counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
 #[cfg(test)]

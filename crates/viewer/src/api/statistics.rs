@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Value, json};
-
+use super::answers::{DurationStats, Place};
 use tompion_index::Index;
 use tompion_index::entry::Entry;
 
@@ -58,7 +57,7 @@ impl Durations {
     /// total time. Merged slices are narrower than `narrow` nanoseconds. Percentiles, totals and
     /// `count` are of slices with both ends observed. `unfinished` counts the others, which take at
     /// least `unfinished_total` nanoseconds.
-    pub fn into_value(self, index: &Index, (most, narrow): (usize, i64)) -> Value {
+    pub fn into_stats(self, index: &Index, (most, narrow): (usize, i64)) -> Vec<DurationStats> {
         let mut groups: Vec<(u32, Group)> = self.0.into_iter().collect();
         let merged = |group: &Group| if group.merged > 0 { group.count() } else { 0 };
         groups.sort_by_key(|(label, group)| {
@@ -68,11 +67,11 @@ impl Durations {
                 *label,
             )
         });
-        let values = groups.into_iter().take(most).map(|(label, group)| {
+        let stats = groups.into_iter().take(most).map(|(label, group)| {
             let name = index.label(label).map(ToString::to_string).unwrap_or_default();
-            group.into_value(&name, narrow.max(0) as u64)
+            group.into_stats(name, narrow.max(0) as u64)
         });
-        Value::Array(values.collect())
+        stats.collect()
     }
 }
 
@@ -81,30 +80,40 @@ impl Group {
         self.merged.saturating_add(self.all.len() as u64)
     }
 
-    fn into_value(mut self, name: &str, narrow: u64) -> Value {
+    fn into_stats(mut self, name: String, narrow: u64) -> DurationStats {
         self.all.sort_unstable();
-        let last = self.all.last().copied().unwrap_or_default();
-        if self.merged > 0 || self.all.is_empty() {
-            // Slices at least as long as a cell are never merged, so the longest of these is the
-            // longest of all.
-            let longest = (last.0 >= narrow && !self.all.is_empty()).then_some(last);
-            return json!({
-                "name": name, "count": self.count(), "merged": self.merged, "unfinished": self.unfinished,
-                "unfinished_total": self.unfinished_total, "min": null, "p50": null, "p90": null,
-                "p99": null, "max": longest.map(|it| it.0), "total": null, "longest": longest.map(place),
-                "histogram": [],
-            });
+        let mut stats = DurationStats {
+            name,
+            count: self.count(),
+            merged: self.merged,
+            unfinished: self.unfinished,
+            unfinished_total: self.unfinished_total,
+            ..DurationStats::default()
+        };
+        let Some((first, last)) = self.all.first().copied().zip(self.all.last().copied()) else {
+            return stats;
+        };
+        // Slices at least as long as a cell are never merged, so the longest of these is the
+        // longest of all.
+        if self.merged == 0 || last.0 >= narrow {
+            (stats.max, stats.longest) = (Some(last.0), Some(place(last)));
         }
-        let first = self.all.first().map_or(0, |it| it.0);
-        json!({
-            "name": name, "count": self.count(), "unfinished": self.unfinished,
-            "unfinished_total": self.unfinished_total, "min": first, "p50": self.at(50), "p90": self.at(90),
-            "p99": self.at(99), "max": last.0, "total": self.total, "longest": place(last),
-            "histogram": self.bins().iter().map(|bin| {
-                let longest = (bin.count > 0).then(|| place(bin.longest));
-                json!([bin.low, behind(bin.low), bin.count, longest])
-            }).collect::<Vec<_>>(),
-        })
+        if self.merged > 0 {
+            return stats;
+        }
+        let bin = |bin: Bin| {
+            let longest = (bin.count > 0).then(|| place(bin.longest));
+            (bin.low, behind(bin.low), bin.count, longest)
+        };
+        DurationStats {
+            min: Some(first.0),
+            p50: Some(self.at(50)),
+            p90: Some(self.at(90)),
+            p99: Some(self.at(99)),
+            total: Some(self.total),
+            histogram: self.bins().into_iter().map(bin).collect(),
+            ..stats
+        }
     }
 
     /// Returns the histogram of the sorted durations.
@@ -143,39 +152,42 @@ fn behind(low: u64) -> u64 {
     low.saturating_mul(2).max(1)
 }
 
-fn place((duration, lane, begin): (u64, u32, i64)) -> Value {
-    json!({ "lane": lane, "begin": begin, "end": begin.saturating_add_unsigned(duration) })
+fn place((duration, lane, begin): (u64, u32, i64)) -> Place {
+    Place { lane, begin, end: begin.saturating_add_unsigned(duration) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn durations(entries: &[(i64, i64, u64)]) -> Value {
+    fn durations(entries: &[(i64, i64, u64)]) -> DurationStats {
         let mut durations = Durations::default();
         for &(begin, end, count) in entries {
             let entry = Entry { begin, end, count, label: 1, seen: ALL_SEEN, ..Entry::default() };
             durations.add(7, (&entry, entry.duration()), 0);
         }
-        durations.0.remove(&1).unwrap().into_value("read", 100)
+        stats(durations)
+    }
+
+    fn stats(mut durations: Durations) -> DurationStats {
+        durations.0.remove(&1).unwrap().into_stats("read".into(), 100)
     }
 
     #[test]
     fn what_was_merged_is_counted_and_has_no_durations() {
-        let value = durations(&[(0, 99, 40), (100, 102, 1)]);
-        assert_eq!((&value["count"], &value["merged"]), (&json!(41), &json!(40)));
-        for name in ["min", "p50", "p90", "p99", "max", "total", "longest"] {
-            assert_eq!(value[name], Value::Null, "{name}");
-        }
-        assert_eq!(value["histogram"], json!([]));
+        let stats = durations(&[(0, 99, 40), (100, 102, 1)]);
+        assert_eq!((stats.count, stats.merged), (41, 40));
+        assert_eq!([stats.min, stats.p50, stats.p90, stats.p99, stats.max, stats.total], [None; 6]);
+        assert_eq!(stats.longest, None);
+        assert_eq!(stats.histogram, []);
     }
 
     #[test]
     fn the_longest_is_known_where_it_is_longer_than_anything_that_was_merged() {
-        let value = durations(&[(0, 99, 40), (200, 350, 1), (400, 500, 1)]);
-        assert_eq!(value["max"], 150);
-        assert_eq!(value["longest"], json!({ "lane": 7, "begin": 200, "end": 350 }));
-        assert_eq!(value["total"], Value::Null);
+        let stats = durations(&[(0, 99, 40), (200, 350, 1), (400, 500, 1)]);
+        assert_eq!(stats.max, Some(150));
+        assert_eq!(stats.longest, Some(Place { lane: 7, begin: 200, end: 350 }));
+        assert_eq!(stats.total, None);
     }
 
     #[test]
@@ -187,23 +199,20 @@ mod tests {
             let entry = Entry { begin, end, count: 1, label: 1, seen, ..Entry::default() };
             durations.add(7, (&entry, entry.duration()), 0);
         }
-        let value = durations.0.remove(&1).unwrap().into_value("read", 100);
-        assert_eq!((&value["count"], &value["max"], &value["total"]), (&json!(2), &json!(4), &json!(6)));
-        assert_eq!((&value["unfinished"], &value["unfinished_total"]), (&json!(3), &json!(1985)));
+        let found = stats(durations);
+        assert_eq!((found.count, found.max, found.total), (2, Some(4), Some(6)));
+        assert_eq!((found.unfinished, found.unfinished_total), (3, 1985));
         let mut durations = Durations::default();
         let entry = Entry { end: 9, count: 1, label: 1, seen: 1, ..Entry::default() };
         durations.add(7, (&entry, 9), 0);
-        let value = durations.0.remove(&1).unwrap().into_value("read", 100);
-        assert_eq!(
-            (&value["count"], &value["unfinished"], &value["p50"]),
-            (&json!(0), &json!(1), &Value::Null)
-        );
+        let found = stats(durations);
+        assert_eq!((found.count, found.unfinished, found.p50), (0, 1, None));
     }
 
     #[test]
     fn what_was_read_one_by_one_has_all_of_them() {
-        let value = durations(&[(0, 2, 1), (10, 14, 1), (20, 28, 1), (30, 130, 1)]);
-        assert_eq!((&value["p50"], &value["p99"], &value["total"]), (&json!(4), &json!(100), &json!(114)));
-        assert_eq!(value["merged"], Value::Null);
+        let stats = durations(&[(0, 2, 1), (10, 14, 1), (20, 28, 1), (30, 130, 1)]);
+        assert_eq!((stats.p50, stats.p99, stats.total), (Some(4), Some(100), Some(114)));
+        assert_eq!(stats.merged, 0);
     }
 }

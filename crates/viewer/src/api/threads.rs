@@ -2,9 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::{Value, json};
-
 use super::ApiRequest;
+use super::answers::EventRow;
 use super::events::Row;
 use tompion_index::entry::Entry;
 use tompion_index::slice_kind;
@@ -90,8 +89,8 @@ impl Threads {
         runs.then(|| entry.extra.thread()).flatten()
     }
 
-    /// Describes a row for the page.
-    pub fn value(&self, request: &ApiRequest<'_>, row: Row) -> Value {
+    /// Adds the thread and its lane to a row.
+    pub fn event_row(&self, request: &ApiRequest<'_>, row: Row) -> EventRow {
         let index = request.opened.index();
         let track = self.track(&index, &row);
         let tid = row.tid.map(i64::from).or_else(|| Some(index.tracks.get(track? as usize)?.number));
@@ -101,10 +100,8 @@ impl Threads {
             Some(_) => of_program(),
             None => track.and_then(|track| index.lane_of(track, LaneKind::Thread)),
         };
-        json!({
-            "row": row.number, "time": row.time, "cpu": row.cpu,
-            "tid": tid, "name": row.name, "text": row.text, "lane": lane, "trace": row.trace,
-        })
+        let Row { number, time, trace, cpu, name, text, .. } = row;
+        EventRow { row: number, time, cpu, tid, name, text, lane, trace }
     }
 }
 

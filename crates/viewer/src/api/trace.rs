@@ -1,27 +1,33 @@
 //! Description of the traces, and the tree of tracks.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 
-use serde_json::{Value, json};
-
-use super::{ApiError, ApiRequest, ApiResult};
-use tompion_index::{Index, LaneKind, Track, TrackKind};
+use super::answers::{
+    IncidentCause, IncidentSummary, LaneInfo, Losses, TraceOverview, TracePart, TrackInfo, TrackList,
+};
+use super::{ApiRequest, ApiResult};
+use tompion_index::{Index, Lane, LaneKind, Track, TrackKind};
 
 /// Answers with the traces and how much of them is indexed.
-pub fn trace(request: &ApiRequest<'_>) -> ApiResult {
+pub fn trace(request: &ApiRequest<'_>) -> ApiResult<TraceOverview> {
     let (workspace, opened) = (request.workspace, request.opened);
     let index = opened.index();
     let of_trace = |(id, trace): (usize, &crate::workspace::TraceInfo)| {
         let bounds = index.bounds.get(id).copied().flatten();
         let offset = request.offset(id);
-        json!({
-            "id": id, "path": trace.path, "name": trace.name, "tracer": trace.tracer, "host": trace.host,
-            "begin": bounds.map(|(begin, _)| begin.saturating_add(offset)), "end": bounds.map(|(_, end)| end.saturating_add(offset)),
-            "offset": offset, "events": index.events.get(id).copied().unwrap_or(0),
-        })
+        TracePart {
+            id,
+            path: trace.path.clone(),
+            name: trace.name.clone(),
+            tracer: trace.tracer.clone(),
+            host: trace.host.clone(),
+            begin: bounds.map(|(begin, _)| begin.saturating_add(offset)),
+            end: bounds.map(|(_, end)| end.saturating_add(offset)),
+            offset,
+            events: index.events.get(id).copied().unwrap_or(0),
+        }
     };
-    let traces: Vec<Value> = opened.traces.iter().enumerate().map(of_trace).collect();
+    let traces = opened.traces.iter().enumerate().map(of_trace).collect();
     let shifted = index.bounds.iter().enumerate().filter_map(|(trace, bounds)| {
         let ((begin, end), offset) = ((*bounds)?, request.offset(trace));
         Some((begin.saturating_add(offset), end.saturating_add(offset)))
@@ -34,72 +40,80 @@ pub fn trace(request: &ApiRequest<'_>) -> ApiResult {
     let [events, packets, overwritten] = index.losses;
     // Ranges that are known behind the indexed part.
     let prefetcher = opened.prefetcher.as_ref().filter(|_| !is_whole);
-    let (previews, seen) =
+    let (glimpses, seen) =
         prefetcher.map(|prefetcher| (prefetcher.count(), prefetcher.whole())).unwrap_or_default();
     let zone = jiff::tz::TimeZone::system();
     let moment = jiff::Timestamp::from_nanosecond(index.base.into()).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    Ok(json!({
-        "version": 1, "generation": opened.generation, "base": index.base.to_string(),
-        "begin": begin, "end": end, "progress": index.progress, "growing": opened.is_growing,
-        "glimpses": previews, "seen": seen, "lanes": index.lanes.len(),
-        "name": workspace.name(), "traces": traces, "events": index.event_count(),
-        "losses": { "events": events, "packets": packets, "overwritten": overwritten },
-        "damages": index.damages, "disorders": index.disorders,
-        "timezone_offset_s": zone.to_offset(moment).seconds(),
-        "gone": opened.gone(), "error": index.error,
-        "incident": incident(request, index.base), "commands": workspace.commands,
-        "processes": workspace.processes,
+    Ok(TraceOverview {
+        version: 1,
+        generation: opened.generation,
+        base: index.base.to_string(),
+        begin,
+        end,
+        progress: index.progress,
+        growing: opened.is_growing,
+        glimpses,
+        seen,
+        lanes: index.lanes.len(),
+        name: workspace.name(),
+        traces,
+        events: index.event_count(),
+        losses: Losses { events, packets, overwritten },
+        damages: index.damages.clone(),
+        disorders: index.disorders.clone(),
+        timezone_offset_s: zone.to_offset(moment).seconds(),
+        gone: opened.gone(),
+        error: index.error.clone(),
+        incident: incident(request, index.base),
+        commands: workspace.commands.clone(),
+        processes: workspace.processes.clone(),
         // The kernel appends words to the name of a removed folder.
-        "kept": workspace.storage.path().filter(|path| path.exists()).map(|path| path.display().to_string()),
-    }))
+        kept: workspace.storage.path().filter(|path| path.exists()).map(|path| path.display().to_string()),
+    })
 }
 
 /// Describes the incident, if one is shown.
-fn incident(request: &ApiRequest<'_>, base: i64) -> Option<Value> {
+fn incident(request: &ApiRequest<'_>, base: i64) -> Option<IncidentSummary> {
     let incident = request.workspace.incident.as_ref()?;
     let offset = request.offset(0);
     let time = |time: i64| time.saturating_sub(base).saturating_add(offset);
-    let ((begin, end), (tid, name)) = (incident.span, &incident.thread);
-    Some(json!({
-        "begin": time(begin), "end": time(end), "limit": incident.limit, "tid": tid, "name": name,
-        "job": incident.job, "verdict": incident.verdict.as_ref().map(|verdict| json!({
-            "percent": verdict.percent, "words": verdict.words,
-        })),
-        "culprits": incident.culprits.iter().map(|culprit| json!({
-            "words": culprit.words, "tid": culprit.tid, "percent": culprit.percent,
-            "time": time(culprit.time_ns),
-        })).collect::<Vec<_>>(),
-    }))
+    let culprits = incident.culprits.iter().map(|culprit| IncidentCause {
+        words: culprit.words.clone(),
+        tid: culprit.tid,
+        percent: culprit.percent,
+        time: time(culprit.time_ns),
+    });
+    let ((begin, end), (tid, name)) = (incident.span, incident.thread.clone());
+    Some(IncidentSummary {
+        begin: time(begin),
+        end: time(end),
+        limit: incident.limit,
+        tid,
+        name,
+        job: incident.job.clone(),
+        verdict: incident.verdict.clone(),
+        culprits: culprits.collect(),
+    })
 }
 
-/// Writes the tree of tracks in drawing order, as text: there may be a hundred thousand.
-pub fn tracks(request: &ApiRequest<'_>) -> Result<String, ApiError> {
+/// Answers with the tree of tracks in drawing order.
+pub fn tracks(request: &ApiRequest<'_>) -> ApiResult<TrackList> {
     let from = request.optional("from")?.unwrap_or(0);
     let index = request.opened.index();
     let hosts = hosts(request, &index);
-    let mut text = String::from("{\"tracks\":[");
-    for (id, is_shown) in in_order(&index) {
-        let Some(track) = index.tracks.get(id as usize).filter(|_| is_shown && i64::from(id) >= from) else {
-            continue;
-        };
-        write_track(&index, (id, track), &hosts, &mut text);
-        text.push(',');
-    }
-    if text.ends_with(',') {
-        text.pop();
-    }
-    let (generation, progress) = (request.opened.generation, Value::from(index.progress));
-    let _ = write!(text, "],\"generation\":{generation},\"progress\":{progress}}}");
-    Ok(text)
+    let shown = in_order(&index).into_iter().filter(|(id, is_shown)| *is_shown && i64::from(*id) >= from);
+    let info = |(id, _): (u32, bool)| Some(track_info(&index, (id, index.tracks.get(id as usize)?), &hosts));
+    let tracks = shown.filter_map(info).collect();
+    Ok(TrackList { tracks, generation: request.opened.generation, progress: index.progress })
 }
 
 /// Returns the names of all machines, if there is more than one.
-fn hosts(request: &ApiRequest<'_>, index: &Index) -> Vec<Value> {
+fn hosts(request: &ApiRequest<'_>, index: &Index) -> Vec<String> {
     let machines = index.machines.iter().map(|machine| usize::from(*machine) + 1).max().unwrap_or(0);
-    let mut hosts = vec![Value::from(""); machines];
+    let mut hosts = vec![String::new(); machines];
     for (machine, trace) in index.machines.iter().zip(&request.opened.traces) {
         if let Some(host) = hosts.get_mut(usize::from(*machine)) {
-            *host = trace.host.as_str().into();
+            host.clone_from(&trace.host);
         }
     }
     if machines > 1 { hosts } else { Vec::new() }
@@ -145,46 +159,43 @@ fn is_shown(index: &Index, track: &Track, below: &[u32]) -> bool {
     has_lane(track) || below.iter().any(|id| index.tracks.get(*id as usize).is_some_and(has_lane))
 }
 
-fn write_track(index: &Index, (id, track): (u32, &Track), hosts: &[Value], text: &mut String) {
+fn track_info(index: &Index, (id, track): (u32, &Track), hosts: &[String]) -> TrackInfo {
     let name = match (index.label(track.name), track.kind) {
         (Some(name), _) => name.to_string(),
         (None, TrackKind::Thread) => format!("tid {}", track.number),
         (None, TrackKind::Process) => format!("pid {}", track.number),
         (None, _) => String::new(),
     };
-    let (parent, kind, number) = (track.parent.map_or(-1, i64::from), track.kind.name(), track.number);
-    // Writing to a string can't fail, here and below.
-    let _ =
-        write!(text, "{{\"id\":{id},\"parent\":{parent},\"kind\":\"{kind}\",\"name\":{}", Value::from(name));
-    let _ = match track.kind {
-        TrackKind::Cpu => write!(text, ",\"cpu\":{number}"),
-        TrackKind::Process => write!(text, ",\"pid\":{number}"),
-        TrackKind::Thread => write!(text, ",\"tid\":{number},\"busy\":{}", track.busy),
-        TrackKind::Counter => write!(text, ",\"unit\":\"\""),
-        TrackKind::Group | TrackKind::Channel => Ok(()),
-    };
-    if let Some(pid) = track.pid.filter(|_| track.kind == TrackKind::Thread) {
-        let _ = write!(text, ",\"pid\":{pid}");
-    }
-    // Numbers of CPUs and threads are unique only on their machine.
-    if let Some(host) = hosts.get(usize::from(track.machine)) {
-        let _ = write!(text, ",\"host\":{host}");
-    }
     let trace = track.lanes.first().and_then(|lane| index.lanes.get(*lane as usize)).map(|lane| lane.trace);
-    if let Some(trace) = trace.filter(|_| index.events.len() > 1) {
-        let _ = write!(text, ",\"trace\":{trace}");
-    }
-    let mut lanes: Vec<u32> = track.lanes.clone();
-    lanes.sort_by_key(|lane| index.lanes.get(*lane as usize).map(|lane| lane_order(lane.kind, lane.depth)));
-    if !lanes.is_empty() {
-        text.push_str(",\"lanes\":[");
-        lanes.into_iter().for_each(|id| write_lane(index, id, text));
-        if text.ends_with(',') {
-            text.pop();
+    let mut info = TrackInfo {
+        id,
+        parent: track.parent.map_or(-1, i64::from),
+        kind: track.kind.name(),
+        name,
+        host: hosts.get(usize::from(track.machine)).cloned(),
+        trace: trace.filter(|_| index.events.len() > 1),
+        lanes: lane_infos(index, track),
+        ..TrackInfo::default()
+    };
+    match track.kind {
+        TrackKind::Cpu => info.cpu = Some(track.number),
+        TrackKind::Process => info.pid = Some(track.number),
+        TrackKind::Thread => {
+            (info.tid, info.busy) = (Some(track.number), Some(track.busy));
+            info.pid = track.pid.map(i64::from);
         }
-        text.push(']');
+        TrackKind::Counter => info.unit = Some(""),
+        TrackKind::Group | TrackKind::Channel => {}
     }
-    text.push('}');
+    info
+}
+
+/// Describes the drawn lanes of a track in their order.
+fn lane_infos(index: &Index, track: &Track) -> Vec<LaneInfo> {
+    let lane = |id: &u32| Some((*id, index.lanes.get(*id as usize)?));
+    let mut lanes: Vec<(u32, &Lane)> = track.lanes.iter().filter_map(lane).collect();
+    lanes.sort_by_key(|(_, lane)| lane_order(lane.kind, lane.depth));
+    lanes.into_iter().filter_map(lane_info).collect()
 }
 
 /// Orders lanes: interrupts above what they interrupt, inner ones first; spans below their thread.
@@ -193,18 +204,15 @@ fn lane_order(kind: LaneKind, depth: u16) -> (u8, i32) {
     (kind as u8, depth)
 }
 
-fn write_lane(index: &Index, id: u32, text: &mut String) {
-    let Some(lane) = index.lanes.get(id as usize) else { return };
-    let Some(kind) = lane.kind.name() else { return };
-    let _ = write!(text, "{{\"id\":{id},\"kind\":\"{kind}\"");
+fn lane_info((id, lane): (u32, &Lane)) -> Option<LaneInfo> {
+    let mut info = LaneInfo { id, kind: lane.kind.name()?, ..LaneInfo::default() };
     let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
-    let _ = match lane.kind {
-        LaneKind::Span | LaneKind::Interrupt => write!(text, ",\"depth\":{}", lane.depth),
+    match lane.kind {
+        LaneKind::Span | LaneKind::Interrupt => info.depth = Some(lane.depth),
         LaneKind::Counter => {
-            let (min, max) = (Value::from(finite(lane.range.0)), Value::from(finite(lane.range.1)));
-            write!(text, ",\"min\":{min},\"max\":{max}")
+            (info.min, info.max) = (Some(finite(lane.range.0)), Some(finite(lane.range.1)));
         }
-        _ => Ok(()),
-    };
-    text.push_str("},");
+        _ => {}
+    }
+    Some(info)
 }

@@ -144,7 +144,8 @@ fn what_is_saved_says_how_far_it_is_and_how_large() {
     fixtures::write(&dir.trace(), &fixtures::story("worker"));
     let client = dir.open();
     client.trace();
-    assert_eq!(client.get("/api/exporting?id=nobody"), serde_json::json!({ "share": 0.0 }));
+    let unknown = client.get("/api/exporting?id=nobody");
+    assert_eq!(unknown, serde_json::json!({ "share": 0.0, "bytes": null, "failed": false }));
     let csv = client.ask("/api/export?format=csv&from=600&to=9000&id=table");
     let progress = client.get("/api/exporting?id=table");
     assert_eq!((&progress["share"], &progress["bytes"]), (&1.0.into(), &csv.body.len().into()));
