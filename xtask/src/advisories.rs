@@ -12,7 +12,7 @@ use tompion_tasks::workspace::Workspace;
 
 /// Result of the check.
 pub enum Checked {
-    /// It could not be done.
+    /// The check could not be done, for this reason.
     LeftOut(String),
     /// Nothing is known, or what is.
     Done(Result<()>),

@@ -104,7 +104,7 @@ impl Target {
     }
 }
 
-/// The same command with a limit on its address space.
+/// Returns the command with a limit on its address space.
 fn with_memory(kibibytes: u64, command: &Command) -> Command {
     let mut limited = Command::new("sh");
     limited.args(["-c", &format!("ulimit -v {kibibytes} && exec \"$@\""), "sh"]);

@@ -21,7 +21,7 @@ struct Outcome {
     passed: u64,
     failed: u64,
     ignored: u64,
-    /// Of those that passed: see [`suite`].
+    /// Number of flaky tests among those that passed: see [`suite`].
     flaky: u64,
 }
 

@@ -251,7 +251,7 @@ impl Watched {
         }
     }
 
-    /// Those that can be asked without waiting, one bit each.
+    /// Returns which descriptors can be read without waiting, one bit each.
     fn readable_without_waiting(&self) -> u32 {
         let sources = self.sources.iter().take(self.count).enumerate();
         sources.map(|(index, source)| u32::from(!matches!(source, Source::Pending(_))) << index).sum()

@@ -62,7 +62,7 @@ pub fn probe_thread_exists() -> bool {
     }
 }
 
-/// In the child of a fork, which doesn't have that thread.
+/// Forgets the thread that runs a probe, in the child of a fork, which doesn't have that thread.
 pub fn forget_probe_thread() {
     PROBE_THREAD.store(0, Ordering::Relaxed);
 }

@@ -35,11 +35,11 @@ static BARE: AtomicBool = AtomicBool::new(false);
 /// System interface by which a process was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copied {
-    /// By `fork`, of which libc tells us.
+    /// The child was made by `fork`, of which libc notifies the agent.
     Fork,
-    /// By `_Fork`, which may be called in signal handlers and prepares nothing.
+    /// The child was made by `_Fork`, which signal handlers may call and which prepares nothing.
     BareFork,
-    /// By `clone`, which doesn't even note the new thread's id.
+    /// The child was made by `clone`, after which libc knows not even the new thread's id.
     Clone,
 }
 

@@ -135,7 +135,7 @@ impl SharedMemory {
         &self.control
     }
 
-    /// The rings.
+    /// Memory of the rings.
     pub fn rings(&self) -> &SharedMap {
         &self.rings
     }

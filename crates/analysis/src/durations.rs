@@ -43,7 +43,7 @@ pub struct Durations {
 /// Durations of one name in nanoseconds. Percentiles are at most 1/128 above the exact values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Duration {
-    /// Name.
+    /// Name of the job, span or system call.
     pub name: String,
     /// Number of those seen whole.
     pub count: u64,

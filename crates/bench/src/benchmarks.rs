@@ -90,11 +90,11 @@ pub struct Options {
 
 /// Report of a benchmark.
 pub struct Report {
-    /// For the terminal.
+    /// Tables for the terminal.
     pub text: String,
-    /// For the result file.
+    /// Tables for the result file.
     pub markdown: String,
-    /// For plots and the page.
+    /// Figures for plots and the page.
     pub results: Results,
 }
 
@@ -112,7 +112,7 @@ impl Report {
 
 type Benchmark = (&'static str, fn(&Workspace, &Options) -> Result<Report>);
 
-/// In the order in which they run.
+/// All benchmarks, in the order in which they run.
 const BENCHMARKS: &[Benchmark] = &[
     ("event", event::run),
     ("shapes", shapes::run),

@@ -90,7 +90,7 @@ pub fn record(dir: &TestDir, options: &[&str], command: &[&dyn AsRef<OsStr>]) ->
     recorded_by(dir, &mut dir.recording("trace", options, command))
 }
 
-/// The same for a command of the caller's, which records to `trace`.
+/// Records with a command of the caller's, which writes to `trace`.
 #[track_caller]
 pub fn recorded_by(dir: &TestDir, command: &mut Command) -> Recording {
     let _ = std::fs::remove_dir_all(dir.path("trace"));

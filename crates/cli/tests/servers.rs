@@ -97,7 +97,7 @@ fn ask_once(address: &str, path: &str) -> std::io::Result<String> {
     Ok(answer)
 }
 
-/// The same, as another user.
+/// Sends a request as another user.
 fn ask_as(user: u32, address: &str, path: &str) -> String {
     let (ip, port) = address.rsplit_once(':').expect("an address");
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");

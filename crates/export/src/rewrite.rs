@@ -163,7 +163,7 @@ struct Pending {
     begin: Option<u64>,
     end: Option<u64>,
     discarded: u64,
-    /// The same counts of the preceding packet.
+    /// Discarded events of the preceding packet.
     discarded_before: u64,
     sequence: u64,
     /// Whether it begins before the range of times, and whether it may end after it.

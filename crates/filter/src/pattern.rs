@@ -14,7 +14,7 @@ pub(crate) struct Pattern {
 pub(crate) enum Test {
     /// Exactly these bytes.
     Is(Vec<u8>),
-    /// These bytes, followed by anything.
+    /// Texts that begin with these bytes.
     Begins(Vec<u8>),
     /// Text that matches these bytes, which are escaped.
     Matches(Vec<u8>),

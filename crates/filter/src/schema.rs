@@ -57,7 +57,7 @@ pub enum Place {
     Absent,
     /// Unknown here; a later evaluator may know it.
     Elsewhere,
-    /// In the fixed part of a record.
+    /// Value in the fixed part of a record.
     Fixed {
         /// Offset in bytes.
         offset: u32,

@@ -54,7 +54,7 @@ impl Request {
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Of a text `a=1&b=2`.
+    /// Parses a text `a=1&b=2`.
     pub fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
         Self(
@@ -190,7 +190,7 @@ impl Response {
 pub(crate) enum Refusal {
     /// The connection ended, or the request's time is over.
     Over,
-    /// It can't be answered but by this.
+    /// The request is answered with this at once, since it is invalid.
     Answer(Response),
 }
 

@@ -114,7 +114,7 @@ impl Drop for Slot {
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
-    /// It has no whole request, and nothing more to read.
+    /// No whole request has arrived, and nothing more can be read now.
     Waiting,
     /// Its thread has not looked for a request yet.
     New,
@@ -135,7 +135,7 @@ struct Entry<C> {
     peer: Peer,
     connection: C,
     state: State,
-    /// Since when, as a number that grows.
+    /// Begin of the state, as a number that grows.
     since: u64,
 }
 

@@ -33,7 +33,7 @@ pub(crate) enum SocketOwner {
 }
 
 impl Endpoints {
-    /// Those of a connection; nothing if it is over.
+    /// Returns both addresses of a connection; `None` if it is closed.
     pub(crate) fn new(stream: &TcpStream) -> Option<Self> {
         Some(Self { remote: stream.peer_addr().ok()?, local: stream.local_addr().ok()? })
     }

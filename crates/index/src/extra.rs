@@ -42,7 +42,7 @@ pub enum WakeupSource {
     Timer(u32),
     /// Timer of the thread's own sleep, on this CPU.
     OwnTimer(u32),
-    /// Thread with this track or an interrupt within it: events don't tell which.
+    /// The thread of this track or an interrupt in it woke the thread; events don't tell which.
     During(u32),
 }
 

@@ -386,7 +386,7 @@ impl Index {
         self.preview_entries.is_some()
     }
 
-    /// Returns the time up to which everything is known, from the base.
+    /// Returns the time up to which the index is complete, in nanoseconds from its base.
     pub fn known(&self) -> i64 {
         if self.progress < 1.0 { (self.progress * self.end as f64) as i64 } else { i64::MAX }
     }

@@ -63,26 +63,26 @@ pub enum JobMessage {
     },
     /// An activation began.
     Began {
-        /// Of which job.
+        /// Number of the job.
         job: u32,
-        /// In which process.
+        /// Id of the process.
         pid: u32,
-        /// In which thread; 0 where that is not known.
+        /// Id of the thread; 0 where it is unknown.
         tid: u32,
-        /// When.
+        /// Time of the begin.
         time: u64,
         /// Maximum time that it may take, in nanoseconds; 0 for no limit.
         deadline: u64,
     },
     /// An activation ended.
     Ended {
-        /// Of which job.
+        /// Number of the job.
         job: u32,
-        /// In which process.
+        /// Id of the process.
         pid: u32,
-        /// In which thread.
+        /// Id of the thread; 0 where it is unknown.
         tid: u32,
-        /// When.
+        /// Time of the end.
         time: u64,
     },
     /// A process has lost so many begins and ends more.
@@ -99,7 +99,7 @@ pub enum JobMessage {
     },
     /// A process takes part no more.
     Gone {
-        /// Which.
+        /// Id of the process.
         pid: u32,
     },
     /// The session listens: the first message of all.
@@ -213,7 +213,7 @@ struct JobSinkState {
     to: File,
     /// The session's own user.
     own_user: u32,
-    /// By user and name.
+    /// Numbers of the jobs, by user and name.
     numbers: HashMap<(u32, String), u32>,
     /// Number of jobs of each user.
     jobs_of: HashMap<u32, usize>,
@@ -336,7 +336,7 @@ pub struct ProcessJobs {
     pub order: JobOrder,
     /// Whether rings have nanoseconds, not ticks.
     is_given_time: bool,
-    /// By the event's number: which job, and whether it begins there.
+    /// Job by the event's number, and whether the event begins it.
     known: HashMap<u32, (u32, bool)>,
     /// Number of losses at the last message.
     lost: u64,

@@ -22,9 +22,9 @@ const CONVERSION_SLACK_NS: u64 = 100_000;
 /// decide the order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// In the ring's unit: ticks, or nanoseconds.
+    /// Time in the ring's unit: ticks, or nanoseconds.
     pub raw: u64,
-    /// In nanoseconds.
+    /// Time in nanoseconds.
     pub ns: u64,
 }
 
@@ -33,7 +33,7 @@ pub struct Moment {
 struct Copied {
     /// All that was recorded before this moment is in them.
     before: Moment,
-    /// Up to where they go, by ring.
+    /// Ends of the copied bytes, by ring.
     ends: Vec<u64>,
 }
 

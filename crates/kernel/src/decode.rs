@@ -17,7 +17,7 @@ use crate::{
 
 /// Said of a call's number by the programs: a 32-bit program on a 64-bit kernel.
 const COMPATIBLE: u32 = 1 << 31;
-/// In the place of a text's length (`src/bpf/syscalls.h`).
+/// Value in the place of a text's length if there is no text (`src/bpf/syscalls.h`).
 const NO_TEXT: u32 = u32::MAX;
 const UNREADABLE: u32 = u32::MAX - 1;
 /// Text for a missing path in traces: an empty path is one that the program gave (as with

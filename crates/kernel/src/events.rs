@@ -78,7 +78,7 @@ pub struct Known {
     pub name: &'static str,
     /// The kernel's tracepoint.
     pub tracepoint: &'static str,
-    /// The program.
+    /// Name of the BPF program that records it.
     pub program: &'static str,
     /// The program for kernels that refuse the first one.
     pub program_of_old: Option<&'static str>,

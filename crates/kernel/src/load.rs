@@ -85,7 +85,7 @@ pub struct Recorder {
     geometry: Geometry,
     /// Programs that are loaded.
     loaded: Vec<&'static str>,
-    /// Those of them that record nothing, and tell where wake-ups come from.
+    /// Programs among them that record nothing, and mark where wakeups come from.
     wakers: Vec<&'static str>,
     links: Vec<BtfTracePointLink>,
     /// Probes that were asked for.

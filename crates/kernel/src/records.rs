@@ -48,7 +48,7 @@ impl<'a> Records<'a> {
         Self { bytes, begin, at: 0, context: 0 }
     }
 
-    /// The same, with so many bytes of context behind each event.
+    /// Returns the records with this number of context bytes behind each event.
     #[must_use]
     pub fn with_context(self, context: usize) -> Self {
         Self { context, ..self }

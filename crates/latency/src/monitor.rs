@@ -28,18 +28,18 @@ use crate::{
 pub enum Begun {
     /// This call started it.
     Now,
-    /// It was running before, with its counts.
+    /// The monitor ran before, and continues with its counts.
     Before,
 }
 
 /// Current state of a monitor opened before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is counting.
+    /// The monitor is counting.
     GoesOn,
-    /// It was stopped.
+    /// The monitor was stopped.
     Stopped,
-    /// It was stopped, and another one runs under its name.
+    /// The monitor was stopped, and another one runs under its name.
     Replaced,
 }
 

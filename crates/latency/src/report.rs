@@ -105,7 +105,7 @@ pub struct KindReport {
 pub struct Late {
     /// End of the latency.
     pub time_ns: u64,
-    /// Whole latency in microseconds.
+    /// Latency as a whole, in microseconds.
     pub latency_us: f64,
     /// Time from the timer's intended expiry to its handler.
     pub timer_us: Option<f64>,

@@ -58,7 +58,7 @@ impl CpuSet {
         Ok(Self(cpus))
     }
 
-    /// The same as a mask, with as many groups as it takes.
+    /// Formats the set as a mask, with as many groups as it needs.
     pub fn mask(&self) -> String {
         let groups = self.0.last().map_or(1, |last| last / GROUP + 1);
         let group = |place: u32| {
@@ -84,12 +84,12 @@ impl CpuSet {
         self.0.iter().copied()
     }
 
-    /// Those that the other set doesn't have.
+    /// Returns the CPUs that the other set doesn't have.
     pub fn without(&self, other: &Self) -> Self {
         Self(self.0.difference(&other.0).copied().collect())
     }
 
-    /// Those that both sets have.
+    /// Returns the CPUs that both sets have.
     pub fn shared_with(&self, other: &Self) -> Self {
         Self(self.0.intersection(&other.0).copied().collect())
     }

@@ -17,13 +17,13 @@ use crate::{CpuSet, Root, Unread};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// As real-time programs want it.
+    /// The setting is as real-time programs need it.
     Good,
     /// Costs latency, rarely or a little.
     Drawback,
     /// Bounds on latency can't be expected.
     Bad,
-    /// It could not be read.
+    /// The setting could not be read.
     Unknown,
 }
 

@@ -46,7 +46,7 @@ pub struct Config {
 /// Reason why CPUs could not be kept free.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not root.
+    /// The caller is not root.
     #[error("keeping CPUs free takes root: sudo tompion shield …")]
     NotPermitted,
     /// A CPU isn't there.

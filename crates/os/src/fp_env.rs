@@ -50,7 +50,7 @@ fn set_environment(new: u64) {
     unsafe { core::arch::asm!("ldmxcsr [{}]", in(reg) &raw const new, options(nostack, preserves_flags)) };
 }
 
-/// As on x86-64. Source: Arm Architecture Reference Manual, "FPCR" and "FPSR".
+/// Default control word, as on x86-64. Source: Arm Architecture Reference Manual, "FPCR", "FPSR".
 #[cfg(target_arch = "aarch64")]
 const DEFAULT: u64 = 0;
 

@@ -41,7 +41,7 @@ pub(crate) struct EventAttributes {
 }
 
 impl EventAttributes {
-    /// Of a counter.
+    /// Returns the attributes of a counter.
     pub(crate) fn of_counter(kind: u32, config: u64) -> Self {
         Self { kind, config, ..Self::default() }
     }
@@ -60,7 +60,7 @@ struct LinkAttributes {
 const LINK_CREATE: libc::c_long = 28;
 const PERF_EVENT: u32 = 41;
 const CLOSE_ON_EXEC: libc::c_ulong = 8;
-/// For events that are not a CPU's.
+/// CPU number of events that belong to no CPU.
 const ANY_CPU: u32 = 0;
 
 /// Has a program run at a place, on all CPUs and in all processes, until the result is closed, or

@@ -94,7 +94,7 @@ pub struct ThreadUsage {
     pub major_faults: u64,
 }
 
-/// Of the calling thread: `getrusage(2)`.
+/// Returns the resource usage of the calling thread: `getrusage(2)`.
 ///
 /// # Errors
 /// If the kernel doesn't say (before Linux 2.6.26).

@@ -51,7 +51,7 @@ impl BoundedFile {
 }
 
 impl Read for BoundedFile {
-    /// As `File::read`; fails with `FileTooLarge` once the budget is spent.
+    /// Reads like `File::read`; fails with `FileTooLarge` once the budget is spent.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let seen = self.limit.saturating_sub(self.file.stream_position()?);
         let wanted = usize::try_from(seen).unwrap_or(usize::MAX).min(buffer.len());
@@ -65,7 +65,7 @@ impl Read for BoundedFile {
 }
 
 impl Seek for BoundedFile {
-    /// As `File::seek`, in a file that ends at the limit.
+    /// Seeks like `File::seek`, in a file that ends at the limit.
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
         match position {
             SeekFrom::End(distance) => {

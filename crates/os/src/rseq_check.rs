@@ -58,11 +58,11 @@ const SIGNATURE: u32 = if cfg!(target_arch = "aarch64") { 0xd428_bc00 } else { 0
 /// Outcome of one section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// It ended by itself: nothing happened.
+    /// The section ended without a disturbance.
     Undisturbed,
-    /// It went on although it was disturbed.
+    /// The section went on although it was disturbed.
     WentOn,
-    /// It was restarted.
+    /// The section was restarted.
     Restarted,
 }
 

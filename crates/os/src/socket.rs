@@ -351,7 +351,7 @@ impl PacketSocket {
         self.receive_with(buffer, 0)
     }
 
-    /// The same, if there is a packet: doesn't wait.
+    /// Receives a packet if there is one, without waiting.
     pub fn receive_at_once(&self, buffer: &mut [u8]) -> io::Result<Received> {
         self.receive_with(buffer, libc::MSG_DONTWAIT)
     }

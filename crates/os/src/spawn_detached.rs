@@ -101,7 +101,7 @@ pub fn spawn_detached(
     Ok(Ready(ours))
 }
 
-/// In the new process: starts one without a parent, and ends.
+/// Runs in the new process: starts a process without a parent, and ends.
 fn become_detached(plan: &Plan) -> ! {
     // SAFETY: only system calls, on a copy of the caller's memory that no other thread uses.
     unsafe {

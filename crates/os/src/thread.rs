@@ -86,7 +86,7 @@ unsafe extern "C" {
 }
 
 impl InterruptionBlock {
-    /// From now on.
+    /// Blocks signals and cancellation of the thread from now on.
     pub fn begin() -> Self {
         const PTHREAD_CANCEL_DISABLE: libc::c_int = 1;
         let (mut all, mut signals) = (MaybeUninit::uninit(), MaybeUninit::uninit());

@@ -61,8 +61,8 @@ pub fn folder_session(user: u32, folder: &[u8]) -> String {
     format!("tompion-folder-{user}-{:016x}", fingerprint(folder))
 }
 
-/// Returns a folder session's name, or a further one where other users have those before; `number`
-/// is less than [`MAX_FOLDER_NAMES`].
+/// Returns the name of a folder session with this number. The first is the plain name; further ones
+/// are for users whose earlier names other users have taken. `number` < [`MAX_FOLDER_NAMES`].
 pub fn numbered(folder_session: &str, number: u32) -> String {
     match number {
         0 => folder_session.to_owned(),

@@ -75,13 +75,13 @@ pub struct Setting {
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// As real-time programs need it.
+    /// The setting is as real-time programs need it.
     Good,
     /// Costs some latency.
     Drawback,
     /// No bound on latency can be expected.
     Bad,
-    /// It could not be read.
+    /// The setting could not be read.
     Unknown,
 }
 

@@ -11,7 +11,7 @@ use crate::{
 /// Grade of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
-    /// As it should be.
+    /// The result is as it should be.
     Good,
     /// Passed, with a reservation.
     Marginal,

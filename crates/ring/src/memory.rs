@@ -23,7 +23,7 @@ pub(crate) use real::{Part, fence, has, likely_cpu, now};
 /// A moment, and where it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
-    /// In the recording's clock.
+    /// Time, in the recording's clock.
     pub(crate) time: u64,
     /// The CPU at this moment.
     pub(crate) cpu: u32,

@@ -92,7 +92,7 @@ pub struct ReserveSetup {
     pub overwrite: bool,
     /// Clock that gives the timestamps.
     pub clock: Clock,
-    /// As in [`RseqSetup`].
+    /// Word that selects the buffer, as in [`RseqSetup`].
     pub selector: Option<&'static AtomicU32>,
 }
 

@@ -38,7 +38,7 @@ pub struct RingReader<'a> {
 /// A write position that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadPosition {
-    /// Up to where the reader had read.
+    /// Position up to which the reader had read.
     pub read: u64,
     /// Position or length that the writer claims.
     pub claimed: u64,
@@ -78,7 +78,7 @@ impl<'a> RingReader<'a> {
         Self { ring, geometry, form: WriteProtocol::Rseq, offset }
     }
 
-    /// The same ring, if it is of another form.
+    /// Returns the reader for a ring of another write protocol.
     pub fn in_form(self, form: WriteProtocol) -> Self {
         Self { form, ..self }
     }
@@ -179,7 +179,7 @@ impl<'a> RingReader<'a> {
         Ok(span)
     }
 
-    /// Up to where room was given back.
+    /// Returns the position up to which room was released.
     pub fn released(&self) -> u64 {
         // Ordering: a word of the reader's own.
         self.ring.load(ring::CONSUMED, Ordering::Relaxed)

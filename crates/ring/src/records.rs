@@ -5,7 +5,7 @@ use tompion_layout::record::{self, Head, SubbufferHeader, WriteProtocol};
 /// A record in copied bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UntrustedRecord<'a> {
-    /// An event.
+    /// Event with its fields.
     Event {
         /// Number of the event in the catalog, unchecked: the catalog may lack it.
         number: u16,
@@ -102,7 +102,7 @@ impl<'a> Records<'a> {
         Self { bytes, begin, at: 0, subbuf_size, form: WriteProtocol::Rseq }
     }
 
-    /// The same for a ring of another form.
+    /// Returns the records of a ring of another write protocol.
     pub fn in_form(self, form: WriteProtocol) -> Self {
         Self { form, ..self }
     }
@@ -199,7 +199,7 @@ impl<'a> Records<'a> {
         UntrustedRecord::Unfinished { position, skipped: self.stream_position() - position }
     }
 
-    /// Up to which position all is complete.
+    /// Returns the position up to which all records are complete.
     pub(crate) fn complete_until(mut self) -> u64 {
         let unfinished = self.find_map(|record| match record {
             Ok(UntrustedRecord::Unfinished { position, .. }) => Some(position),

@@ -136,7 +136,7 @@ impl Counts {
         self.max
     }
 
-    /// In nanoseconds, of which each has so many units.
+    /// Summarizes the values in nanoseconds; each has this many units.
     pub fn summary(&self, units_per_ns: f64) -> Summary {
         let ns = |value: u64| value as f64 / units_per_ns;
         let variance = if self.count == 0 {
@@ -181,7 +181,7 @@ pub struct Summary {
     pub deviation_ns: f64,
     /// Values that so many per cent of all values don't exceed.
     pub percentiles: BTreeMap<String, f64>,
-    /// Whole nanoseconds, and how many values from there to the next.
+    /// Histogram: whole nanoseconds, and the number of values from there to the next entry.
     pub histogram: Vec<(u64, u64)>,
 }
 

@@ -32,9 +32,9 @@ pub struct Plan {
     pub cpus: Vec<u32>,
     /// Priority of threads under SCHED_FIFO.
     pub priority: u32,
-    /// From one wake-up to the next.
+    /// Interval between two wakeups.
     pub interval: Duration,
-    /// For all together, nearly.
+    /// Approximate duration of all tests together.
     pub duration: Duration,
     /// Number of turns of each recorder.
     pub rounds: u32,
@@ -55,7 +55,7 @@ pub struct Results {
     pub preempt: preempt::Outcome,
     /// Latencies of wakeups: nothing recorded, and then the kernel.
     pub cyclic: Vec<Wakeups>,
-    /// From one wake-up to the next, in nanoseconds.
+    /// Interval between two wakeups, in nanoseconds.
     pub interval_ns: u64,
     /// Loops in a second.
     pub rate: f64,
@@ -66,7 +66,7 @@ pub struct Results {
 /// Wake-ups while something is recorded, or nothing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Wakeups {
-    /// Recorder.
+    /// Recorder that ran beside the test, or none.
     pub recorder: Who,
     /// Outcome.
     pub outcome: cyclic::Outcome,
@@ -77,7 +77,7 @@ pub struct Wakeups {
 /// The loop's runs with one recorder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Loops {
-    /// Recorder.
+    /// Recorder that was measured, or none.
     pub recorder: Who,
     /// One of each round.
     pub runs: Vec<Outcome>,

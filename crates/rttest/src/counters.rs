@@ -24,16 +24,16 @@ pub struct Interrupt {
 /// Counters of a CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Of `/proc/interrupts`.
+    /// Lines of `/proc/interrupts`.
     pub interrupts: Vec<Interrupt>,
-    /// Of `/proc/softirqs`.
+    /// Counts of `/proc/softirqs`, by name.
     pub softirqs: BTreeMap<String, u64>,
     /// Time that a hypervisor took, in nanoseconds, in steps of ten milliseconds.
     pub steal_ns: u64,
 }
 
 impl Counters {
-    /// Since the machine was started. What can't be read counts as nothing.
+    /// Reads the counts since boot. Counts that can't be read are 0.
     pub fn read(cpu: u32) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Self {

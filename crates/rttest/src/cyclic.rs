@@ -28,27 +28,27 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wakeup {
-    /// It sleeps until a time (`clock_nanosleep`).
+    /// The thread sleeps until a time (`clock_nanosleep`).
     Nanosleep,
-    /// It reads a timer (`timerfd_create`).
+    /// The thread reads a timer (`timerfd_create`).
     Timerfd,
-    /// It waits for a timer's signal (`timer_create`).
+    /// The thread waits for a timer's signal (`timer_create`).
     Timer,
     /// It waits for a word to change until a time (`futex`), as condition variables do.
     Futex,
 }
 
-/// Under which scheduler the threads run.
+/// Scheduling policy of the threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// First come, first served, at this priority.
+    /// `SCHED_FIFO` with this priority.
     Fifo(u32),
-    /// In turns, at this priority.
+    /// `SCHED_RR` with this priority.
     RoundRobin(u32),
-    /// With so much time in each interval; on any CPU, as the kernel wants it.
+    /// `SCHED_DEADLINE` with so much time in each interval; on any CPU that the kernel chooses.
     Deadline,
-    /// As all other programs.
+    /// `SCHED_OTHER`, as ordinary programs have it.
     Other,
 }
 
@@ -57,11 +57,11 @@ pub enum Policy {
 pub struct Config {
     /// A thread on each of these CPUs.
     pub cpus: Vec<u32>,
-    /// From one wake-up to the next.
+    /// Interval between two wakeups.
     pub interval: Duration,
-    /// So many wake-ups on each CPU; for ever without.
+    /// Number of wakeups on each CPU; unlimited without one.
     pub loops: Option<u64>,
-    /// For so long; for ever without.
+    /// Duration; the test never ends without one.
     pub duration: Option<Duration>,
     /// Way in which they are woken.
     pub wakeup: Wakeup,
@@ -171,7 +171,7 @@ pub struct Measured {
 /// The result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Of each CPU.
+    /// Results of each CPU.
     pub cpus: Vec<Measured>,
     /// Wakeup that ended it, if one was too late.
     pub broken: Option<Break>,

@@ -35,11 +35,11 @@ use crate::{
 pub struct Config {
     /// A thread on each of these CPUs, all at the same time.
     pub cpus: Vec<u32>,
-    /// For so long.
+    /// Duration of the test.
     pub duration: Duration,
     /// Gaps that are longer are told.
     pub threshold: Duration,
-    /// From one turn to the next.
+    /// Interval between two turns.
     pub window: Duration,
     /// So much of each window is looked at.
     pub width: Duration,
@@ -87,14 +87,14 @@ pub struct Measured {
 pub struct AtOnce {
     /// Begin of the last one of them, on CLOCK_MONOTONIC.
     pub begin_ns: u64,
-    /// For how long all of them had one.
+    /// Time for which all CPUs had a gap at once, in nanoseconds.
     pub ns: u64,
 }
 
 /// The result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Of each CPU.
+    /// Results of each CPU.
     pub cpus: Vec<Measured>,
     /// The unexplained gaps, in the order of time; the first [`MOST`] of each CPU.
     pub gaps: Vec<Gap>,

@@ -26,7 +26,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// All.
+    /// All loads.
     pub const ALL: [Self; 3] = [Self::Hackbench, Self::StressNg, Self::Build];
 
     /// Name.

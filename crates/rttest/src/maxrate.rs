@@ -75,7 +75,7 @@ pub struct Trial {
     pub reached: f64,
     /// Events that the program recorded.
     pub events: u64,
-    /// Of them, those that are not in the trace.
+    /// Number of these events that are not in the trace.
     pub lost: u64,
     /// Events of the kernel in the trace.
     pub kernel_events: u64,

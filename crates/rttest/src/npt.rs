@@ -44,7 +44,7 @@ pub enum Trace {
     User,
     /// The kernel, as `record -k` does, without an event in the loop.
     Kernel,
-    /// Both.
+    /// The event in each loop, and the kernel.
     Both,
 }
 
@@ -71,7 +71,7 @@ pub struct Plan {
     pub discard: u64,
     /// Most loops in a second; none for as many as there can be.
     pub rate: Option<f64>,
-    /// Where, and with what priority.
+    /// CPU and priority of the test.
     pub options: PrepareOptions,
     /// The rings, where something is recorded.
     pub buffers: Buffers,
@@ -83,7 +83,7 @@ pub struct Plan {
     pub library: PathBuf,
 }
 
-/// Recorder.
+/// Recorder that runs during the measurement.
 #[derive(Clone, Copy, Debug)]
 pub enum Recorder<'a> {
     /// Tompion, or none.
@@ -92,7 +92,7 @@ pub enum Recorder<'a> {
     Lttng(&'a Lttng, Timer),
 }
 
-/// Outcome.
+/// Result of a test.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// Loops that were counted, each a gap.

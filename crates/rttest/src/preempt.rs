@@ -70,7 +70,7 @@ const AHEAD_NS: u64 = 100_000;
 /// Between two rounds both sleep, so that the machine breathes.
 const REST_NS: u64 = 100_000;
 
-/// In which way a round wakes.
+/// Way in which a round wakes: by the other thread, or by a timer.
 const BY_THREAD: u32 = 0;
 const BY_TIMER: u32 = 1;
 

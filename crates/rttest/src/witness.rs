@@ -29,7 +29,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// All.
+    /// All causes.
     pub const ALL: [Self; 5] = [Self::Interrupts, Self::Switches, Self::Steal, Self::Faults, Self::Unknown];
 
     /// Name in tables.
@@ -73,7 +73,7 @@ pub struct Witness {
     usage: ThreadUsage,
     cpu_ns: u64,
     ticks: u64,
-    /// For processors without a mark.
+    /// Table of interrupts, for processors without a mark.
     table: Option<InterruptTable>,
 }
 
@@ -87,7 +87,7 @@ impl Witness {
         witness
     }
 
-    /// From now on.
+    /// Begins the observation now.
     pub fn begin(&mut self) {
         self.usage = thread_usage().unwrap_or_default();
         self.cpu_ns = thread_cpu_ns();
@@ -144,7 +144,7 @@ struct Seen {
     interrupted: bool,
     switched: bool,
     faulted: bool,
-    /// For half of it at least, the thread did not run.
+    /// Whether the thread did not run for at least half of the gap.
     away: bool,
 }
 

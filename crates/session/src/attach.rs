@@ -58,7 +58,7 @@ pub fn ask(pid: u32, session: &str) -> Result<(), AskError> {
     ask_at(pid, session, &attach_sockets())
 }
 
-/// As [`ask`], with the attach sockets that this machine has.
+/// Asks like [`ask`], with the attach sockets that this machine has.
 pub fn ask_at(pid: u32, session: &str, sockets: &AttachSockets) -> Result<(), AskError> {
     let folder = Path::new("/proc").join(pid.to_string());
     if !folder.exists() {

@@ -20,16 +20,16 @@ const MAX_DESCRIPTIONS_OF_PROCESS: u64 = 32 << 20;
 const MAX_DESCRIPTIONS_OF_USER: u64 = 384 << 20;
 /// Bytes of descriptions of all processes.
 const MAX_DESCRIPTIONS: u64 = 512 << 20;
-/// Names of events of one process that are remembered beyond its end, for hints.
+/// Maximum number of names of events that are remembered of an ended process, for hints.
 pub const MAX_NAMES_OF_PROCESS: usize = 4096;
-/// The same in all, and their bytes.
+/// Maximum number of names of events that are remembered, of all processes.
 pub const MAX_NAMES: usize = 1 << 16;
-/// See [`MAX_NAMES`].
+/// Maximum number of bytes of these names.
 pub const MAX_NAME_BYTES: usize = 8 << 20;
-/// Bytes that the processes take in a manifest, from which on their executables are not told.
+/// Bytes of the processes in a manifest from which on it leaves out their executables.
 pub const MANY_SOURCE_BYTES: usize = 16 << 20;
-/// The same, from which on processes are not told of one by one. Manifests of up to 64 MiB are
-/// read.
+/// Bytes of the processes in a manifest from which on it lists no more of them. Manifests of up to
+/// 64 MiB are read.
 pub const MAX_SOURCE_BYTES: usize = 40 << 20;
 
 /// A sum that several processes share.

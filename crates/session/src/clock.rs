@@ -29,7 +29,7 @@ const SLACK_AFTER_STOP_NS: u64 = 600_000_000_000;
 /// A run of samples, and the conversion between them.
 #[derive(Clone, Debug)]
 pub struct ClockMap {
-    /// At least one; both clocks strictly increase.
+    /// Samples, at least one; both clocks strictly increase.
     samples: Vec<ClockPair>,
     /// Whether the newest one gives way to the next.
     is_passing: bool,

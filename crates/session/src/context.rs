@@ -23,7 +23,7 @@ const MAX_AT_ONCE: usize = 256;
 /// Maximum number of unseen threads that are looked up, because an event names them, between two
 /// readings of all. Programs can name any number that there aren't.
 const MAX_SOUGHT: usize = 512;
-/// As how many a search counts that has to look at all.
+/// Number of threads as which a search counts that has to look at all of them.
 const WIDE_SEARCH: usize = 128;
 /// Maximum number of threads that are remembered; then all are forgotten, to be read again.
 const MAX_KNOWN: usize = 1 << 16;

@@ -98,7 +98,7 @@ enum KernelCommand {
 /// Result of recording the kernel.
 #[derive(Debug)]
 pub struct Outcome {
-    /// For the manifest.
+    /// Source as the manifest lists it.
     pub source: manifest::Source,
     /// Problems for users.
     pub problems: Vec<String>,
@@ -208,9 +208,9 @@ struct Drain {
     stacks: Stacks,
     /// Context of what the recorder says itself.
     own: Values,
-    /// Up to where each ring was read.
+    /// Position up to which each ring was read.
     read: Vec<u64>,
-    /// Up to where each ring was converted.
+    /// Position up to which each ring was converted.
     converted: Vec<u64>,
     /// Records that were read.
     records: u64,

@@ -41,7 +41,7 @@ impl Contexts for Head {
     }
 }
 
-/// The filter.
+/// Filter of the kernel's events on the session's side.
 #[derive(Debug)]
 pub struct KernelFilter {
     vocabulary: Arc<Vocabulary>,

@@ -93,15 +93,15 @@ pub struct Process {
     budget: Budget,
     /// Descriptions for which there was none.
     beyond_budget: u64,
-    /// The same by event number, of those that were recorded.
+    /// Class ids by event number, of classes that were recorded.
     ready: Vec<Option<ClassId>>,
     /// Spans whose begins have the fields that the filter asks for.
     spans_with_fields: HashSet<String>,
     /// Records of the initial state that wait to be converted.
     initial: Vec<Initial>,
-    /// Up to where events were read that are kept.
+    /// Position up to which pinned events were read.
     kept_read: usize,
-    /// Up to where they are known to be on the medium.
+    /// Position up to which pinned events are known to be on the medium.
     kept_synced: usize,
     /// Places in their list that did not reach the medium.
     pinned_missing: u64,
@@ -142,7 +142,7 @@ struct Initial {
 struct Place {
     stream: usize,
     cpu: u32,
-    /// In the ring's byte stream.
+    /// Position in the ring's byte stream.
     position: u64,
 }
 
@@ -158,20 +158,20 @@ struct Class {
 /// State of one ring.
 #[derive(Clone, Debug, Default)]
 struct RingState {
-    /// Up to where it was read.
+    /// Position up to which the ring was read.
     read: u64,
     /// Whether that was all there was.
     is_whole: bool,
     /// Up to where it had been read when the clock was sampled last, and the time before that.
     sampled_until: u64,
     bracketed_until: u64,
-    /// Up to where its pages were made present.
+    /// Position up to which the ring's pages were made present.
     populated: u64,
-    /// Up to where bytes were converted.
+    /// Position up to which bytes were converted.
     converted: u64,
     /// Whether records were overwritten that are not yet accounted for.
     has_gap: bool,
-    /// Up to where its room was given back.
+    /// Position up to which room was given back to the producer.
     consumed: u64,
     /// A position that can't be, and was refused.
     refused_at: Option<u64>,

@@ -38,9 +38,9 @@ enum Interpretation {
     Bits(&'static [Bits]),
     /// Bit set with two tables; where both name a bit, the first one applies.
     Either(&'static [Bits], &'static [Bits]),
-    /// Whole number.
+    /// Whole number with names from this table.
     Named(&'static [Named]),
-    /// Whole number whose table depends on another field.
+    /// Whole number with names from a table that another field selects.
     NamedBy(&'static str, &'static [(i64, &'static [Named])]),
     /// Bit set whose table depends on another field.
     BitsBy(&'static str, &'static [(i64, &'static [Bits])]),

@@ -23,9 +23,9 @@ const PRELOAD_OPTIONS: &str = "crates/agent/preload/options";
 /// Profile of cargo.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// For tests.
+    /// Debug build, for tests.
     Debug,
-    /// For use.
+    /// Release build, for use.
     Release,
 }
 

@@ -94,7 +94,7 @@ pub trait Described {
 /// The names of an event's fields.
 #[derive(Clone, Copy, Debug)]
 pub enum Names {
-    /// These, in order.
+    /// These names, in order.
     Given(Option<&'static Name>),
     /// `arg1`, `arg2`, …
     Numbered,
@@ -105,7 +105,7 @@ pub enum Names {
 pub struct Name {
     /// An identifier of Rust.
     pub name: &'static str,
-    /// For a structure, the names of its members.
+    /// Names of the members of a structure.
     pub members: Option<&'static Name>,
     /// The next field.
     pub next: Option<&'static Name>,
@@ -183,7 +183,7 @@ pub mod code {
     pub const SEQUENCE: u8 = 20;
     pub const ENUM: u8 = 21;
     pub const STRUCT: u8 = 22;
-    /// From an unsigned integer to the one that is shown in hexadecimal.
+    /// Distance from an unsigned integer's code to the code of the same in hexadecimal.
     pub const TO_HEX: u8 = X64 - U64;
 }
 
@@ -214,7 +214,7 @@ impl Shape {
         Self::new(code::ARRAY, element, count as u32)
     }
 
-    /// As many integers as there are.
+    /// Sequence of any number of these integers.
     pub const fn sequence(element: u8) -> Self {
         Self::new(code::SEQUENCE, element, 0)
     }
@@ -229,7 +229,7 @@ impl Shape {
         Self { members, ..Self::new(code::STRUCT, 0, Shapes::count(members) as u32) }
     }
 
-    /// The same, shown in hexadecimal. Takes integers and their arrays and sequences.
+    /// Returns the type shown in hexadecimal. Takes integers and their arrays and sequences.
     pub const fn hexadecimal(mut self) -> Self {
         if self.code == code::BYTES {
             self = Self { flags: self.flags, ..Self::sequence(code::U8) };
@@ -242,13 +242,13 @@ impl Shape {
         self
     }
 
-    /// The same, with the most significant byte first.
+    /// Returns the type with the most significant byte first.
     pub const fn network(mut self) -> Self {
         self.flags |= FLAG_NETWORK;
         self
     }
 
-    /// The same, shown as text. Takes arrays and sequences of bytes.
+    /// Returns the type shown as text. Takes arrays and sequences of bytes.
     pub const fn text(mut self) -> Self {
         if self.code == code::BYTES {
             self = Self::sequence(code::U8);

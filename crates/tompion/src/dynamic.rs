@@ -281,7 +281,7 @@ impl Values {
         self.field(key, code::U64, value.to_ne_bytes());
     }
 
-    /// A float.
+    /// Adds a field with a float.
     #[inline]
     pub fn float(&mut self, key: u8, value: f64) {
         self.field(key, code::F64, value.to_ne_bytes());
@@ -293,13 +293,13 @@ impl Values {
         self.field(key, code::BOOL, [u8::from(value)]);
     }
 
-    /// Bytes.
+    /// Adds a field with bytes.
     pub fn bytes(&mut self, key: u8, value: &[u8]) {
         let room = MAX_TEXT - self.texts_len;
         self.tail(key, code::BYTES, &value[..value.len().min(room)]);
     }
 
-    /// Text.
+    /// Adds a field with text.
     pub fn text(&mut self, key: u8, value: &str) {
         let value = cut(value, MAX_TEXT - self.texts_len);
         self.tail(key, code::STR, value.as_bytes());

@@ -28,7 +28,7 @@ use crate::description::{Shape, Shapes, code};
 pub struct Tail {
     /// The first one.
     pub data: *const u8,
-    /// In bytes.
+    /// Size in bytes.
     pub size: usize,
 }
 

@@ -7,7 +7,7 @@ use crate::field::Field;
 /// Value that [`counter!`](crate::counter) takes.
 #[diagnostic::on_unimplemented(message = "a counter's value is an integer or a float, not `{Self}`")]
 pub trait Quantity {
-    /// As what it is recorded.
+    /// Type as which the value is recorded.
     type Value: Field;
     /// The value.
     fn quantity(&self) -> Self::Value;
@@ -102,7 +102,7 @@ impl Deadline for u64 {
 }
 
 impl Deadline for Duration {
-    /// At most 584 years.
+    /// Returns the duration in nanoseconds, at most 584 years.
     #[inline(always)]
     fn nanoseconds(self) -> u64 {
         u64::try_from(self.as_nanos()).unwrap_or(u64::MAX)

@@ -227,7 +227,7 @@ macro_rules! __record {
     };
 }
 
-/// The same, and the span that the event begins.
+/// Records an event, and the span that it begins.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __record_span {

@@ -41,7 +41,7 @@ pub struct Site {
     pub number: AtomicU32,
     /// The event's description.
     pub description: *const u8,
-    /// Those of its enumerations, or null.
+    /// Descriptions of the enumerations among the fields, or null.
     pub enumerations: *const *const u8,
     /// 0, or 1 for a site that only asks.
     pub kind: u32,

@@ -99,7 +99,7 @@ pub enum Role {
     End,
 }
 
-/// A callsite.
+/// Callsite of the crate `tracing`, with its event here.
 pub struct Callsite {
     address: usize,
     metadata: &'static Metadata<'static>,

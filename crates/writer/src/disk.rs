@@ -145,7 +145,7 @@ impl PacketFile {
         Ok(())
     }
 
-    /// Whether nothing waits to be written.
+    /// Whether all packets of the file are written.
     pub fn is_settled(&self) -> bool {
         lock(&self.progress).waiting == 0
     }

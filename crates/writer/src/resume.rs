@@ -41,7 +41,7 @@ pub enum Error {
     /// The system refused something.
     #[error("{path}: {error}")]
     Io {
-        /// Where.
+        /// File that could not be used.
         path: PathBuf,
         /// Why.
         error: io::Error,

@@ -60,9 +60,9 @@ pub struct SourceWriter {
 /// Outcome of appending an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It is in the packet.
+    /// The event is in the packet.
     Taken,
-    /// It is, and the packet should be written.
+    /// The event is in the packet, and the packet should be written.
     Full,
     /// Its payload doesn't fit its description.
     Misfit,

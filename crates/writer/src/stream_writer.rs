@@ -20,7 +20,7 @@ pub enum WriteMode {
     ///
     /// [settle]: crate::SourceWriter::settle
     Deferred,
-    /// At once, before the call returns.
+    /// Written at once, before the call returns.
     Immediate,
     /// At once; [`SourceWriter::sync`][sync] brings it to the disk, where it outlasts the machine.
     ///
@@ -41,7 +41,7 @@ pub struct StreamWriter {
     pub origin: Origin,
     /// Time of the last event that was written.
     pub last_moment: u64,
-    /// Up to where the last whole packet accounts for the ring.
+    /// Position in the ring up to which the last whole packet accounts for it.
     pub ring_end: u64,
     /// Whether something was written since the file was last synchronised.
     pub unsynced: bool,

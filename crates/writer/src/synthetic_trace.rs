@@ -45,7 +45,7 @@ pub enum Origin {
 /// Events of one source.
 #[derive(Clone, Debug)]
 pub struct SyntheticSource {
-    /// Whose.
+    /// Origin of the events.
     pub origin: Origin,
     /// The classes.
     pub classes: Vec<Event>,

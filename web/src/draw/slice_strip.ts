@@ -122,7 +122,7 @@ class SlicePainter {
   private lastEnd = Number.NEGATIVE_INFINITY;
   /** Whether the lane shows a thread's states. */
   private readonly isThread: boolean;
-  /** Copied, since asking the window takes longer than everything else that an event needs. */
+  /** Copy: to ask the window takes longer than all else that an event needs. */
   private readonly ratio = devicePixelRatio;
   private readonly minLabelled = MIN_LABELLED * this.ratio;
   /** Colour of the edge of the slice that is being painted. */

@@ -111,7 +111,7 @@ pub fn forget_thread_id() {
 pub struct StorageLoan(());
 
 impl StorageLoan {
-    /// From now on.
+    /// Begins the loan.
     pub fn begin() -> Self {
         add_to_thread_word!("tompion_lent", 1);
         forget_thread_id();

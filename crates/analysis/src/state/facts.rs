@@ -292,7 +292,7 @@ impl FactExtractor {
 /// Role of an event class in states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It has none.
+    /// The class has no role.
     None,
     /// Entry or return of a system call; an old tracer's return has no name.
     Syscall {

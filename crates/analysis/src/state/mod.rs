@@ -68,7 +68,7 @@ pub enum Track {
 /// State of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Not observed: before the first event about it, or after lost events.
+    /// State that was not observed: before the thread's first event, or after lost events.
     Unknown,
     /// The CPU is idle.
     Idle,
@@ -108,9 +108,9 @@ pub enum State {
 /// Reason why a thread is runnable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It was woken.
+    /// The thread was woken.
     Woken(Waker),
-    /// It was preempted by this thread; 0 is the idle thread.
+    /// The thread was preempted by this one; 0 is the idle thread.
     Preempted {
         /// Id of the preempting thread.
         by: i32,

@@ -15,9 +15,9 @@ const DEFAULT_RING: f64 = 1.0;
 pub struct Budget {
     /// Quantity that is compared.
     pub what: String,
-    /// By the medians.
+    /// Value by the medians.
     pub measured: f64,
-    /// By the smallest measurements, where they say something else.
+    /// Value by the smallest measurements, where that can differ.
     pub at_best: Option<f64>,
     /// The most that is allowed, or the least.
     pub limit: f64,
@@ -31,7 +31,7 @@ impl Budget {
         if self.at_least { self.measured >= self.limit } else { self.measured <= self.limit }
     }
 
-    /// At most so many times another figure.
+    /// Budget that limits a figure to a multiple of another one.
     fn ratio(what: &str, value: Option<&Figure>, base: Option<&Figure>, limit: f64) -> Option<Self> {
         let (value, base) = (value?, base?);
         let measured = value.median()? / base.median()?;
@@ -60,7 +60,7 @@ pub fn table(budgets: &[Budget]) -> Table {
     table
 }
 
-/// Those about the cost of an event.
+/// Budgets of the cost of an event.
 pub fn of_event(results: &Results) -> Vec<Budget> {
     let find = |label: &str, threads: &str| results.find("tight", label, threads);
     let (bare, tid) = ("Tompion, overwrite", "Tompion, overwrite, tid");

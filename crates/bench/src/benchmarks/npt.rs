@@ -61,9 +61,9 @@ const TURNS: [&[&str]; 6] = [
 /// All runs of a recorder.
 #[derive(Default)]
 struct Recorder {
-    /// By table and measure, in nanoseconds.
+    /// Values in nanoseconds, by table and measure.
     values: BTreeMap<(&'static str, &'static str), Vec<f64>>,
-    /// By table: whole nanoseconds, and how many gaps.
+    /// Number of gaps by whole nanoseconds, for each table.
     histograms: BTreeMap<&'static str, BTreeMap<u64, u64>>,
     read_ns: Vec<f64>,
     lost: u64,

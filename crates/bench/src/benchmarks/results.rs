@@ -152,9 +152,9 @@ pub fn digits(value: f64) -> usize {
 pub struct Results {
     /// Its name.
     pub benchmark: String,
-    /// When.
+    /// Date of the run.
     pub date: String,
-    /// On what, a line each.
+    /// Machine of the run, a line for each fact.
     pub machine: Vec<String>,
     /// Number of measurements of each variant.
     pub repetitions: usize,
@@ -307,7 +307,7 @@ fn folder(workspace: &Workspace) -> PathBuf {
     workspace.root.join("benches/results")
 }
 
-/// The same values, each once, in the order of their first appearance.
+/// Returns the distinct values in the order of their first appearance.
 pub fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found: Vec<&str> = Vec::new();
     for value in values {
@@ -318,7 +318,7 @@ pub fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     found
 }
 
-/// With a capital at the beginning.
+/// Returns the text with a capital at its beginning.
 pub fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

@@ -68,7 +68,7 @@ impl Tompion {
         Self::build_with(workspace, Profile::Release)
     }
 
-    /// The same with another profile.
+    /// Builds Tompion with another profile.
     pub fn build_with(workspace: &Workspace, profile: Profile) -> Result<Option<Self>> {
         if !["tompion-cli", "tompion-agent"].into_iter().all(|name| workspace.has_crate(name)) {
             return Ok(None);

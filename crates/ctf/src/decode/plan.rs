@@ -24,7 +24,7 @@ pub(super) struct Plan {
     pub steps: Vec<Step>,
     pub loads: Vec<Load>,
     pub choices: Vec<Choice>,
-    /// Whole plan, if it is a single block.
+    /// The whole plan, if it is a single block.
     pub fixed: Option<Fixed>,
     /// Steps for skipping the values, if there are fewer.
     pub skip: Vec<Step>,

@@ -22,11 +22,11 @@ pub(super) const TRACEPOINT_BYTES: usize = 512;
 /// Place of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Text {
-    /// In the image.
+    /// Text in an array of the record's image.
     Array { offset: i16, length: usize },
-    /// The first text beside it.
+    /// First text beside the image.
     First,
-    /// The second one.
+    /// Second text beside the image.
     Second,
 }
 
@@ -36,16 +36,16 @@ enum Where {
     /// A number at this offset of the image.
     Number(u32),
     Text(Text),
-    /// Not where programs can see it; the reader can.
+    /// The value is in the record, where only the reader can see it.
     Record,
-    /// Nowhere.
+    /// The value is in no record.
     Nowhere,
 }
 
 /// An event, and where its fields are.
 pub(super) struct Layout {
     event: Event,
-    /// For each field.
+    /// Place of each field.
     places: Vec<Where>,
 }
 

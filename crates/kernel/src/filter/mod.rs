@@ -40,7 +40,7 @@ const COMPATIBLE: u32 = 1 << 31;
 /// Reason why a filter can't be applied to the kernel's events.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterProblem {
-    /// It isn't one.
+    /// The text is no valid filter.
     #[error("{0}")]
     Text(String),
     /// Two places would have to decide, and neither can alone.

@@ -28,7 +28,7 @@ pub struct Mark {
     pub name: String,
     /// Types of its arguments, as descriptions show them.
     pub arguments: Vec<String>,
-    /// In how many places it stands.
+    /// Number of places at which the mark stands.
     pub places: usize,
 }
 

@@ -39,7 +39,7 @@ pub const PROBE: u16 = 65;
 pub const MAX_ARGUMENTS: usize = 12;
 /// Most places in which probes may be put at once.
 pub const MAX_SITES: usize = 1024;
-/// In the place of a text's length (`src/bpf/probes.h`).
+/// Value in the place of a text's length if the text was left out (`src/bpf/probes.h`).
 const LEFT_OUT: u32 = u32::MAX - 2;
 const UNREADABLE: u32 = u32::MAX - 1;
 const NULL: u32 = u32::MAX;
@@ -51,7 +51,7 @@ pub struct Probe {
     event: Event,
     /// Types of its arguments.
     arguments: Vec<ArgumentType>,
-    /// Where.
+    /// Program or kernel function that is probed.
     target: Target,
     /// Whether a function's return is meant.
     at_return: bool,

@@ -110,7 +110,7 @@ fn place(text: &str) -> Option<Place> {
     Some(Place::Memory { base: base.flatten(), index: index.flatten(), shift, displacement })
 }
 
-/// In the words of the GNU assembler: `5`, `x0`, `[sp, 24]`, `[x1]`.
+/// Parses a place in the syntax of the GNU assembler: `5`, `x0`, `[sp, 24]`, `[x1]`.
 #[cfg(not(target_arch = "x86_64"))]
 fn place(text: &str) -> Option<Place> {
     if let Some(inside) = text.strip_prefix('[') {

@@ -11,7 +11,7 @@ use super::{ArgumentType, MAX_ARGUMENTS, Probe, elf};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct ProbeSpecError {
-    /// In one line.
+    /// Problem, in one line.
     pub problem: String,
     /// Existing names, for callers that suggest the nearest one.
     pub suggestions: Option<(String, Vec<String>)>,

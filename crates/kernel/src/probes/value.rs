@@ -115,7 +115,7 @@ impl Value {
         Self { place, size: ty.size() as u8, signed: ty.is_signed() }
     }
 
-    /// As the programs read it: `struct probe_argument` of `src/bpf/probes.h`.
+    /// Encodes the value as the programs read it: `struct probe_argument` of `src/bpf/probes.h`.
     pub(super) fn words(self, ty: ArgumentType) -> [u64; 2] {
         let (how, number, base, index, shift) = match self.place {
             Place::Constant(number) => (0, number, None, None, 0),

@@ -22,11 +22,11 @@ pub use symbols::KernelSymbols;
 /// Event that describes a stack or an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StackEvent {
-    /// A stack of the kernel.
+    /// Describes a kernel stack.
     KernelStack,
-    /// A stack of a program.
+    /// Describes a stack of a program.
     UserStack,
-    /// A file in a process's memory.
+    /// Describes a file in a process's memory.
     Object,
 }
 
@@ -65,7 +65,7 @@ pub fn add_lives(selection: &mut Selection) {
 pub enum Life {
     /// It has a child, with memory of its own that is like its.
     Child(u32),
-    /// It runs another program.
+    /// The process executes another program.
     Program,
 }
 

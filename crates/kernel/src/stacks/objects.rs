@@ -38,7 +38,7 @@ const MAX_KNOWN: usize = 1 << 14;
 /// Maximum number of bytes that are read of a file. Its first headers and notes stand near its
 /// beginning.
 const MAX_READ: u64 = 64 << 20;
-/// To which a file's first part is put.
+/// Alignment of a file's first part in memory, in bytes.
 const PAGE: u64 = 4096;
 /// Said by the kernel of files that have no name any more.
 const DELETED: &[u8] = b" (deleted)";

@@ -47,7 +47,7 @@ pub(super) fn all(recording: &mut Recording<'_>) {
 struct Thread {
     /// Ids as this process sees them: of the thread, its process, and the process's parent.
     ids: [u32; 3],
-    /// The same as the thread sees them.
+    /// Ids of the thread, its process and its parent, in the thread's own pid namespace.
     inner: [u32; 3],
     /// Number of namespaces of process ids around it.
     level: u32,
@@ -150,7 +150,7 @@ fn files(pid: u32, folder: &Path, recording: &mut Recording<'_>) {
     }
 }
 
-/// With which flags a file was opened. Source: `proc_pid_fdinfo(5)`, in octal.
+/// Returns the flags with which a file was opened. Source: `proc_pid_fdinfo(5)`, in octal.
 fn flags_of(path: &Path) -> u32 {
     let text = fs::read_to_string(path).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("flags:"));

@@ -37,7 +37,7 @@ const WITH_ADDRESS: [(&str, &str); 3] = [("connect", "uservaddr"), ("bind", "umy
 /// Entries of the programs' table; the last one is for all other numbers.
 pub const TABLE: u32 = 1024;
 
-/// An argument.
+/// Argument of a system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
     /// Its name in the kernel.
@@ -53,7 +53,7 @@ impl Argument {
     }
 }
 
-/// A call.
+/// System call and its arguments.
 #[derive(Clone, Debug)]
 struct Call {
     name: &'static str,

@@ -36,14 +36,14 @@ pub enum FormatError {
 /// Place of a field in records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// These bytes.
+    /// Value in these bytes.
     Fixed {
         /// Offset of the first.
         offset: usize,
         /// Number of bytes.
         size: usize,
     },
-    /// At the place that a word gives.
+    /// Value at the place that a word of the record gives.
     Variable {
         /// Offset of the word.
         word: usize,

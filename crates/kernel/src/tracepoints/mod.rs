@@ -53,7 +53,7 @@ pub struct Listed {
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     folder: PathBuf,
-    /// Those that the program for all of them serves.
+    /// Tracepoints that share one program.
     listed: Vec<Listed>,
     /// The folders of all tracepoints, by their names in tracefs.
     systems: BTreeMap<String, String>,
@@ -121,7 +121,7 @@ impl Catalog {
         }
     }
 
-    /// Those without a program of their own, sorted by folder and name.
+    /// Returns the tracepoints without a program of their own, sorted by folder and name.
     pub fn listed(&self) -> &[Listed] {
         &self.listed
     }

@@ -21,7 +21,7 @@ use super::constant;
 /// Display of a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// It is shown in hexadecimal, or as an address.
+    /// Whether the field is shown in hexadecimal, or as an address.
     pub hex: bool,
     /// Names of its values, or of its bits.
     pub labels: Vec<(i128, String)>,

@@ -155,11 +155,11 @@ pub struct JobThread {
 /// Result of a begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeginOutcome {
-    /// It is the first of its thread.
+    /// The activation is the first of its thread.
     NewThread,
     /// The thread had one before.
     KnownThread,
-    /// It is ignored: there are too many threads.
+    /// The activation is ignored: there are too many threads.
     Refused,
 }
 

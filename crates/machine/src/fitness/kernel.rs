@@ -44,7 +44,7 @@ enum Preemption {
     RealTime,
     /// `none`, `voluntary`, `lazy`, `full`; and whether it can be changed while the kernel runs.
     Model(String, bool),
-    /// It is one of these, as far as can be told.
+    /// The value is one of these, as far as can be told.
     Among(&'static str, bool),
 }
 

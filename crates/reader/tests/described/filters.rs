@@ -16,7 +16,7 @@ use crate::{Recording, random};
 /// Name in the trace, and the value that a filter must compare it with.
 type Asked = (String, String);
 
-/// Lists the comparisons for a value, by the names that refer to it.
+/// Adds one comparison for each name that refers to a value.
 fn ask(path: String, value: Value<'_>, asked: &mut Vec<Asked>) {
     match value {
         // Multi-byte text that is not a valid character must match as well.

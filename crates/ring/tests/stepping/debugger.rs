@@ -23,11 +23,11 @@ const MAX_STEPS: usize = 100_000;
 /// The child's state after it ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It stopped where it was to stop.
+    /// The program stopped at the breakpoint.
     Stopped,
-    /// It ended by itself.
+    /// The program exited by itself.
     Exited(i32),
-    /// It was killed.
+    /// The program was killed.
     Killed,
 }
 
@@ -78,7 +78,7 @@ impl Debugger {
         self.set_breakpoint(Some(self.rseq_area)) && self.set_breakpoint(None)
     }
 
-    /// From now on without breakpoint registers.
+    /// Uses no breakpoint registers from now on.
     pub fn forgo_breakpoints(&mut self) {
         self.has_breakpoints = false;
     }

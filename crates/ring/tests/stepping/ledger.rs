@@ -130,7 +130,7 @@ impl<'a> Ledger<'a> {
         Self { bench, overwrite, given_time, begun, written, lost: 0, found, rings }
     }
 
-    /// From now on this may be found.
+    /// Notes an event that may be found from now on.
     pub fn begin(&mut self, proven: Box<Proven>) -> &Proven {
         let key = (proven.source, proven.number);
         self.begun.entry(key).or_insert(proven)

@@ -35,7 +35,7 @@ pub enum Before {
     Unused,
     /// The record fits behind others.
     Inside,
-    /// It does not fit into what is left of the sub-buffer.
+    /// The event does not fit into the rest of the sub-buffer.
     Crossing,
     /// The sub-buffer has just been filled to the last byte.
     Boundary,
@@ -61,15 +61,15 @@ pub struct Scenario {
 /// Action on a stopped thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
-    /// It goes on: it was preempted, and is aborted.
+    /// The thread goes on: it was preempted, and is aborted.
     GoOn,
     /// It goes on as if it had never been stopped; the section is not aborted.
     NotStopped,
-    /// It is killed.
+    /// The thread is killed.
     Kill,
-    /// It gets a signal, whose handler appends.
+    /// The thread gets a signal, whose handler appends.
     Signal,
-    /// It is moved to another CPU.
+    /// The thread is moved to another CPU.
     Migrate,
     /// Another thread appends on its CPU.
     Other,

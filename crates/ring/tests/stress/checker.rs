@@ -36,9 +36,9 @@ struct Ring<'a> {
     /// Number of events that are known: those that were found, and those before the oldest that was
     /// left.
     events: u64,
-    /// By source: one more than the last number.
+    /// Next expected number of each source.
     last: Vec<u64>,
-    /// By place: what was found there.
+    /// Content that was found at each place.
     remembered: Vec<(u16, u64)>,
 }
 

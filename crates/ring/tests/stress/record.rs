@@ -52,7 +52,7 @@ impl Shape {
 /// Function that appends an event.
 pub type Append = fn(&Bench, &Event<'_>) -> Outcome;
 
-/// As the recording does: by sections, or by reserving.
+/// Appends in the way of the recording: by a section, or by reserving.
 pub fn as_recorded(bench: &Bench, event: &Event<'_>) -> Outcome {
     // SAFETY: the callers that make events here keep their image and tails.
     unsafe { bench.recording.append(event) }

@@ -20,9 +20,9 @@ const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// It looks with interrupts turned off.
+    /// `hwlat`, which looks with interrupts turned off.
     Hwlat,
-    /// It looks with interrupts on, and knows which came.
+    /// `osnoise`, which looks with interrupts on, and knows which of them came.
     Osnoise,
 }
 

@@ -80,9 +80,9 @@ pub struct Tally {
 /// Pace of the loop, in ticks of the counter.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// From one begin to the next, at least.
+    /// Minimum interval between the begins of two bursts.
     pub period: u64,
-    /// For so long without a rest.
+    /// Time for which the loop runs without a rest.
     pub spin: u64,
     /// Gaps that are longer have a cause.
     pub long: u64,
@@ -99,7 +99,7 @@ pub struct Measurement {
     tallies: [Tally; Cause::ALL.len()],
 }
 
-/// The same, when it is done.
+/// Result of a burst loop that has ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Gaps {
     /// Gaps that are the program's own.

@@ -28,11 +28,11 @@ const MAX_SHARED_DESCRIPTIONS: usize = 64;
 /// Trace of a process's events.
 #[derive(Debug)]
 pub(super) enum Placement {
-    /// Not decided; since when events wait.
+    /// Not decided yet, with the time since when events wait.
     Undecided(Option<Instant>),
-    /// To a trace of its own.
+    /// Events go to a trace of the process's own.
     Own,
-    /// To the shared one.
+    /// Events go to the trace that short processes share.
     Shared {
         /// The process, as each of its events says it.
         identity: Vec<u8>,

@@ -191,7 +191,7 @@ fn header_at(bytes: &[u8], position: u64, format: RingFormat) -> Option<(u64, u6
 }
 
 impl ThreadContextSources {
-    /// As [`ThreadContextSources::new`], for a process that is gone.
+    /// Makes the context sources of a process that is gone, like [`ThreadContextSources::new`].
     fn recall(session_config: &SessionConfig, inner_pid: u32, kept_in: &ProcessBacking) -> Self {
         let filter = session_config.rules.filter.clone().filter(|filter| filter::needs_session(filter));
         let threads = (filter.is_some() || !session_config.contexts.is_empty())

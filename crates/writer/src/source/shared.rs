@@ -40,7 +40,7 @@ pub struct IdentityFields {
 }
 
 impl IdentityFields {
-    /// Those that are not among the fields of a context.
+    /// Returns the identity fields that are not among the fields of a context.
     pub fn beside(context: &[ContextField]) -> Self {
         let lacks = |name: &str| !context.iter().any(|field| field.name() == name);
         Self { pid: lacks("vpid"), name: lacks("procname") }

@@ -21,7 +21,7 @@ pub enum State {
     Stopped,
     /// A flight recorder.
     Recorder,
-    /// To disk all the time.
+    /// Writes to disk all the time.
     Disk,
 }
 
@@ -84,7 +84,7 @@ pub struct Events {
 pub const CALLS: Events =
     Events { tompion: "syscall_*", others: &["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"] };
 
-/// From which latencies of wake-ups are computed.
+/// Events from which wakeup latencies are computed.
 pub const WAKE_UPS: Events = Events {
     tompion: "sched_waking,sched_switch,timer_hrtimer_start,timer_hrtimer_expire_entry",
     others: &[

@@ -39,7 +39,7 @@ pub const SLOPE: &str = "slope";
 pub const INTERCEPT: &str = "intercept, µs";
 pub const R: &str = "r";
 pub const INTERRUPTED: &str = "interrupted between";
-/// Of those that were not.
+/// Intercept of the wakeups that were not interrupted, in microseconds.
 pub const ALONE_INTERCEPT: &str = "intercept of the others, µs";
 pub const ALONE_R: &str = "r of the others";
 pub const SAME: &str = "same longest in 100 ms";

@@ -23,7 +23,7 @@ pub struct Pair {
 /// Wake-ups by both measurements.
 #[derive(Clone, Debug, Default)]
 pub struct Pairs {
-    /// Those that both saw.
+    /// Wakeups that both saw.
     pub matched: Vec<Pair>,
     /// Number of wakeups that the program saw alone.
     pub unmatched: u64,
@@ -81,7 +81,7 @@ impl Pairs {
         Ok(pairs)
     }
 
-    /// These and others.
+    /// Adds the wakeups of another measurement.
     pub fn and(mut self, other: &Self) -> Self {
         self.matched.extend(&other.matched);
         self.unmatched += other.unmatched;

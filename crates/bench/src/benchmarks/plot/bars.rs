@@ -9,7 +9,7 @@ const BETWEEN_BARS: f64 = 3.0;
 const BETWEEN_ROWS: f64 = 12.0;
 const TOP: f64 = 74.0;
 
-/// A bar.
+/// Bar of one figure.
 pub struct Bar {
     /// Project of the bar.
     pub who: Who,
@@ -46,7 +46,7 @@ pub struct Bars {
     pub unit: String,
     /// Names of colours.
     pub legend: Vec<(Who, String)>,
-    /// From above.
+    /// Rows, from top to bottom.
     pub rows: Vec<Row>,
 }
 

@@ -33,7 +33,7 @@ pub struct Point {
     pub spread: Option<(f64, f64)>,
 }
 
-/// A line.
+/// Line of one series of figures.
 pub struct Line {
     /// Project of the line.
     pub who: Who,
@@ -41,7 +41,7 @@ pub struct Line {
     pub label: String,
     /// Whether it is dashed, so that one colour can have two lines.
     pub dashed: bool,
-    /// From the left.
+    /// Points, from left to right.
     pub points: Vec<Point>,
 }
 

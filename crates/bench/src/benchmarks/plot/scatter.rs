@@ -13,7 +13,7 @@ const CELLS: f64 = 90.0;
 /// Classes of the style sheet, from few points in a cell to many: each begins at ten times as many.
 const DENSITIES: [&str; 4] = ["few", "some", "more", "many"];
 
-/// A panel.
+/// One of several plots side by side, which share their scales.
 pub struct Panel {
     /// Title.
     pub title: String,

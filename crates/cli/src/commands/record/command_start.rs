@@ -67,11 +67,11 @@ fn command_after_kernel(
 enum Value {
     /// The word is no option.
     NoOption,
-    /// In the same word, or nowhere.
+    /// The value is in the same word, or there is none.
     Attached,
-    /// In the next word.
+    /// The value is the next word.
     Next,
-    /// In the next word, if that is a value.
+    /// The value is the next word, if that is a value.
     Optional,
 }
 
