@@ -23,7 +23,7 @@ use tompion_os::InterruptionBlock;
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
-/// Taken, and a thread sleeps until it is free.
+/// State of a lock that is held, and for which a thread sleeps.
 const AWAITED: u32 = 2;
 
 struct Lock {

@@ -82,7 +82,7 @@ impl Objects {
         Self(Vec::new())
     }
 
-    /// All of them.
+    /// Returns all objects.
     pub fn iter(&self) -> impl Iterator<Item = &Object> {
         self.0.iter()
     }

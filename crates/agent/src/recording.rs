@@ -92,7 +92,7 @@ impl InheritedConnection {
         }
     }
 
-    /// Closes it, unless the program has done so.
+    /// Closes the recording, unless the program has done so.
     pub fn close(self) {
         if let Some(socket) = self.socket {
             socket.close_if_still(self.identity);

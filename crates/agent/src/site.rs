@@ -68,13 +68,13 @@ pub struct Module {
     pub sites_begin: *const *const Site,
     /// End of the pointers to sites.
     pub sites_end: *const *const Site,
-    /// Filled in by the agent.
+    /// Records an event without tails. The agent fills it in.
     pub append: Option<AppendFunction>,
-    /// Filled in by the agent.
+    /// Records an event with tails. The agent fills it in.
     pub append_tails: Option<AppendTailsFunction>,
-    /// Filled in by the agent. Reserved in the first headers, like the next one.
+    /// Records the begin of a span. The agent fills it in; zero in the first headers.
     pub append_begin: Option<AppendBeginFunction>,
-    /// Filled in by the agent.
+    /// Records the end of a span. The agent fills it in; zero in the first headers.
     pub append_end: Option<AppendEndFunction>,
     /// [`FLAG_PASSIVE`] or 0. Reserved in the first headers, which leave it 0.
     pub flags: usize,

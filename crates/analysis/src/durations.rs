@@ -45,7 +45,7 @@ pub struct Durations {
 pub struct Duration {
     /// Name of the job, span or system call.
     pub name: String,
-    /// Number of those seen whole.
+    /// Number of durations whose begin and end were seen.
     pub count: u64,
     /// Number of jobs among them that took longer than their deadline; `None` for others, and for
     /// jobs without a deadline.
@@ -59,7 +59,7 @@ pub struct Duration {
     pub p99_ns: Option<u64>,
     /// Longest duration.
     pub max_ns: Option<u64>,
-    /// Number of those whose begin or end was not seen. Their durations are unknown.
+    /// Number of durations whose begin or end was not seen: how long they took is unknown.
     pub unfinished: u64,
 }
 

@@ -23,7 +23,7 @@ pub struct Ticker {
 }
 
 impl Ticker {
-    /// Starts it, and waits until it counts.
+    /// Starts the program, and waits until it counts.
     pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the ticker");
         let mut words = BufReader::new(child.stdout.take().expect("its words"));

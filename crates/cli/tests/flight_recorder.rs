@@ -19,7 +19,7 @@ use crate::{
     support::{TestDir, Trace, finish, run, signal, start, start_group, tompion, wait_until},
 };
 
-/// Enough for all events of these tests.
+/// Options for a memory that holds all events of these tests.
 const LONG_MEMORY: [&str; 6] = ["--mode", "overwrite", "--subbuf-size", "1M", "--subbufs", "8"];
 const SHORT_MEMORY: [&str; 6] = ["--mode", "overwrite", "--subbuf-size", "4K", "--subbufs", "4"];
 

@@ -226,7 +226,7 @@ fn kill_rounds(times: (u32, u32), options: &[&str], storm: bool, check: fn(&Plan
     kill_rounds_of(Producer::Rseq, times, options, storm, check);
 }
 
-/// The same, of programs that append in this way.
+/// Runs rounds of kills, of programs that append in this way.
 fn kill_rounds_of(
     producer: Producer,
     (quick, full): (u32, u32),

@@ -102,7 +102,7 @@ fn a_debugger_may_step_through_events() {
 /// Bytes of stack that an event in a signal handler may use beyond the handler's own frame, as
 /// docs/design/processes.md promises.
 const PROMISED: u64 = 3072;
-/// The same for events with the application's contexts.
+/// Bytes of stack, like [`PROMISED`], for events with the application's contexts.
 const PROMISED_WITH_CONTEXTS: u64 = 8192;
 
 #[test]

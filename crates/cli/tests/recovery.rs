@@ -40,7 +40,7 @@ pub fn kill(options: &[&str], plan: &Plan, victim: Victim) -> Killed {
     kill_of(Producer::Rseq, options, plan, victim)
 }
 
-/// The same, of a program that appends in this way.
+/// Kills a recording, of a program that appends in this way.
 fn kill_of(producer: Producer, options: &[&str], plan: &Plan, victim: Victim) -> Killed {
     let dir = TestDir::new();
     let program = dir.program("emitter");

@@ -435,7 +435,7 @@ fn ticking() -> Child {
     program
 }
 
-/// Ends it.
+/// Ends the program.
 fn end_of(mut program: Child) {
     drop(program.stdin.take());
     assert!(program.wait().expect("a child of this test").success());

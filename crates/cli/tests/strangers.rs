@@ -45,7 +45,7 @@ impl Hostile {
         Self { input: child.stdin.take(), child, words }
     }
 
-    /// Ends it; returns how many programs have introduced themselves.
+    /// Ends the session; returns how many programs have introduced themselves.
     fn end(mut self) -> u64 {
         drop(self.input.take());
         let mut line = String::new();

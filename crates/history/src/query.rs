@@ -272,7 +272,7 @@ fn from_row(connection: &Connection, span: Span) -> Result<Span, Failure> {
     Ok(if is_in_it { Span { from_ms: start.max(0), ..span } } else { span })
 }
 
-/// Extends it also to the hours or days that are left of old data.
+/// Extends an interval to the rows, and to the hours or days that are left of old data.
 fn rounded(connection: &Connection, span: Span) -> Result<Span, Failure> {
     let span = from_row(connection, span)?;
     let oldest = |what: &str| -> rusqlite::Result<i64> {

@@ -196,7 +196,7 @@ pub struct Track {
 /// Events of one part of the trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartRows {
-    /// Number of events before it.
+    /// Number of events before the part.
     pub first: u64,
     /// Number of events by class; classes without events are left out.
     pub counts: Vec<(u32, u64)>,

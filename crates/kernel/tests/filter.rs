@@ -102,7 +102,7 @@ impl Recording {
         Self { recorder, vocabulary: Arc::new(vocabulary), filter }
     }
 
-    /// Ends it, and says how many events it lost.
+    /// Ends the recorder, and returns how many events it lost.
     fn end(&mut self) -> u64 {
         self.recorder.detach();
         std::thread::sleep(Duration::from_millis(50));

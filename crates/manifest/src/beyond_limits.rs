@@ -19,7 +19,7 @@ pub struct BeyondLimits {
     /// Processes that the manifest does not list.
     #[serde(skip_serializing_if = "is_default")]
     pub processes: u64,
-    /// Events of these processes. They are recorded.
+    /// Events of the processes that the manifest does not list. The events are recorded.
     #[serde(skip_serializing_if = "is_default")]
     pub events: u64,
     /// Events that these processes lost.

@@ -65,7 +65,7 @@ pub(crate) fn file_mode() -> libc::mode_t {
 pub struct DirHandle {
     /// The directory that is open.
     root: Arc<OwnedFd>,
-    /// Path below that; empty for that itself.
+    /// Path below the open directory; empty for the directory itself.
     below: PathBuf,
     /// Path at which it was opened, for people and for programs that open it by its path.
     path: PathBuf,
@@ -140,7 +140,7 @@ impl DirHandle {
         Self { root: Arc::clone(&self.root), below: self.below.join(name), path: self.path.join(name) }
     }
 
-    /// One beside this directory, with more behind its name.
+    /// Returns a directory beside this one, with a suffix to its name.
     #[must_use]
     pub fn with_suffix(&self, suffix: &str) -> Self {
         let longer = |path: &Path| {

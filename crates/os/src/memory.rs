@@ -54,7 +54,7 @@ struct SizeFacts {
     /// A regular file whose space is all reserved: no store to its mapping finds the disk full.
     is_reserved: bool,
     owner: u32,
-    /// Others than the owner may write it.
+    /// Whether others than the owner may write the file.
     is_open_to_writers: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::{check, last_error};
 const FSOPEN_CLOEXEC: libc::c_uint = 1;
 const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
 const FSMOUNT_CLOEXEC: libc::c_uint = 1;
-/// Read only, and no devices, no programs and no privileges in it.
+/// Attributes of the mount: read only, and no devices, programs or privileges in it.
 const ATTRIBUTES: libc::c_uint = 1 | 2 | 4 | 8;
 
 /// Mounts a file system that needs no disk, such as `tracefs`, in no folder: no other process sees

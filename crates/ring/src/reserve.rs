@@ -102,7 +102,7 @@ struct Reservation {
 /// Reason for having no reservation.
 #[derive(Clone, Copy, Debug)]
 enum Failure {
-    /// Others were faster, or the thread is on another CPU now: this one.
+    /// Others were faster, or the thread has moved to this CPU: try again.
     Again(u32),
     Lost(Cause),
 }

@@ -30,7 +30,7 @@ impl Default for Accumulator {
 }
 
 impl Accumulator {
-    /// One that has touched its memory already.
+    /// Makes an accumulator that has touched its memory already.
     pub fn new() -> Self {
         let mut new = Self::default();
         // Fresh memory is present once it was written to.

@@ -79,7 +79,7 @@ pub struct Wakeups {
 pub struct Loops {
     /// Recorder that was measured, or none.
     pub recorder: Who,
-    /// One of each round.
+    /// Results of the runs, one for each round.
     pub runs: Vec<Outcome>,
 }
 

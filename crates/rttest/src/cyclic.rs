@@ -125,7 +125,7 @@ pub struct Progress {
     pub count: u64,
     /// The least late.
     pub min_ns: u64,
-    /// The last one.
+    /// Latency of the last wakeup, in nanoseconds.
     pub last_ns: u64,
     /// Their mean.
     pub mean_ns: f64,
@@ -403,7 +403,7 @@ mod tests {
     }
 
     impl Running {
-        /// Waits until it has ended by itself.
+        /// Waits until the measurement has ended by itself.
         fn finish_later(self) -> Outcome {
             while self.goes_on() {
                 std::thread::sleep(Duration::from_millis(2));

@@ -37,7 +37,7 @@ pub struct Config {
     pub cpus: Vec<u32>,
     /// Duration of the test.
     pub duration: Duration,
-    /// Gaps that are longer are told.
+    /// Minimum length of a gap that is reported.
     pub threshold: Duration,
     /// Interval between two turns.
     pub window: Duration,
@@ -85,7 +85,7 @@ pub struct Measured {
 /// A time at which all CPUs had an unexplained gap at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AtOnce {
-    /// Begin of the last one of them, on CLOCK_MONOTONIC.
+    /// Begin of the last of the CPUs' gaps, on CLOCK_MONOTONIC in nanoseconds.
     pub begin_ns: u64,
     /// Time for which all CPUs had a gap at once, in nanoseconds.
     pub ns: u64,

@@ -127,7 +127,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Those that have ended by themselves: what was measured since was measured without them.
+    /// Returns the loads that ended by themselves: later measurements were made without them.
     pub fn ended(&mut self) -> Vec<Load> {
         let has_ended = |child: &mut Child| !matches!(child.try_wait(), Ok(None));
         self.children.iter_mut().filter_map(|(load, child)| has_ended(child).then_some(*load)).collect()

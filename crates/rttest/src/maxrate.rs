@@ -66,7 +66,7 @@ pub struct Plan {
     pub library: PathBuf,
 }
 
-/// One trial.
+/// Result of a trial with one rate.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Trial {
     /// Events a second that were asked for.

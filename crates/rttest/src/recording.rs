@@ -97,7 +97,7 @@ impl Subject<'_> {
         Ok(words)
     }
 
-    /// Runs it without a recording.
+    /// Runs the test program without a recording.
     pub fn run<S: Serialize, R: DeserializeOwned>(&self, spec: &S) -> Result<R, Error> {
         let words = self.words(spec)?;
         let (program, arguments) = words.split_first().ok_or_else(|| Error::Failed("no program".into()))?;

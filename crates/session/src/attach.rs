@@ -146,7 +146,7 @@ impl AttachSockets {
         sockets
     }
 
-    /// Those that may be of a process: its pid namespace and its number there.
+    /// Returns the attach sockets that may be of a process: its pid namespace and its id there.
     fn of(&self, namespace: u64, pid: u32) -> impl Iterator<Item = String> {
         self.0.get(&(namespace, pid)).into_iter().flatten().cloned()
     }

@@ -62,7 +62,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A part of these sums.
+    /// Makes the budget of one participation, which takes from these sums.
     pub fn new(process: Shared, user: Shared, all: Shared) -> Self {
         Self { process, user, all, own: 0, shared: 0 }
     }

@@ -167,7 +167,7 @@ pub struct Threads {
     sought: usize,
     /// Context of threads that were never seen.
     default: Thread,
-    /// Whether something is known that [`Threads::news`] has not told.
+    /// Whether something is known that [`Threads::news`] has not returned yet.
     changed: bool,
 }
 

@@ -206,7 +206,7 @@ struct Drain {
     classes: Classes,
     contexts: Contexts,
     stacks: Stacks,
-    /// Context of what the recorder says itself.
+    /// Context of the events that the recorder itself writes.
     own: Values,
     /// Position up to which each ring was read.
     read: Vec<u64>,

@@ -31,7 +31,7 @@ pub struct Search {
     pub sessions: u32,
     /// Names that other users have.
     pub strangers: u32,
-    /// One of those other users, as far as the kernel tells.
+    /// Program of another user that was met, as far as the kernel tells.
     pub stranger: Option<Peer>,
 }
 

@@ -128,7 +128,7 @@ struct Where {
     backing: Option<DirHandle>,
 }
 
-/// Finds both by either of them, which was called `shown`.
+/// Finds the trace and its rings by either folder, which the user called `shown`.
 fn find(named: DirHandle, shown: &str) -> Result<Where, String> {
     if named.has(SESSION_FILE) {
         let saved = SavedSession::read(&named)?;

@@ -137,7 +137,7 @@ enum Change {
 }
 
 impl ExecutionLog {
-    /// A log for the descendants of these processes.
+    /// Makes a log for the descendants of these processes.
     pub fn new(roots: &[u32]) -> Self {
         let number = |name: &str| {
             let place = events::KNOWN.iter().position(|known| known.name == name)?;

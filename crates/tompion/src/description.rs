@@ -125,9 +125,9 @@ pub struct Shape {
 /// The type of a field, and of those behind it.
 #[derive(Debug)]
 pub struct Shapes {
-    /// This field's.
+    /// Type of this field.
     pub head: Shape,
-    /// The next one's.
+    /// Types of the following fields.
     pub next: Option<&'static Shapes>,
 }
 

@@ -26,7 +26,7 @@ use crate::description::{Shape, Shapes, code};
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Tail {
-    /// The first one.
+    /// First byte.
     pub data: *const u8,
     /// Size in bytes.
     pub size: usize,

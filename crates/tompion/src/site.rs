@@ -119,7 +119,7 @@ pub struct Taken<F> {
 struct Padded<I>(I);
 
 impl<F: Fields> Taken<F> {
-    /// Records it.
+    /// Records the event.
     #[inline(always)]
     pub fn record(self, fields: &F) {
         let size = const {
@@ -189,7 +189,7 @@ impl Span {
         self.end.is_some()
     }
 
-    /// Ends it now.
+    /// Ends the span now.
     #[inline(always)]
     pub fn end(self) {}
 }

@@ -90,7 +90,7 @@ pub fn of_event(results: &Results) -> Vec<Budget> {
     .collect()
 }
 
-/// All of them, as far as they were measured.
+/// Returns all budgets whose figures were measured.
 pub fn of_all(stored: &Stored) -> Vec<Budget> {
     let mut budgets = stored.get("event").map(of_event).unwrap_or_default();
     budgets.extend(stored.get("bytes").and_then(of_bytes));

@@ -141,7 +141,7 @@ impl Bench {
         }
     }
 
-    /// One repetition of one variant.
+    /// Measures one repetition of one variant.
     fn measure(&self, variant: &Variant, finding: &mut Finding) -> Result<()> {
         let (output, recorded) = self.execute(variant)?;
         if let Some((recording, trace)) = recorded {

@@ -26,7 +26,7 @@ beside the smallest and the largest. Both tracers have four sub-buffers of 1 MiB
 the thread of each event. The cost of an event is the added time divided by the events that the same \
 wrapper recorded and lost while writing to disk.\n";
 
-/// The table is the same after more of them.
+/// Maximum number of repetitions: more don't change the table.
 const MAX_REPETITIONS: usize = 5;
 
 /// Tracer that is measured.

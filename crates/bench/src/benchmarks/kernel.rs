@@ -107,7 +107,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<Report> {
 }
 
 impl Bench {
-    /// One round of the null call: without and with each tracer, in turns.
+    /// Measures one round of the null call: without and with each tracer, in turns.
     fn added(&self, figures: &mut Figures) {
         for who in [Who::Tompion, Who::Ftrace, Who::Perf] {
             if self.tracers.can(who) {

@@ -330,7 +330,7 @@ fn plain(stored: &Stored, section: &Section, pictures: &Path) -> String {
     written(stored, section, pictures, Results::table)
 }
 
-/// The same with a row for each label and a column for each place.
+/// Formats the table with a row for each label and a column for each place.
 fn transposed(stored: &Stored, section: &Section, pictures: &Path) -> String {
     written(stored, section, pictures, Results::table_by_label)
 }

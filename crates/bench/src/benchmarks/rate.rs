@@ -197,7 +197,7 @@ impl Bench {
         anyhow::bail!("not even half of it was held")
     }
 
-    /// One trial.
+    /// Tries one rate. Returns whether all events arrived and the producer kept its pace.
     fn is_borne(&self, search: &Search, rate: f64, milliseconds: u64) -> Result<bool> {
         let (emitted, stretched) = self.record(search, rate, milliseconds)?;
         let arrived = self.tompion.0.count(&search.output.folder)?;

@@ -175,7 +175,7 @@ impl Results {
         })
     }
 
-    /// Keeps them; returns the file.
+    /// Stores the results; returns the file.
     pub fn save(&self, workspace: &Workspace) -> Result<PathBuf> {
         let folder = folder(workspace);
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;

@@ -132,7 +132,7 @@ const AIMS: [(&str, &str, f64, &str); 4] = [
     ("to half of the gaps", "50 %", 1.25, CLOCK),
 ];
 
-/// The limits that the project has set itself, and what came of them.
+/// Table of the project's own limits, and whether they were kept.
 fn aims(results: &Results) -> Table {
     let mut table = Table::new(&["an event adds, in ns", TOMPION, "beside", "", "ratio", "aim", ""]);
     for (name, measure, aim, peer) in AIMS {

@@ -28,7 +28,7 @@ pub(super) struct Plan {
     pub fixed: Option<Fixed>,
     /// Steps for skipping the values, if there are fewer.
     pub skip: Vec<Step>,
-    /// All of these, if they skip a fixed number of bytes.
+    /// All operations, if they skip a fixed number of bytes.
     pub skip_fixed: Option<Fixed>,
 }
 

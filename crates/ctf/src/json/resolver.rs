@@ -48,7 +48,7 @@ pub(super) struct Resolver {
     pub remarks: Vec<String>,
     /// Attributes of the field classes of the current fragment.
     field_attributes: Vec<FieldAttributes>,
-    /// Size of all of them so far, in bytes.
+    /// Size of all field attributes so far, in bytes.
     field_attributes_size: usize,
     has_trace_class: bool,
     events: HashSet<(u64, u64)>,

@@ -121,7 +121,7 @@ pub struct Incident {
     /// Main cause in words, as `explain` shows it, for readers that compute nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Parties with their shares, the largest first, for the same readers.
+    /// Parties with their shares, the largest first, for readers that compute nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub culprits: Vec<Culprit>,
     /// Number of system management interrupts (firmware) that may have occurred; none if they

@@ -16,7 +16,7 @@ pub fn counters(cpus: u32) -> Vec<(u32, Counter)> {
     (0..cpus).filter_map(|cpu| Some((cpu, Counter::of_firmware(cpu).ok()?))).collect()
 }
 
-/// Passes them to the programs. They stay open as long as the programs' map.
+/// Passes counters to the programs. They stay open as long as the programs' map.
 pub fn give(counters: &[(u32, Counter)], ebpf: &Ebpf) -> Result<(), Error> {
     let Some(Map::PerfEventArray(map)) = ebpf.map(MAP) else { return Err(missing(MAP)) };
     for (cpu, counter) in counters {

@@ -202,7 +202,7 @@ impl Printer {
         printer
     }
 
-    /// Until the latest of these times, some CPU's events are missing.
+    /// Finds the times up to which events of some CPU are missing.
     fn cut_overwritten(&mut self, traces: &TraceSet) {
         let overwrites = manifest::overwrites(traces);
         if !overwrites.contains(&true) {

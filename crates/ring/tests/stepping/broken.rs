@@ -113,7 +113,7 @@ unsafe extern "C" {
 /// An append, and its section.
 pub type Variant = (&'static str, fn(&Bench, &Proven) -> Outcome);
 
-/// The same section without a fault.
+/// Section without a fault.
 pub const SOUND: Variant = ("nothing", |bench, event| append(bench, event, &raw const broken_nothing));
 
 /// A fault each.

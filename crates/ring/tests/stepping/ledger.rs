@@ -44,7 +44,7 @@ fn mix(value: u64) -> u64 {
 }
 
 impl Proven {
-    /// An image of so many bytes, and tails of these lengths.
+    /// Makes an event with an image of so many bytes, and tails of these lengths.
     pub fn new((source, number): (Source, u32), image_len: usize, tails: &[usize], time: u64) -> Box<Self> {
         let key = u64::from(source) << 48 | u64::from(number) << 16;
         let words = std::array::from_fn(|index| mix(key | index as u64));
@@ -59,7 +59,7 @@ impl Proven {
         proven
     }
 
-    /// Appends it. Neither allocates nor locks.
+    /// Appends the event. Neither allocates nor locks.
     pub fn append(&self, bench: &Bench) -> Outcome {
         let event = Event {
             id: record::FIRST_EVENT + self.source,

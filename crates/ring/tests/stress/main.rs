@@ -161,7 +161,7 @@ const OVERWRITE: [Weather; 3] = [
     },
 ];
 
-/// The same weathers, of fewer records, without restartable sequences.
+/// Returns the conditions with fewer records, without restartable sequences.
 fn in_reserve_form(weathers: [Weather; 3]) -> [Weather; 3] {
     weathers.map(|weather| Weather {
         form: WriteProtocol::ReserveCommit,

@@ -40,7 +40,7 @@ impl Bench {
         Self::with(Geometry::new(subbuf_size, subbuf_count, cpus, buffers).unwrap(), overwrite, false)
     }
 
-    /// The same, in either form.
+    /// Makes rings for either write protocol.
     pub fn of(
         form: WriteProtocol,
         subbuf_size: u64,

@@ -58,7 +58,7 @@ pub fn encode(contexts: Contexts, event: &EventContext<'_>, bytes: &mut Vec<u8>)
     }
 }
 
-/// The recorder's own: of what it says itself.
+/// Returns the context of the events that the recorder itself writes.
 pub fn of_recorder() -> Values {
     let name = fs::read("/proc/self/comm").unwrap_or_default();
     let mut comm = [0; 16];

@@ -190,7 +190,7 @@ struct Memory {
 /// Files of one process.
 struct Process {
     objects: Vec<Object>,
-    /// Number of them that the trace has.
+    /// Number of objects that the trace has.
     described: usize,
     /// Numbers of stacks whose addresses were looked for.
     seen: HashSet<u32>,

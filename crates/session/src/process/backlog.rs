@@ -9,7 +9,7 @@ pub enum Backlog {
     /// Those that were there before the clock's last two samples: a change of its rate shows on
     /// both sides.
     ClockBracketed,
-    /// All of them.
+    /// All bytes.
     All,
 }
 

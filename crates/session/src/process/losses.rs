@@ -53,9 +53,9 @@ impl Participation {
 /// The losses of a process that can be.
 #[derive(Debug)]
 pub(super) struct Losses {
-    /// All of them together.
+    /// Losses of all causes together.
     pub total: u64,
-    /// Whether the process tells of others, which can't be.
+    /// Whether some of the process's counts are impossible, so that its losses are unknown.
     pub unknown: bool,
 }
 

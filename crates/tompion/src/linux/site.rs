@@ -12,13 +12,13 @@ use crate::{
 struct Description<D, F>(PhantomData<(D, F)>);
 
 impl<D: Described, F: Fields> Description<D, F> {
-    /// Its size.
+    /// Sizes of the description.
     const SIZES: Sizes = measure(&D::OUTLINE, F::SHAPES);
-    /// A small one; zeros behind its end, as in the others.
+    /// Small description; zeros behind its end, as in the others.
     const SMALL: [u128; 16] = write(&D::OUTLINE, F::SHAPES, Self::SIZES);
-    /// One of medium size.
+    /// Medium description.
     const MEDIUM: [u128; 64] = write(&D::OUTLINE, F::SHAPES, Self::SIZES);
-    /// A large one.
+    /// Large description.
     const LARGE: [u128; 512] = write(&D::OUTLINE, F::SHAPES, Self::SIZES);
 }
 

@@ -46,7 +46,7 @@ impl IdentityFields {
         Self { pid: lacks("vpid"), name: lacks("procname") }
     }
 
-    /// The fields themselves.
+    /// Returns these fields as context fields.
     pub fn fields(self) -> impl Iterator<Item = ContextField> {
         let pid = self.pid.then(|| ContextField::signed("vpid", 32));
         pid.into_iter().chain(self.name.then(|| ContextField::text("procname")))

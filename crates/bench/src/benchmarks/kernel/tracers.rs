@@ -25,7 +25,7 @@ pub enum State {
     Disk,
 }
 
-/// One of the columns.
+/// Tracer with its events, as a column of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// No tracer.
@@ -35,7 +35,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// All of them: those first that are compared.
+    /// All variants: first those that are compared.
     pub const ALL: [Self; 10] = [
         Self::Off,
         Self::On(Who::Tompion, State::Recorder),
@@ -111,7 +111,7 @@ pub const USUAL: Events = Events {
     ],
 };
 
-/// Bytes of a CPU's ring, for all of them.
+/// Size of each CPU's ring for all tracers, in KiB.
 const RING_KIB: &str = "4096";
 /// Time within which a tracer must begin and end.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(90);
@@ -127,7 +127,7 @@ pub struct Tracers {
     cpus: usize,
 }
 
-/// One that runs. What it wrote goes when it is stopped.
+/// Tracer that runs. Its files are removed when it is stopped.
 pub struct Running {
     children: Vec<Child>,
     instance: Option<Instance>,

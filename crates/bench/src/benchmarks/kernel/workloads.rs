@@ -51,7 +51,7 @@ pub enum Large {
 }
 
 impl Large {
-    /// All of them, in the tables' order.
+    /// All workloads, in the order of the tables.
     pub const ALL: [Self; 4] = [Self::Tbench, Self::Dbench, Self::Hackbench, Self::Compilation];
 
     /// Name in tables.

@@ -89,7 +89,7 @@ impl Pairs {
         self
     }
 
-    /// The share of those in which an interrupt came between.
+    /// Share of the matched wakeups in which an interrupt came between.
     pub fn interrupted(&self) -> f64 {
         self.matched.iter().filter(|pair| !pair.alone).count() as f64 / self.matched.len().max(1) as f64
     }

@@ -110,7 +110,7 @@ impl Serving {
         Ok(value.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
     }
 
-    /// Asks it to end, and waits for it.
+    /// Asks the process to end, and waits for it.
     pub fn finish(mut self) -> Result<()> {
         shell::run_quietly(Command::new("kill").args(["-INT", &self.child.id().to_string()]))?;
         let status = self.child.wait()?;

@@ -89,7 +89,7 @@ impl Variant {
         }
     }
 
-    /// All of them, in random order.
+    /// Returns all variants in random order.
     fn shuffled() -> [Self; 4] {
         let (mut all, chance) = (Self::ALL, RandomState::new());
         all.sort_by_cached_key(|variant| chance.hash_one(*variant as u8));
