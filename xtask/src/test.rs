@@ -220,7 +220,7 @@ fn clippy(workspace: &Workspace) -> Outcome {
     Outcome::of(shell::run(&mut cargo(workspace, &words)))
 }
 
-/// The documentation is for those who work on the crates, so private items belong to it.
+/// Builds the documentation with private items: it is for those who work on the crates.
 fn docs(workspace: &Workspace) -> Result<()> {
     // The agent's library has the name of the crate for users, so it is documented apart.
     [&["--workspace"][..], &["--package", "tompion-agent", "--lib"]].iter().try_for_each(|which| {

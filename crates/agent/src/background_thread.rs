@@ -266,7 +266,7 @@ impl Watched {
     }
 }
 
-/// The thread.
+/// Runs the agent's thread.
 fn run() {
     lock::mark_agent_thread();
     // Ordering: pairs with the acquire in `pause`.

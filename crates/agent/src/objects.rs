@@ -58,7 +58,7 @@ pub struct Objects(Vec<Object>);
 /// A record and the description of its event.
 #[derive(Debug)]
 pub struct Record {
-    /// The event.
+    /// Description of the event.
     pub description: Vec<u8>,
     /// Fixed part and tails.
     pub payload: Vec<u8>,

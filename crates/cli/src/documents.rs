@@ -28,7 +28,7 @@ enum Kind {
     Span,
 }
 
-/// Tells what a block holds by the word behind its opening fence.
+/// Returns the kind of a block by the word behind its opening fence.
 fn kind(fence: &str) -> Kind {
     match fence.trim_matches([' ', '`']) {
         "sh" | "console" | "ini" => Kind::Shell,

@@ -230,7 +230,7 @@ pub(crate) fn read(stream: &mut dyn Read, pending: &mut Vec<u8>) -> Result<Reque
     Ok(request)
 }
 
-/// Reads what comes next.
+/// Reads the bytes that come next.
 pub(crate) fn read_more(stream: &mut dyn Read, pending: &mut Vec<u8>) -> Result<(), Refusal> {
     let mut bytes = [0; 8192];
     let count = stream.read(&mut bytes)?;

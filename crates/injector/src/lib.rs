@@ -137,7 +137,7 @@ impl Injector {
         self.orders.word(at + DELAY).store(delay.min(MAX_DELAY).as_nanos() as u64, Release);
     }
 
-    /// Forgets what was ordered for a thread and is not done.
+    /// Drops the delays that were requested for a thread and not made yet.
     pub fn cancel(&self, tid: u32) {
         self.orders.word(at(tid) + DELAY).store(0, Relaxed);
     }

@@ -11,7 +11,7 @@ use tompion_os::{allowed_cpus, gettid, monotonic_ns, run_fifo, set_affinity};
 
 const DELAY: Duration = Duration::from_micros(300);
 
-/// Does what leads to a place.
+/// Makes the kernel pass a place.
 fn go_to(place: Place, socket: &UdpSocket) {
     match place {
         Place::InterruptsOff | Place::HardInterrupt => thread::sleep(Duration::from_micros(50)),

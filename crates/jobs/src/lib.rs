@@ -85,7 +85,7 @@ pub enum JobMessage {
         /// Time of the end.
         time: u64,
     },
-    /// A process has lost so many begins and ends more.
+    /// A process has lost this many begins and ends since the last message.
     Lost {
         /// Process id.
         pid: u32,
@@ -424,7 +424,7 @@ impl ProcessJobs {
         self.order.is_waiting()
     }
 
-    /// Tells what nothing can precede any more.
+    /// Sends the messages that nothing can precede any more.
     pub fn tell_due(&mut self, now: ClockPair) {
         let due = self.order.release(self.moment(now));
         self.tell_all(&due);
@@ -458,7 +458,7 @@ impl ProcessJobs {
         self.tids.look();
     }
 
-    /// Tells what waits, and that the process takes part no more.
+    /// Sends the messages that wait, and says that the process has left.
     pub fn tell_end(&mut self) {
         let due = self.order.release_all();
         self.tell_all(&due);

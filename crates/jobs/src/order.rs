@@ -109,7 +109,7 @@ impl JobOrder {
         !self.held.is_empty() || self.gap.is_some()
     }
 
-    /// Takes what nothing can precede any more, in order.
+    /// Takes the messages that nothing can precede any more, in order.
     pub(super) fn release(&mut self, now: Moment) -> Vec<JobMessage> {
         if now.ns.saturating_sub(self.complete.ns) > HOLD_TIMEOUT_NS {
             if self.is_waiting() {

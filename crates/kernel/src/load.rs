@@ -153,7 +153,7 @@ const SYSCALLS: [(u16, &str, &str); 2] =
 const SWITCH: &str = "sched_switch";
 
 impl Recorder {
-    /// Loads what the options ask for; nothing is recorded yet.
+    /// Loads the programs that the options ask for; nothing is recorded yet.
     pub fn load(options: &Options, calls: &Calls) -> Result<Self, Error> {
         if let Some(obstacle) = fitness::obstacles().into_iter().find(|obstacle| !obstacle.bearable) {
             return Err(Error::Obstacle { found: obstacle.found, mend: obstacle.mend });
@@ -238,7 +238,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Loads what tells where wake-ups come from. They are attached before what records.
+    /// Loads the programs that mark where wakeups come from. They are attached before those that
+    /// record.
     fn load_wakers(&mut self, selection: &Selection, btf: &Btf) -> Result<(), Error> {
         let mut is_known = true;
         for (name, tracepoint) in WAKERS {

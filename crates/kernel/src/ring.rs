@@ -54,7 +54,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Rings of about so many bytes for each CPU.
+    /// Geometry with rings of about this many bytes for each CPU.
     pub fn of_size(cpus: u32, bytes: u64) -> Self {
         let subbufs = (bytes / SUBBUF_SIZE).clamp(2, MAX_SUBBUFS.into()) as u32;
         Self { cpus, subbufs: 1 << subbufs.ilog2() }

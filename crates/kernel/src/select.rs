@@ -127,7 +127,7 @@ impl Selection {
         Ok(selection)
     }
 
-    /// Adds what another selection has.
+    /// Adds the events of another selection.
     pub fn merge(&mut self, other: Self) {
         let Self { events, entries, exits, state, tracepoints, probes, unreadable } = other;
         self.events |= events;

@@ -49,7 +49,7 @@ impl Coverage {
         &self.recorded
     }
 
-    /// Returns what sequence numbers say of a trace's history.
+    /// Returns the history of a trace that its sequence numbers show.
     pub fn history(&self, trace: usize) -> History {
         self.histories.get(trace).copied().unwrap_or_default()
     }

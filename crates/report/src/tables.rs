@@ -60,7 +60,7 @@ pub fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Lists what could not be measured or set up, each line once.
+/// Lists measurements and settings that failed, each line once.
 pub fn limitations(document: &Document) -> Vec<String> {
     let results = &document.results;
     let wakeups = results.cyclic.iter().flat_map(|wakeups| {

@@ -41,7 +41,7 @@ static NO_SELECTOR: AtomicU32 = AtomicU32::new(0);
 /// Maximum time of each exploration of the long form.
 const LONGEST: Duration = Duration::from_secs(240);
 
-/// Explores all that so many preemptions can bring about.
+/// Explores all executions with at most this many preemptions.
 fn explore(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let full = tompion_testing::is_full();
     let mut builder = loom::model::Builder::new();

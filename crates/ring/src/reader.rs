@@ -22,7 +22,7 @@ use crate::{
 /// moment.
 const MAX_REREADS: usize = 1000;
 
-/// Maximum number of copies of a history of which nothing stays.
+/// Maximum number of attempts to copy a history that its producer overwrites meanwhile.
 const MAX_COPY_ATTEMPTS: u32 = 16;
 
 /// One ring of a ring file, seen from the session's side.
@@ -276,7 +276,7 @@ impl<'a> RingReader<'a> {
         self.copy_to(begin + first as u64, &mut bytes[first..]);
     }
 
-    /// Copies what stands from a position on, up to the ring's end.
+    /// Copies the bytes from a position on, up to the ring's end.
     fn copy_to(&self, begin: u64, to: &mut [u8]) {
         let place = ring::DATA + self.geometry.place(begin);
         match self.form {

@@ -162,7 +162,7 @@ impl<'a> Records<'a> {
         SameSizeRun { records, kind: head.to_word() as u32 }
     }
 
-    /// Goes on behind so many of the records that [`Records::same_size_run`] has returned.
+    /// Skips this many of the records that [`Records::same_size_run`] has returned.
     #[inline(always)]
     pub fn skip_run<const PAYLOAD: usize>(&mut self, count: usize) {
         self.at += count * (record::HEADER + PAYLOAD);

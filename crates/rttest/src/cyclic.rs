@@ -129,7 +129,7 @@ pub struct Progress {
     pub last_ns: u64,
     /// Their mean.
     pub mean_ns: f64,
-    /// The latest.
+    /// Maximum latency, in nanoseconds.
     pub max_ns: u64,
 }
 
@@ -168,7 +168,7 @@ pub struct Measured {
     pub missed: u64,
 }
 
-/// The result.
+/// Result of the measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// Results of each CPU.

@@ -91,7 +91,7 @@ pub struct AtOnce {
     pub ns: u64,
 }
 
-/// The result.
+/// Result of the measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// Results of each CPU.
@@ -195,7 +195,7 @@ fn look(
     (Measured { prepared, looked_ns, causes, smi }, found.gaps)
 }
 
-/// Looks for so many nanoseconds. Returns for how long it was.
+/// Looks for gaps for this long, in nanoseconds. Returns the time for which it looked.
 fn turn_of(
     cpu: u32,
     (width, threshold): (u64, Duration),

@@ -52,7 +52,7 @@ pub struct Way {
     pub until_running: Summary,
 }
 
-/// The result.
+/// Result of the measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// Settings that the lower one got, and the higher one.

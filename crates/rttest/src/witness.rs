@@ -66,7 +66,7 @@ pub struct Disturbance {
 /// adjusted.
 const NOISE_NS: f64 = 2000.0;
 
-/// Sees what comes between.
+/// Observer of interrupts, switches and faults between two times.
 #[derive(Debug)]
 pub struct Witness {
     ticks_per_ns: f64,

@@ -315,7 +315,7 @@ impl ProcessBacking {
         self.control.sync_data()
     }
 
-    /// Keeps what is known of the process's threads.
+    /// Stores the names and values of the process's threads.
     pub fn keep_threads(&self, known: &BTreeMap<u32, &Values>) -> io::Result<()> {
         write_json(&self.folder, THREADS_FILE, known, false)
     }

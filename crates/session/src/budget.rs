@@ -99,7 +99,7 @@ impl Drop for Budget {
 /// About how many bytes a description takes as long as its process is recorded: it stands here as
 /// it was told, and once more as the trace has it.
 fn size_of_event(event: &Event) -> u64 {
-    /// Bytes that maps and lists take for it.
+    /// Bytes that maps and lists take for a description.
     const OVERHEAD: usize = 256;
     let format = event.format.as_ref().map_or(0, String::len);
     let text = event.provider.len() + event.name.len() + format;

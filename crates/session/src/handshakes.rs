@@ -22,7 +22,7 @@ const MAX_PENDING_PER_PID: usize = 4;
 /// Connection that waits for its `Hello`.
 #[derive(Debug)]
 pub struct Connection {
-    /// The conversation.
+    /// Socket of the connection.
     pub socket: PacketSocket,
     /// Process at the other end, as the kernel tells.
     pub peer: Peer,

@@ -87,7 +87,7 @@ impl SessionConfig {
         socket.send(&message.encode(), &files)
     }
 
-    /// Writes what a process needs to know into its control file.
+    /// Writes the configuration that a process needs into its control file.
     pub fn write_header(&self, map: &SharedMap, writing: Writing) {
         let geometry = self.geometry;
         let flags = if self.overwrite { control::FLAG_OVERWRITE } else { 0 }

@@ -271,7 +271,7 @@ impl ThreadContextSources {
         Self { threads, filter, jobs }
     }
 
-    /// Keeps what is known of the threads, if that has changed.
+    /// Stores the names and values of the threads, if they have changed.
     pub fn keep(&mut self, kept_in: &ProcessBacking) -> io::Result<()> {
         let news = self.threads.as_mut().and_then(Threads::news);
         news.map_or(Ok(()), |news| kept_in.keep_threads(&news))
@@ -377,7 +377,7 @@ impl Process {
         100
     }
 
-    /// Copies what is new in the rings, however much waits.
+    /// Copies all new bytes of the rings, however much waits.
     pub fn collect_all(&mut self) -> u64 {
         if self.given_up {
             return 0;

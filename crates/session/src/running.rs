@@ -89,7 +89,7 @@ pub enum SnapshotError {
 /// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saved {
-    /// A snapshot with so many events is on disk.
+    /// A snapshot with this many events is on disk.
     Events(u64),
     /// The recording ended in order meanwhile: all that it held is on disk.
     Ended,

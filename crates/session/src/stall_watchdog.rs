@@ -24,7 +24,7 @@ const WATCHDOGS: usize = 2;
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Time by which the consumer may be late, in nanoseconds.
 const STALL_SLACK_NS: u64 = 1_000_000;
-/// After so many calls the consumer is called no more rarely.
+/// Maximum number of doublings of the interval at which a stalled consumer is called.
 const MAX_DOUBLINGS: u32 = 8;
 /// No deadline is armed.
 const DISARMED: u64 = u64::MAX;

@@ -354,7 +354,7 @@ impl Reason {
 /// Programs that were expected to take part.
 #[derive(Clone, Copy, Debug)]
 pub struct Expectation {
-    /// Whether libraries are preloaded, so that each program was to.
+    /// Whether libraries are preloaded, so that each program should have taken part.
     pub preloads: bool,
     /// The user who ran the command.
     pub user: u32,

@@ -234,7 +234,7 @@ impl FactExtractor {
         self.actions(trace).any(|action| matches!(action, Action::TimerEntry))
     }
 
-    /// Returns the effects of a trace's classes.
+    /// Returns what the event classes of a trace do to states.
     fn actions(&self, trace: usize) -> impl Iterator<Item = &Action> {
         let bound = |trace: usize| self.0.first.get(trace).and_then(|streams| streams.first().copied());
         let begin = bound(trace).map_or(self.0.classes.len(), |begin| begin as usize);

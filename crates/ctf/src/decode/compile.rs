@@ -8,7 +8,7 @@ use crate::metadata::{
     Scope, Selection, Stream, Struct, Trace, Type, Variant, Version,
 };
 
-/// Maximum alignment in bits: windows over packets begin at multiples of it.
+/// Maximum alignment in bits: windows over packets begin at multiples of this.
 pub(super) const MAX_ALIGNMENT: u32 = 4096 * 8;
 /// Maximum size of a block in bytes.
 const MAX_BLOCK: u32 = 1 << 20;

@@ -374,7 +374,7 @@ impl Generator<'_> {
     }
 }
 
-/// Whether a comparison holds where `order` is what the two sides are.
+/// Whether a comparison is true if `order` is the relation between the two sides.
 fn accepts(comparison: Comparison, order: Comparison) -> bool {
     comparison as u8 & order as u8 != 0
 }

@@ -130,7 +130,7 @@ impl Layout {
         Self { places: places.collect(), event: format.event.clone() }
     }
 
-    /// Takes what only the reader can see for absent.
+    /// Marks fields that only the reader can see as absent.
     pub(super) fn without_reader(mut self) -> Self {
         let hidden = self.places.iter_mut().filter(|place| **place == Where::Record);
         hidden.for_each(|place| *place = Where::Nowhere);

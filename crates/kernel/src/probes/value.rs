@@ -168,7 +168,7 @@ impl ArgumentType {
         Some(Self::Integer(integer))
     }
 
-    /// A number of so many bytes.
+    /// Number with this size in bytes.
     pub(super) fn integer(size: u8, signed: bool) -> Self {
         Self::Integer(if signed { Integer::signed(size * 8) } else { Integer::unsigned(size * 8) })
     }

@@ -156,7 +156,7 @@ struct Party<'a> {
 }
 
 impl Party<'_> {
-    /// Nothing is known of it.
+    /// Party of which nothing is known.
     const NONE: Self = Self { name: "", tid: 0 };
 }
 

@@ -10,7 +10,7 @@ use tompion_writer::{ClassId, SourceWriter};
 
 /// Largest number of a system call that is found by index, of `entry` and of `exit`.
 const MAX_INDEXED_CALL: u32 = 1023;
-/// Indexes of one kind.
+/// Number of indexes for calls' entries, and again for their returns.
 const KIND: usize = MAX_INDEXED_CALL as usize + 1;
 
 /// Maps classes of the decoder to those of the trace.

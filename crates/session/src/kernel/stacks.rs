@@ -44,7 +44,7 @@ const MAX_OBJECTS: usize = 1 << 12;
 pub struct Definition {
     /// The moment from which on it holds.
     pub time: u64,
-    /// Class of it.
+    /// Class of the definition.
     pub class: Class,
     /// Its payload.
     pub payload: Vec<u8>,
@@ -78,7 +78,7 @@ struct DescribedStack {
 }
 
 impl Stacks {
-    /// None yet, of so many rings.
+    /// Makes an empty table for this many rings.
     pub fn new(contexts: Contexts, rings: usize) -> Self {
         let wants_names = contexts.has(context::Context::KernelStack);
         Self {
@@ -105,7 +105,7 @@ impl Stacks {
         std::mem::take(&mut self.definitions)
     }
 
-    /// Looks what all processes have in memory, as of a moment.
+    /// Reads which files all processes have in memory, as of this time.
     pub fn look_at_all(&mut self, time: u64) {
         if self.contexts.has(context::Context::UserStack) {
             self.memory.look_at_all(time, &mut self.definitions);
@@ -165,7 +165,7 @@ impl Stacks {
         [kernel, user].map(|stack| stack.map_or(0, |stack| stack.number))
     }
 
-    /// Takes what an event says of a process's memory.
+    /// Takes the change of a process's memory that an event reports.
     pub fn follow(&mut self, class: Class, record: &UntrustedRecord<'_>) {
         if !self.contexts.has(context::Context::UserStack) {
             return;

@@ -27,7 +27,7 @@ use tompion_testing::{Random, executions, seed};
 const FEW: u64 = 100_000;
 /// Number of executions with `TOMPION_FULL=1`.
 const MANY: u64 = 2_000_000;
-/// After so many the process is a new one.
+/// Number of executions after which the process is a new one.
 const OF_ONE_PROCESS: u64 = 16_384;
 /// Numbers that programs count wrong with.
 const ODD: [u64; 16] = [
@@ -424,7 +424,7 @@ fn damage(rings: &SharedMap, image: &Image, geometry: Geometry, random: &mut Ran
     }
 }
 
-/// Runs so many executions from a seed.
+/// Runs this many executions from a seed.
 fn run(rounds: u64, seed: u64) -> Tally {
     let mut tally = Tally::default();
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);

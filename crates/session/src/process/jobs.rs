@@ -60,7 +60,7 @@ impl Process {
         }
     }
 
-    /// Tells what waits, and that the process takes part no more.
+    /// Sends the messages that wait, and says that the process has left.
     pub fn tell_end_of_jobs(&mut self) {
         let now = tompion_os::sample_clocks();
         self.tell_lost_jobs((now, now));
