@@ -15,7 +15,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::entry::{read_number, write_number};
+use super::entry::{MIN_BYTES, read_number, write_number};
 use super::index_storage::{HEAD, hash};
 use super::labels::Labels;
 use super::lane::{Block, LEVELS, Level, Levels, Widths};
@@ -24,9 +24,11 @@ use super::{Index, Lane, LaneKind, NO_RANGE, PartRows, Track, TrackKind};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tompview");
 /// Version of the format, increased by each change.
-const VERSION: u64 = 8;
+const VERSION: u64 = 9;
 /// Maximum size of the directory in bytes.
 const MAX_SIZE: u64 = 2 << 30;
+/// Maximum number of entries in a block. Deflated, an entry may take less than a byte.
+const MAX_ENTRIES: u32 = MAX_BLOCK / MIN_BYTES;
 
 /// Writes the directory of a finished index.
 ///
@@ -38,8 +40,7 @@ pub fn write(index: &Index, fingerprint: &str) -> io::Result<()> {
     writer.text(fingerprint);
     writer.index(index);
     let bytes = writer.0;
-    let place = index.store.end();
-    index.store.write_at(&bytes, place)?;
+    let place = index.store.write_end(&bytes)?;
     let head = [MAGIC, VERSION, place, bytes.len() as u64, hash(&bytes, VERSION)];
     let head: Vec<u8> = head.iter().flat_map(|number| number.to_le_bytes()).collect();
     index.store.write_at(&head, 0)
@@ -63,7 +64,7 @@ pub fn read(file: File, fingerprint: &str) -> Option<Index> {
     if hash(&bytes, VERSION) != sum {
         return None;
     }
-    let mut reader = Reader { bytes: &bytes, blocks: place, in_blocks: 0 };
+    let mut reader = Reader { bytes: &bytes, blocks: place, in_blocks: [0; LEVELS + 1] };
     if reader.text()? != fingerprint {
         return None;
     }
@@ -167,8 +168,8 @@ struct Reader<'b> {
     bytes: &'b [u8],
     /// End of the blocks in the file.
     blocks: u64,
-    /// Sum of block sizes so far: each byte belongs to one block.
-    in_blocks: u64,
+    /// Sums of block sizes by level so far: at each level, a byte belongs to one block.
+    in_blocks: [u64; LEVELS + 1],
 }
 
 impl Reader<'_> {
@@ -272,22 +273,51 @@ impl Reader<'_> {
     }
 
     fn levels(&mut self) -> Option<Levels> {
-        let levels = self.list(|reader| {
-            let mut last = (0i64, 0u64);
-            let blocks = reader.list(|reader| {
-                let begin = last.0.wrapping_add(reader.signed()?);
-                let end = begin.wrapping_add(reader.signed()?);
-                let place = last.1.wrapping_add(reader.number()?);
-                let block = Block { begin, end, place, bytes: reader.small()?, count: reader.small()? };
-                last = (end, place);
-                reader.in_blocks = reader.in_blocks.checked_add(block.bytes.into())?;
-                let is_within = reader.in_blocks <= reader.blocks.checked_sub(HEAD)?
-                    && place >= HEAD
-                    && place.checked_add(block.bytes.into())? <= reader.blocks;
-                (is_within && block.bytes <= MAX_BLOCK && block.count <= block.bytes).then_some(block)
-            })?;
-            Some(Level::of(blocks))
+        let count = usize::try_from(self.number()?).ok().filter(|count| *count <= LEVELS + 1)?;
+        (0..count).map(|index| self.level(index)).collect::<Option<_>>().map(Levels)
+    }
+
+    fn level(&mut self, index: usize) -> Option<Level> {
+        let mut last = (0i64, 0u64);
+        let blocks = self.list(|reader| {
+            let begin = last.0.wrapping_add(reader.signed()?);
+            let end = begin.wrapping_add(reader.signed()?);
+            let place = last.1.wrapping_add(reader.number()?);
+            let block = Block { begin, end, place, bytes: reader.small()?, count: reader.small()? };
+            last = (end, place);
+            let in_blocks = reader.in_blocks.get_mut(index)?;
+            *in_blocks = in_blocks.checked_add(block.bytes.into())?;
+            let is_within = *in_blocks <= reader.blocks.checked_sub(HEAD)?
+                && place >= HEAD
+                && place.checked_add(block.bytes.into())? <= reader.blocks;
+            let is_possible = block.bytes <= MAX_BLOCK && block.count <= MAX_ENTRIES;
+            (is_within && is_possible).then_some(block)
         })?;
-        (levels.len() <= LEVELS + 1).then_some(Levels(levels))
+        Some(Level::of(blocks))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::apply::new_track;
+    use super::super::entry::Entry;
+    use super::*;
+
+    #[test]
+    fn entries_of_less_than_a_byte_are_read_again() {
+        let file = tempfile::tempfile().unwrap();
+        let mut index = Index::new((0, 1 << 40), Store::new(file.try_clone().unwrap(), HEAD));
+        let track = index.add_track(new_track((TrackKind::Thread, None), (0, 0, 1)));
+        let lane = index.lane(track, (LaneKind::Marks, 0), 0).unwrap();
+        for number in 0..10_000 {
+            index.push(lane, &Entry { begin: number, end: number, count: 1, ..Entry::default() });
+        }
+        while index.finish_some().unwrap() {}
+        write(&index, "files").unwrap();
+        let blocks = |index: &Index| index.lanes[0].levels.0[0].blocks.clone();
+        let first = blocks(&index)[0];
+        assert!(first.count > first.bytes, "{first:?}");
+        let again = read(file, "files").expect("the index is valid");
+        assert_eq!(blocks(&again), blocks(&index));
     }
 }

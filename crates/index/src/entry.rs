@@ -1,4 +1,4 @@
-//! Entries of lanes, and their encoding.
+//! Entries of lanes, and their encoding in rows; blocks in the file have [`crate::columns`].
 //!
 //! ```text
 //! style | seen | merged   1 byte: 5 bits, 1 for each end, 1
@@ -52,13 +52,18 @@ impl Values {
     }
 }
 
-const MERGED: u8 = 0x80;
+/// Minimum bytes of an entry: the first byte and four varints.
+pub const MIN_BYTES: u32 = 5;
+/// Bits of the first byte that tell the kind.
+pub const STYLE_MASK: u8 = 0x1f;
+/// Bit of the first byte of merged entries.
+pub const MERGED: u8 = 0x80;
 
 impl Entry {
     /// Appends the entry; `last` is the end of the previous one and is updated.
     pub fn write(&self, last: &mut i64, bytes: &mut Vec<u8>) {
         let merged = self.count != 1;
-        bytes.push(self.style & 0x1f | (self.seen & 3) << 5 | if merged { MERGED } else { 0 });
+        bytes.push(self.style & STYLE_MASK | (self.seen & 3) << 5 | if merged { MERGED } else { 0 });
         write_number(zigzag(self.begin.wrapping_sub(*last)), bytes);
         write_number(self.end.saturating_sub(self.begin).max(0) as u64, bytes);
         write_number(self.label.into(), bytes);
@@ -84,12 +89,12 @@ impl Entry {
         let begin = last.wrapping_add(unzigzag(read_number(bytes)?));
         let end = begin.saturating_add_unsigned(read_number(bytes)?);
         let label = read_number(bytes)?.try_into().ok()?;
-        let extra = Extra::decode(head & 0x1f, read_number(bytes)?)?;
+        let extra = Extra::decode(head & STYLE_MASK, read_number(bytes)?)?;
         let count = if merged { read_number(bytes)? } else { 1 };
         let mut entry = Self {
             begin,
             end,
-            style: head & 0x1f,
+            style: head & STYLE_MASK,
             seen: head >> 5 & 3,
             label,
             extra,

@@ -9,9 +9,14 @@
 //! All levels have one format, so a window is answered from the level whose cells are at most a
 //! pixel wide. A level is fed when a block of the level below is full. Entries that have not
 //! reached it are read from the levels below.
+//!
+//! A block of which merging leaves more than half of the entries is not copied: the level above has
+//! the same block. So most upper levels of a lane with long slices take no bytes, and a window reads
+//! at most twice the entries.
 
 use std::io;
 
+use super::columns;
 use super::entry::{Entry, Values};
 use super::store::Store;
 use crate::extra::Extra;
@@ -22,7 +27,7 @@ const BLOCK: usize = 8192;
 /// Number of levels above the first one.
 pub const LEVELS: usize = 4;
 /// Ratio of the cell widths of two levels.
-const RATIO: i64 = 8;
+pub const RATIO: i64 = 8;
 /// Number of the narrowest cells in a trace.
 const CELLS: i64 = 1 << 20;
 /// Maximum number of kinds that are distinguished within a cell.
@@ -78,6 +83,13 @@ impl Level {
     /// Makes a complete level.
     pub fn of(blocks: Vec<Block>) -> Self {
         Self { blocks, ..Self::default() }
+    }
+
+    fn add(&mut self, block: Block) {
+        if self.blocks.is_empty() {
+            self.blocks.reserve_exact(1);
+        }
+        self.blocks.push(block);
     }
 }
 
@@ -147,30 +159,50 @@ impl Levels {
     /// Writes the open block of a level, and feeds the level above if `feeds`.
     fn close(&mut self, index: usize, feeds: bool, (widths, store): (&Widths, &Store)) -> io::Result<()> {
         let Some(level) = self.0.get_mut(index) else { return Ok(()) };
-        let open = std::mem::take(&mut level.open);
-        if open.bytes.is_empty() {
+        let Open { bytes: rows, begin, end, count, .. } = std::mem::take(&mut level.open);
+        if rows.is_empty() {
             return Ok(());
         }
-        let (place, bytes) = store.append(&open.bytes)?;
-        let Open { begin, end, count, .. } = open;
-        if level.blocks.is_empty() {
-            level.blocks.reserve_exact(1);
-        }
-        level.blocks.push(Block { begin, end, place, bytes, count });
-        let Some(&width) = widths.0.get(index).filter(|_| feeds) else { return Ok(()) };
-        let mut merge = level.merge.take().unwrap_or_default();
+        let (place, bytes) = store.append(&columns::split(&rows))?;
+        let block = Block { begin, end, place, bytes, count };
+        level.add(block);
+        if feeds { self.feed(index, (&block, &rows), (widths, store)) } else { Ok(()) }
+    }
+
+    /// Feeds the level above with a block: with its merged entries, or with the block itself where
+    /// merging leaves more than half of the entries.
+    fn feed(
+        &mut self,
+        index: usize,
+        (block, rows): (&Block, &[u8]),
+        (widths, store): (&Widths, &Store),
+    ) -> io::Result<()> {
+        let Some(&width) = widths.0.get(index) else { return Ok(()) };
         if self.0.len() <= index + 1 {
             self.0.reserve_exact(1);
             self.0.push(Level::default());
         }
-        let (mut rest, mut last) = (open.bytes.as_slice(), 0);
+        let mut before = self.0.get_mut(index).and_then(|level| level.merge.take()).unwrap_or_default();
+        let mut merge = before.clone();
+        let mut merged = Vec::new();
+        let (mut rest, mut last) = (rows, 0);
         while let Some(entry) = Entry::read(&mut last, &mut rest) {
-            let mut is_full = false;
+            merge.push(&entry, width, &mut |entry| merged.push(entry));
+        }
+        if merged.len() > block.count as usize / 2 {
             if let Some(above) = self.0.get_mut(index + 1) {
-                merge.push(&entry, width, &mut |merged| above.open.push(&merged));
-                is_full = above.open.bytes.len() >= BLOCK;
+                before.finish(&mut |entry| above.open.push(&entry));
             }
-            if is_full {
+            self.close(index + 1, true, (widths, store))?;
+            if let Some(above) = self.0.get_mut(index + 1) {
+                above.add(*block);
+            }
+            return self.feed(index + 1, (block, rows), (widths, store));
+        }
+        for entry in &merged {
+            let Some(above) = self.0.get_mut(index + 1) else { break };
+            above.open.push(entry);
+            if above.open.bytes.len() >= BLOCK {
                 self.close(index + 1, true, (widths, store))?;
             }
         }
@@ -314,8 +346,9 @@ impl Slice {
         for part in &self.parts {
             let goes_on = match part {
                 Part::Block(block) => {
-                    let bytes = store.read(block.place, block.bytes)?;
-                    read_bytes(&bytes, (from, to), visit)
+                    let rows = columns::join(&store.read(block.place, block.bytes)?);
+                    let rows = rows.ok_or(io::ErrorKind::InvalidData)?;
+                    read_bytes(&rows, (from, to), visit)
                 }
                 Part::Bytes(bytes) => read_bytes(bytes, (from, to), visit),
                 Part::Entry(entry) => visit(entry),
@@ -426,4 +459,82 @@ impl Merge {
 /// Whether an entry only counts events.
 pub fn is_density(entry: &Entry) -> bool {
     matches!(entry.style, slice_kind::DENSITY | slice_kind::LOST | slice_kind::OVERWRITTEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes slices of a width, one after another, into a lane.
+    fn lane_of(count: i64, width: i64) -> (Levels, Store, Widths) {
+        let store = Store::new(tempfile::tempfile().unwrap(), 0);
+        let (mut levels, widths) = (Levels::default(), Widths([10, 80, 640, 5120]));
+        for number in 0..count {
+            let (begin, end) = (number * width, (number + 1) * width);
+            let entry = Entry { begin, end, style: slice_kind::RUNNING, count: 1, ..Entry::default() };
+            levels.push(&entry, (&widths, &store)).unwrap();
+        }
+        levels.finish((&widths, &store)).unwrap();
+        (levels, store, widths)
+    }
+
+    /// Returns the number of entries of a window at a level, and of the slices in them.
+    fn read(
+        (levels, store, widths): &(Levels, Store, Widths),
+        window: (i64, i64),
+        width: i64,
+    ) -> (u64, u64) {
+        let (mut entries, mut slices) = (0, 0);
+        let mut visit = |entry: &Entry| {
+            (entries, slices) = (entries + 1, slices + entry.count);
+            true
+        };
+        levels.slice(window, (width, widths)).read(store, window, &mut visit).unwrap();
+        (entries, slices)
+    }
+
+    #[test]
+    fn wide_slices_take_bytes_once() {
+        let lane = lane_of(20_000, 700);
+        let level_bytes = |level: &Level| level.blocks.iter().map(|block| u64::from(block.bytes)).sum();
+        let sizes: Vec<u64> = lane.0.0.iter().map(level_bytes).collect();
+        // Cells of 5120 ns have some seven slices each, narrower ones have none.
+        assert_eq!(sizes[..4], [sizes[0]; 4]);
+        assert!(sizes[4] < sizes[0] / 2, "{sizes:?}");
+        assert_eq!(lane.1.end(), sizes[0] + sizes[4]);
+        for width in [0, 10, 80, 640] {
+            assert_eq!(read(&lane, (0, i64::MAX), width), (20_000, 20_000), "cells of {width}");
+        }
+        let (entries, slices) = read(&lane, (0, i64::MAX), 5120);
+        assert!(slices == 20_000 && entries < 3000, "{entries} entries of {slices}");
+    }
+
+    #[test]
+    fn slices_of_any_width_are_merged_to_twice_the_cells() {
+        // Long stretches of narrow and of wide slices alternate.
+        let store = Store::new(tempfile::tempfile().unwrap(), 0);
+        let (mut levels, widths) = (Levels::default(), Widths([10, 80, 640, 5120]));
+        let mut time = 0;
+        for number in 0..100_000i64 {
+            let width = if number / 3000 % 2 == 0 { 3 } else { 300 };
+            let entry = Entry { begin: time, end: time + width, count: 1, ..Entry::default() };
+            levels.push(&entry, (&widths, &store)).unwrap();
+            time += width;
+        }
+        levels.finish((&widths, &store)).unwrap();
+        let lane = (levels, store, widths);
+        for width in [0, 10, 80, 640, 5120] {
+            let (entries, slices) = read(&lane, (0, i64::MAX), width);
+            assert_eq!(slices, 100_000, "cells of {width}");
+            let most = if width == 0 { 100_000 } else { 4 * (time / width) as u64 };
+            assert!(entries <= most.min(100_000), "{entries} entries in cells of {width}");
+        }
+        let mut last = 0;
+        let mut visit = |entry: &Entry| {
+            assert!(entry.begin >= last, "{} after {last}", entry.begin);
+            last = entry.begin;
+            true
+        };
+        lane.0.slice((0, time), (640, &lane.2)).read(&lane.1, (0, time), &mut visit).unwrap();
+    }
 }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
+mod columns;
 pub mod directory;
 mod disk_space;
 pub mod entry;

@@ -21,8 +21,8 @@ use super::disk_space;
 
 /// Maximum size of a block in bytes: limits what a file can request.
 pub const MAX_BLOCK: u32 = 1 << 20;
-/// Bytes between two checks of the free disk space.
-const SPACE_CHECK_INTERVAL: u64 = 4 << 20;
+/// Bytes between two checks of the free disk space: less than the reserve of a disk of 3 MiB.
+const SPACE_CHECK_INTERVAL: u64 = 256 << 10;
 /// Effort of deflate, from 1 to 10.
 const EFFORT: i32 = 1;
 /// First byte of a plain block, and of a deflated one.
@@ -67,7 +67,7 @@ impl Store {
         // Each position is assigned once. Readers get it from the writer, through the index's lock.
         let place = self.end.fetch_add(size, Ordering::Relaxed);
         if place / SPACE_CHECK_INTERVAL != (place + size) / SPACE_CHECK_INTERVAL {
-            disk_space::check(&self.file)?;
+            disk_space::check(&self.file, 0)?;
         }
         self.file.write_all_at(&block, place)?;
         Ok((place, size as u32))
@@ -76,6 +76,17 @@ impl Store {
     /// Returns the position of the next block.
     pub fn end(&self) -> u64 {
         self.end.load(Ordering::Relaxed)
+    }
+
+    /// Writes what follows the blocks; returns its position.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be written, or the file system is nearly full.
+    pub fn write_end(&self, bytes: &[u8]) -> io::Result<u64> {
+        let place = self.end();
+        disk_space::check(&self.file, bytes.len() as u64)?;
+        self.file.write_all_at(bytes, place).map(|()| place)
     }
 
     /// Writes at a position.
@@ -155,6 +166,33 @@ mod tests {
             assert!(block.len() <= most, "{} bytes of {}", block.len(), bytes.len());
             assert_eq!(unpack(block).unwrap(), bytes);
         }
+    }
+
+    #[test]
+    fn a_nearly_full_disk_keeps_its_reserve() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount = std::process::Command::new("mount");
+        let mount = mount.args(["-t", "tmpfs", "-o", "size=8M", "tompion-test"]).arg(dir.path()).output();
+        if !mount.is_ok_and(|mount| mount.status.success()) {
+            return eprintln!("SKIPPED, no disk can be mounted here");
+        }
+        let file = File::create(dir.path().join("index")).unwrap();
+        let store = Store::new(file, 0);
+        let mut random = tompion_testing::Random(1);
+        let mut block = || (0..8000).map(|_| random.number() as u8).collect::<Vec<_>>();
+        let error = loop {
+            if let Err(error) = store.append(&block()) {
+                break error;
+            }
+        };
+        let end = store.write_end(&block());
+        let left = rustix::fs::fstatvfs(store.file()).map(|system| system.f_bavail * system.f_frsize);
+        std::process::Command::new("umount").arg("--lazy").arg(dir.path()).output().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(end.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        // A tenth is the reserve.
+        let left = left.unwrap();
+        assert!((512 << 10..820 << 10).contains(&left), "{left} bytes are left");
     }
 
     #[test]

@@ -14,10 +14,15 @@ use super::{BATCH, Outline};
 use crate::PartRows;
 use crate::apply::Finding;
 use crate::foreground_gate::ForegroundGate;
-use crate::lane::Widths;
+use crate::lane::{RATIO, Widths};
 
 /// Number of events between two reports of the progress.
 const PROGRESS_INTERVAL: u64 = 1 << 14;
+/// Bytes below which an event is small: its density takes a large share of the index.
+const SMALL_EVENT_BYTES: u64 = 20;
+/// Minimum number of small events that a density cell counts, unless it is as wide as the cells of
+/// the next level.
+const MIN_SMALL_EVENTS: u64 = 16;
 
 /// Pipeline from decoded events to batches of findings.
 pub struct IndexPipeline<'t> {
@@ -31,6 +36,8 @@ pub struct IndexPipeline<'t> {
     cells: Vec<DensityCell>,
     /// Width of these cells in nanoseconds.
     cell: i64,
+    /// Number of events up to which cells are joined within a cell of the next level.
+    min_events: u64,
     /// Current part, its first row, and its events by class.
     part: usize,
     first: u64,
@@ -98,7 +105,8 @@ impl<'t> IndexPipeline<'t> {
             gate,
             batch: Batch { findings: Vec::with_capacity(BATCH), sender, is_over: false },
             cells: vec![DensityCell::default(); outline.channels.len()],
-            cell: (cell / 8).max(1),
+            cell: (cell / RATIO).max(1),
+            min_events: 1,
             part: 0,
             first: 0,
             counts: vec![0; count],
@@ -182,7 +190,8 @@ impl<'t> IndexPipeline<'t> {
     fn density(&mut self, channel: u32, time: i64) {
         let Some(cell) = self.cells.get_mut(channel as usize) else { return };
         let number = time.div_euclid(self.cell);
-        if cell.number != number {
+        let is_joined = cell.count < self.min_events && cell.number / RATIO == number / RATIO;
+        if cell.number != number && !is_joined {
             self.end_cell(channel as usize);
         }
         if let Some(cell) = self.cells.get_mut(channel as usize) {
@@ -223,6 +232,9 @@ impl<'t> IndexPipeline<'t> {
         let counts = self.counts.iter_mut().enumerate().filter(|(_, count)| **count > 0);
         let counts = counts.map(|(class, count)| (class as u32, mem::take(count))).collect();
         self.batch.push(Finding::Part(self.part, PartRows { first: self.first, counts }));
+        let rows = self.rows - self.first;
+        let is_small = rows.saturating_mul(SMALL_EVENT_BYTES) > self.outline.part_bytes;
+        self.min_events = if is_small { MIN_SMALL_EVENTS } else { 1 };
         self.part += 1;
         self.first = self.rows;
     }
