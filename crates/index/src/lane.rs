@@ -11,8 +11,8 @@
 //! reached it are read from the levels below.
 //!
 //! A block of which merging leaves more than half of the entries is not copied: the level above has
-//! the same block. So most upper levels of a lane with long slices take no bytes, and a window reads
-//! at most twice the entries.
+//! the same block. So most upper levels of a lane with long slices take no bytes, and a window
+//! reads at most twice the entries.
 
 use std::io;
 
@@ -479,11 +479,7 @@ mod tests {
     }
 
     /// Returns the number of entries of a window at a level, and of the slices in them.
-    fn read(
-        (levels, store, widths): &(Levels, Store, Widths),
-        window: (i64, i64),
-        width: i64,
-    ) -> (u64, u64) {
+    fn read((levels, store, widths): &(Levels, Store, Widths), window: (i64, i64), width: i64) -> (u64, u64) {
         let (mut entries, mut slices) = (0, 0);
         let mut visit = |entry: &Entry| {
             (entries, slices) = (entries + 1, slices + entry.count);

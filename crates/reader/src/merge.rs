@@ -30,6 +30,7 @@ use crate::event::Event;
 use crate::file::StreamFile;
 use crate::filter::Filter;
 use crate::symbols::Symbols;
+use crate::text;
 use crate::{Corruption, Error};
 
 pub use parts::{PacketSummary, Parts};
@@ -245,9 +246,18 @@ type Identity = (Uuid, u64, u64);
 /// Files with their begin times, the indexes of their traces, and what tells them from others.
 type Begun = Vec<(i64, PathBuf, usize, Option<FileId>)>;
 
-/// Order of streams for events of the same time, as in babeltrace2: by the UUIDs of traces (traces
-/// without one come last), by traces, by the numbers of stream classes and of streams.
-type Rank = (bool, Option<Uuid>, usize, u64, Option<u64>);
+/// Order of streams for events of the same time, as in babeltrace2: by the UUIDs of traces, by
+/// their names (traces without one come last), by the numbers of stream classes and of streams.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    has_no_uuid: bool,
+    uuid: Option<Uuid>,
+    has_no_name: bool,
+    name: Arc<str>,
+    trace: usize,
+    class: u64,
+    instance: Option<u64>,
+}
 
 /// Properties of a file's first packet.
 struct First {
@@ -295,8 +305,11 @@ impl TraceSet {
     fn group(&mut self, files: Vec<(PathBuf, usize)>, new_source: NewSource) -> Vec<Source> {
         let mut groups: BTreeMap<Identity, usize> = BTreeMap::new();
         let mut sources: Vec<(Rank, Begun)> = Vec::new();
+        let names = self.traces.iter().map(|trace| text::trace_name(self, trace).into());
+        let names: Vec<Arc<str>> = names.collect();
         for (path, trace) in files {
-            let Some(First { identity, id, begin, rank }) = self.first_packet(&path, trace) else { continue };
+            let first = names.get(trace).and_then(|name| self.first_packet(&path, (trace, name)));
+            let Some(First { identity, id, begin, rank }) = first else { continue };
             let begin = begin.unwrap_or_else(|cycles| {
                 self.corruptions.push(beyond_time(&path, cycles));
                 i64::MAX
@@ -308,7 +321,7 @@ impl TraceSet {
                 None => sources.push((rank, vec![(begin, path, trace, id)])),
             }
         }
-        sources.sort_by_key(|(rank, _)| *rank);
+        sources.sort_by(|(one, _), (other, _)| one.cmp(other));
         let source = |(_, mut files): (Rank, Begun)| {
             files.sort_by(|one, other| (one.0, &one.1, one.2).cmp(&(other.0, &other.1, other.2)));
             let piece = |(begin, path, trace, id)| (begin, Piece::whole(path, trace, id));
@@ -320,10 +333,18 @@ impl TraceSet {
 
     /// Reads the first packet of a file. Returns `None` for an empty file. A corrupt file becomes a
     /// stream of its own, whose corruption is found when it is read.
-    fn first_packet(&self, path: &Path, trace: usize) -> Option<First> {
+    fn first_packet(&self, path: &Path, (trace, name): (usize, &Arc<str>)) -> Option<First> {
         let decoder = &self.traces.get(trace)?.decoder;
         let uuid = decoder.trace().uuid;
-        let rank = |class, instance| (uuid.is_none(), uuid, trace, class, instance);
+        let rank = |class, instance| Rank {
+            has_no_uuid: uuid.is_none(),
+            uuid,
+            has_no_name: name.is_empty(),
+            name: name.clone(),
+            trace,
+            class,
+            instance,
+        };
         let unknown =
             Some(First { identity: None, id: None, begin: Ok(i64::MIN), rank: rank(u64::MAX, None) });
         let Ok(mut file) = StreamFile::open(path.into(), decoder.clone(), 4096) else { return unknown };

@@ -311,6 +311,24 @@ fn simultaneous_events_are_ordered_by_uuid_and_stream() {
     assert_eq!(events(folder.open()), expected);
 }
 
+/// The same order as in babeltrace2, which names a trace after its host and its folder.
+#[test]
+fn simultaneous_events_without_uuids_are_ordered_by_the_names_of_traces() {
+    let folder = Folder::new("one-time-without-uuid");
+    let uuid = "uuid = \"07070707-0707-0707-0707-070707070707\";";
+    for (name, host, value) in [("a", "y", 4), ("b", "x", 3), ("c", "", 1), ("d", "", 2)] {
+        let path = folder.0.join(name);
+        fs::create_dir_all(&path).unwrap();
+        let mut text = description("time_t timestamp_begin;").replace(uuid, "");
+        if !host.is_empty() {
+            text.push_str(&format!("env {{ hostname = \"{host}\"; }};"));
+        }
+        fs::write(path.join("metadata"), text).unwrap();
+        fs::write(path.join("stream"), packet(&numbers(&[5]), &[(5, value)])).unwrap();
+    }
+    assert_eq!(events(folder.open()), [(5, 1), (5, 2), (5, 3), (5, 4)]);
+}
+
 /// Times and sequence number of packets.
 const NUMBERED: &str = "time_t timestamp_begin; time_t timestamp_end; uint64_t packet_seq_num;";
 

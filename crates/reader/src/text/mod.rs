@@ -176,7 +176,7 @@ pub fn loss_warning(traces: &TraceSet, loss: &Loss, options: &PrintOptions) -> S
 
 /// Returns the host and the trace's folder below the opened path, unless the trace has several
 /// folders.
-fn trace_name(traces: &TraceSet, trace: &Trace) -> String {
+pub fn trace_name(traces: &TraceSet, trace: &Trace) -> String {
     let uuid = trace.metadata().uuid;
     let is_same = |other: &&Trace| uuid.is_some() && other.metadata().uuid == uuid;
     let folders = traces.traces().iter().filter(is_same).count();
