@@ -131,19 +131,24 @@ impl Applier {
                 index.known.functions.insert(address, label);
             }
             Finding::Mark(place, time, name) => self.mark(index, place, (time, &name)),
-            Finding::Counter(number, name, point) => self.counter(index, (number, &name), point),
+            Finding::Counter((number, trace), name, (time, value)) => {
+                let lane = self.counter_lane(index, number, trace, &name);
+                lane.into_iter().for_each(|lane| self.counter(index, lane, time, value));
+            }
             Finding::Job(thread, (time, name), deadline) => {
                 if self.jobs.len() < MAX_OPEN_STEPS {
                     self.jobs.insert((thread, time, name), deadline);
                 }
             }
             Finding::Density(channel, times, count) => {
-                self.channel(index, (channel, LaneKind::Density), (slice_kind::DENSITY, times, count));
+                self.channel(index, channel, LaneKind::Density, &counted(slice_kind::DENSITY, times, count));
             }
             Finding::Lost(channel, times, count) => {
-                self.channel(index, (channel, LaneKind::Lost), (slice_kind::LOST, times, count));
+                self.channel(index, channel, LaneKind::Lost, &counted(slice_kind::LOST, times, count));
             }
-            Finding::Gap(channel, trace, times, count) => self.gap(index, (channel, trace), (times, count)),
+            Finding::Gap(channel, trace, times, count) => {
+                self.gap(index, channel, trace, &counted(slice_kind::LOST, times, count));
+            }
             Finding::Part(part, rows) => {
                 if index.parts.len() <= part {
                     index.parts.resize(part + 1, PartRows { first: rows.first, counts: Vec::new() });
@@ -163,22 +168,22 @@ impl Applier {
 
     /// Adds a gap of missing packets. The number of events that a flight recorder overwrote in it
     /// is unknown.
-    fn gap(&mut self, index: &mut Index, (channel, trace): (u32, u32), (times, count): ((i64, i64), u64)) {
+    fn gap(&mut self, index: &mut Index, channel: u32, trace: u32, missing: &Entry) {
         if self.overwrites.contains(&trace) {
-            let kind = (channel, LaneKind::Overwritten);
-            self.channel(index, kind, (slice_kind::OVERWRITTEN, times, 0));
+            let overwritten = Entry { style: slice_kind::OVERWRITTEN, count: 0, ..*missing };
+            self.channel(index, channel, LaneKind::Overwritten, &overwritten);
         } else {
-            self.channel(index, (channel, LaneKind::Lost), (slice_kind::LOST, times, count));
+            self.channel(index, channel, LaneKind::Lost, missing);
         }
         // The counters may have had any value in the gap.
         let counters: Vec<u32> = index.known.counters.values().copied().collect();
         for lane in counters {
             if index.lanes.get(lane as usize).is_some_and(|lane| lane.trace == trace) {
-                index.push(lane, &point(times.0, f64::NAN));
+                index.push(lane, &point(missing.begin, f64::NAN));
             }
         }
         let until = self.gaps.entry(trace).or_insert(i64::MIN);
-        *until = times.1.max(*until);
+        *until = missing.end.max(*until);
     }
 
     /// Adds the events that were overwritten before a channel's first one. Their times are unknown,
@@ -188,19 +193,15 @@ impl Applier {
         let track = self.channels.get(channel as usize).copied();
         let lane = track.and_then(|track| index.lane_of(track, LaneKind::Density));
         let first = lane.and_then(|lane| index.first_of(lane)).unwrap_or(0).max(0);
-        self.channel(index, (channel, LaneKind::Overwritten), (slice_kind::OVERWRITTEN, (0, first), count));
+        let overwritten = counted(slice_kind::OVERWRITTEN, (0, first), count);
+        self.channel(index, channel, LaneKind::Overwritten, &overwritten);
     }
 
-    fn channel(
-        &self,
-        index: &mut Index,
-        (channel, kind): (u32, LaneKind),
-        (style, (begin, end), count): (u8, (i64, i64), u64),
-    ) {
+    fn channel(&self, index: &mut Index, channel: u32, kind: LaneKind, entry: &Entry) {
         let Some(&track) = self.channels.get(channel as usize) else { return };
         let trace = index.tracks.get(track as usize).map_or(0, |track| track.number as u32);
         let Some(lane) = index.lane(track, (kind, 0), trace) else { return };
-        index.push(lane, &Entry { begin, end, style, count, ..Entry::default() });
+        index.push(lane, entry);
     }
 
     fn kernel_of(&self, machine: MachineId) -> u32 {
@@ -503,28 +504,26 @@ impl Applier {
         );
     }
 
-    fn counter(
-        &self,
-        index: &mut Index,
-        ((number, trace), name): ((u32, u32), &str),
-        (time, value): (i64, f64),
-    ) {
-        let lane = match index.known.counters.get(&number) {
-            Some(&lane) => lane,
-            None => {
-                let name = index.labels.number(name);
-                let track = index.add_track(new_track((TrackKind::Counter, None), (name, 0, number.into())));
-                let Some(lane) = index.lane(track, (LaneKind::Counter, 0), trace) else { return };
-                index.known.counters.insert(number, lane);
-                lane
-            }
-        };
-        if let Some(lane) = index.lanes.get_mut(lane as usize) {
-            lane.range = (lane.range.0.min(value), lane.range.1.max(value));
+    /// Returns the lane of a counter, which is added if it is new; `None` if there are too many.
+    fn counter_lane(&self, index: &mut Index, number: u32, trace: u32, name: &str) -> Option<u32> {
+        if let Some(&lane) = index.known.counters.get(&number) {
+            return Some(lane);
         }
-        index.push(lane, &point(time, value));
+        let name = index.labels.number(name);
+        let track = index.add_track(new_track((TrackKind::Counter, None), (name, 0, number.into())));
+        let lane = index.lane(track, (LaneKind::Counter, 0), trace)?;
+        index.known.counters.insert(number, lane);
+        Some(lane)
+    }
+
+    /// Adds a value to the lane of a counter.
+    fn counter(&self, index: &mut Index, id: u32, time: i64, value: f64) {
+        let Some(lane) = index.lanes.get_mut(id as usize) else { return };
+        lane.range = (lane.range.0.min(value), lane.range.1.max(value));
+        let trace = lane.trace;
+        index.push(id, &point(time, value));
         if self.gaps.get(&trace).is_some_and(|until| time < *until) {
-            index.push(lane, &point(time, f64::NAN));
+            index.push(id, &point(time, f64::NAN));
         }
     }
 
@@ -552,6 +551,11 @@ fn arrow(index: &mut Index, style: u8, from: (i64, u32), to: (i64, u32)) -> io::
     let extra = Extra::Lane(to.1);
     let entry = Entry { begin: from.0, end: to.0, style, label: from.1, extra, count: 1, ..Entry::default() };
     index.arrows.push(&entry, (&index.widths, &index.store)).map(drop)
+}
+
+/// Returns an entry that stands for a number of events.
+fn counted(style: u8, (begin, end): (i64, i64), count: u64) -> Entry {
+    Entry { begin, end, style, count, ..Entry::default() }
 }
 
 /// Makes a counter's point; not a number where the value is unknown from then on.

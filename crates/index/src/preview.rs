@@ -113,6 +113,17 @@ pub struct PreviewRange {
     pub cells: Vec<PreviewCell>,
 }
 
+/// Time window with the width of a pixel, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Begin.
+    pub from: i64,
+    /// End.
+    pub to: i64,
+    /// Width of a pixel.
+    pub pixel: i64,
+}
+
 impl PreviewRange {
     /// Emits the entries of a lane that touch a window, narrow ones merged one per pixel. A sampled
     /// cell yields one entry with a count of 0: the summary of its sample, as long as the cell.
@@ -124,8 +135,8 @@ impl PreviewRange {
     pub fn merged(
         &self,
         (lane, kind): (u32, LaneKind),
-        (from, to): (i64, i64),
-        (pixel, give): (i64, &mut dyn FnMut(Entry)),
+        Window { from, to, pixel }: Window,
+        give: &mut dyn FnMut(Entry),
     ) {
         let from = from.max(self.known);
         let has_states = matches!(kind, LaneKind::Cpu | LaneKind::Thread);

@@ -21,6 +21,15 @@ pub struct Annotator {
     functions: QuickSet<(u32, u64)>,
 }
 
+/// Time and channel of an event.
+#[derive(Clone, Copy, Debug)]
+pub struct Occurrence {
+    /// Nanoseconds from the base.
+    pub time: i64,
+    /// Number of the channel.
+    pub channel: u32,
+}
+
 impl Annotator {
     /// Makes an annotator for event classes and the machines of their traces.
     pub fn new(classes: Arc<Classes>, machines: Vec<MachineId>) -> Self {
@@ -29,20 +38,20 @@ impl Annotator {
         Self { classes, machines, known_threads, interrupts, functions }
     }
 
-    /// Annotates an event at a time from the base, of a channel.
+    /// Annotates an event.
     pub fn annotate(
         &mut self,
         decoded: DecodedEvent<'_>,
-        (time, channel): (i64, u32),
+        occurrence: Occurrence,
         emit: &mut dyn FnMut(Finding),
     ) {
         let classes = self.classes.clone();
         let Some(class) = decoded.event.class.and_then(|class| classes.get(class)) else { return };
         if class.is_of_program {
             self.meet_thread(&decoded, emit);
-            self.of_program(decoded, (class, time, channel), emit);
+            self.of_program(decoded, class, occurrence, emit);
         } else {
-            self.of_kernel(decoded, (class, time), emit);
+            self.of_kernel(decoded, class, occurrence.time, emit);
         }
     }
 
@@ -53,7 +62,8 @@ impl Annotator {
     fn of_kernel(
         &mut self,
         decoded: DecodedEvent<'_>,
-        (class, time): (&Class, i64),
+        class: &Class,
+        time: i64,
         emit: &mut dyn FnMut(Finding),
     ) {
         if class.show == Show::CpuMark {
@@ -72,7 +82,8 @@ impl Annotator {
     fn of_program(
         &mut self,
         DecodedEvent { event, fact, extras, .. }: DecodedEvent<'_>,
-        (class, time, channel): (&Class, i64, u32),
+        class: &Class,
+        Occurrence { time, channel }: Occurrence,
         emit: &mut dyn FnMut(Finding),
     ) {
         let thread = self.thread(event, fact);

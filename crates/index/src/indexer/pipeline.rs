@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use tompion_analysis::state::{Engine, Instant, Interval, Visitor};
 use tompion_reader::{AddressNames, Loss, LossKind, TraceSet};
 
-use super::annotate::Annotator;
+use super::annotate::{Annotator, Occurrence};
 use super::decode::{DecodedBatch, EventDecoder, EventRef, Step};
 use super::{BATCH, Outline};
 use crate::PartRows;
@@ -153,8 +153,9 @@ impl<'t> IndexPipeline<'t> {
             if let Some(count) = decoded.event.class.and_then(|class| self.counts.get_mut(class as usize)) {
                 *count += 1;
             }
-            let place = (time.saturating_sub(self.outline.base), channel);
-            self.annotator.annotate(decoded, place, &mut |finding| self.batch.push(finding));
+            let time = time.saturating_sub(self.outline.base);
+            self.annotator
+                .annotate(decoded, Occurrence { time, channel }, &mut |finding| self.batch.push(finding));
             engine.fact(facts, fact, &mut self.batch);
             self.rows += 1;
             if self.rows % PROGRESS_INTERVAL == 0 {

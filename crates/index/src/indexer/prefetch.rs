@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tompion_analysis::state::{self, Engine, Happening, Interval, State, Visitor};
 use tompion_reader::{Event, EventCollector, Loss, Parts, Selection};
 
-use super::annotate::Annotator;
+use super::annotate::{Annotator, Occurrence};
 use super::decode::{EventDecoder, Step};
 use super::{BATCH, Outline};
 use crate::Shared;
@@ -479,7 +479,8 @@ impl<'s> PreviewBuilder<'s> {
                 let fact = decoded.fact;
                 let time = fact.time().unwrap_or(base).saturating_sub(base);
                 let channel = prefetcher.channel_of.get(decoded.event.source as usize).copied().unwrap_or(0);
-                annotator.annotate(decoded, (time, channel), &mut |finding| findings.push(finding));
+                annotator
+                    .annotate(decoded, Occurrence { time, channel }, &mut |finding| findings.push(finding));
                 engine.fact(facts, fact, findings);
             }
         });

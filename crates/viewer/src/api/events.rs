@@ -1,6 +1,7 @@
 //! Table of events: any of its rows, without reading those before them.
 
 use std::collections::VecDeque;
+use std::ops;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -121,7 +122,7 @@ pub fn selection(request: &ApiRequest<'_>) -> Result<Selection, ApiError> {
 pub fn events(request: &ApiRequest<'_>) -> ApiResult<EventRows> {
     let (from, mut to) = request.window()?;
     let row = request.optional("row")?.unwrap_or(0).max(0) as u64;
-    let count = request.optional("count")?.unwrap_or(200).clamp(0, MAX_ROWS) as usize;
+    let count = request.optional("count")?.unwrap_or(200).clamp(0, MAX_ROWS) as u64;
     let choice = EventSelection::new(request)?;
     if let Some(bad) = choice.bad {
         return Ok(EventRows { bad: Some(bad), ..EventRows::none() });
@@ -139,10 +140,11 @@ pub fn events(request: &ApiRequest<'_>) -> ApiResult<EventRows> {
     }
     let reading = RowReader::new(request)?;
     let range = Range { from: from.saturating_add(base), to: to.saturating_add(base), base, reading };
+    let rows = row..row.saturating_add(count);
     let found = if choice.is_open() {
-        range.rows((row, count))
+        range.rows(rows)
     } else {
-        range.chosen((request, scan_timeout(request)?), &choice, (row, count))
+        range.chosen(request, scan_timeout(request)?, &choice, rows)
     };
     // An empty answer would be wrong where files can't be read.
     if let Some(gone) = found.rows.is_empty().then(|| request.gone()).flatten() {
@@ -233,14 +235,13 @@ struct Range<'q> {
 }
 
 impl Range<'_> {
-    fn rows(&self, (row, count): (u64, usize)) -> FoundRows {
+    fn rows(&self, rows: ops::Range<u64>) -> FoundRows {
         let reading = &self.reading;
         let first = reading.rows_before(self.from);
         let behind = reading.rows_before(self.to.saturating_add(1));
         let total = Some(behind.saturating_sub(first));
         let mut found = FoundRows { total, scanned: 1.0, ..FoundRows::default() };
-        let wanted =
-            first.saturating_add(row)..first.saturating_add(row).saturating_add(count as u64).min(behind);
+        let wanted = first.saturating_add(rows.start)..first.saturating_add(rows.end).min(behind);
         if wanted.is_empty() {
             return found;
         }
@@ -266,9 +267,10 @@ impl Range<'_> {
     /// Counts are cached, so a repeated request continues where the last one ended.
     fn chosen(
         &self,
-        (request, scan_timeout): (&ApiRequest<'_>, Duration),
+        request: &ApiRequest<'_>,
+        scan_timeout: Duration,
         choice: &EventSelection,
-        (row, count): (u64, usize),
+        wanted: ops::Range<u64>,
     ) -> FoundRows {
         let reading = &self.reading;
         let began = Instant::now();
@@ -278,10 +280,10 @@ impl Range<'_> {
             request.workspace.query_cache().tables.take(&key).unwrap_or(Table { first, counts: Vec::new() });
         let mut found = FoundRows::default();
         let (mut passed, mut part, mut has_read) = (0u64, first, false);
-        let end = row.saturating_add(count as u64);
         while part <= last {
             let known = table.counts.get(part - table.first).copied();
-            if let Some(known) = known.filter(|known| passed + known <= row || passed >= end) {
+            if let Some(known) = known.filter(|known| passed + known <= wanted.start || passed >= wanted.end)
+            {
                 passed += known;
                 part += 1;
                 continue;
@@ -291,7 +293,7 @@ impl Range<'_> {
                 break;
             }
             has_read = true;
-            let rows = (row.saturating_sub(passed), end.saturating_sub(passed));
+            let rows = wanted.start.saturating_sub(passed)..wanted.end.saturating_sub(passed);
             let counted = self.part(choice, part, rows, &mut found);
             if known.is_none() {
                 table.counts.push(counted);
@@ -308,13 +310,19 @@ impl Range<'_> {
 
     /// Reads a part and adds those matching rows whose numbers are in a range; returns the number
     /// of matching rows.
-    fn part(&self, choice: &EventSelection, part: usize, rows: (u64, u64), found: &mut FoundRows) -> u64 {
+    fn part(
+        &self,
+        choice: &EventSelection,
+        part: usize,
+        rows: ops::Range<u64>,
+        found: &mut FoundRows,
+    ) -> u64 {
         let selection = Selection { to: Some(self.to), ..Selection::default() };
         let Some(mut traces) = self.reading.read(part, selection) else { return 0 };
         let (mut count, mut number, mut first) = (0, 0, None);
         while let Some(event) = traces.next_event() {
             if event.timestamp().is_none_or(|time| time >= self.from) && choice.takes(&event) {
-                if count >= rows.0 && count < rows.1 {
+                if rows.contains(&count) {
                     let first = *first.get_or_insert_with(|| self.reading.first_row(part));
                     found.rows.push(Row::new(&event, first + number, self.base));
                 }

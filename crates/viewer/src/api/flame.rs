@@ -57,21 +57,18 @@ impl Tree {
 
 /// Answers with the spans of an area, of some tracks or all.
 pub fn flame(request: &ApiRequest<'_>) -> ApiResult<FlameGraph> {
-    let (store, area, places) = {
+    let (store, area) = {
         let index = request.opened.index();
         let area = Area::new(request, &index, &|kind| kind == LaneKind::Span)?;
-        let place = |id: u32| index.lanes.get(id as usize).map_or((0, 0), |lane| (lane.track, lane.depth));
-        let places: Vec<(u32, u16)> = area.lanes.iter().map(|(id, ..)| place(*id)).collect();
-        (index.store.clone(), area, places)
+        (index.store.clone(), area)
     };
-    let (from, to) = area.window;
     let mut threads: BTreeMap<u32, Vec<(i64, u16, Entry)>> = BTreeMap::new();
-    for ((_, _, offset, slice), (track, depth)) in area.lanes.iter().zip(places) {
-        let times = (from.saturating_sub(*offset), to.saturating_sub(*offset));
-        let spans = threads.entry(track).or_default();
-        slice.read(&store, times, &mut |entry| {
+    for lane in &area.lanes {
+        let times = lane.times(area.window);
+        let spans = threads.entry(lane.track).or_default();
+        lane.slice.read(&store, times, &mut |entry| {
             let (begin, end) = (entry.begin.max(times.0), entry.end.min(times.1));
-            spans.push((begin, depth, Entry { begin, end, ..*entry }));
+            spans.push((begin, lane.depth, Entry { begin, end, ..*entry }));
             true
         })?;
     }

@@ -8,7 +8,7 @@ use tompion_index::entry::Entry;
 use tompion_index::extra::Extra;
 use tompion_index::indexer::OUTLINE_CELLS;
 use tompion_index::lane::{Merge, Slice};
-use tompion_index::preview::PreviewRange;
+use tompion_index::preview::{PreviewRange, Window};
 use tompion_index::slice_kind;
 use tompion_index::store::Store;
 use tompion_index::{Index, LaneKind};
@@ -22,13 +22,13 @@ const MAX_ENTRIES_READ: u64 = 200_000;
 /// Bytes of an event, where nothing better is known.
 const EVENT: u32 = 32;
 
-/// Time window with the width of a pixel.
-#[derive(Clone, Copy)]
-struct Window {
-    from: i64,
-    to: i64,
-    /// Nanoseconds of a pixel.
-    pixel: i64,
+/// Sources of entries that all lanes of an answer share.
+struct Sources<'s> {
+    store: &'s Store,
+    preview: &'s PreviewRange,
+    /// Time up to which the index has everything, and the end of the traces.
+    known: i64,
+    end: i64,
 }
 
 /// Source of a lane's answer that needs no lock on the index.
@@ -81,11 +81,12 @@ pub fn lanes(request: &ApiRequest<'_>) -> ApiResult<Vec<u8>> {
     let has_more = readings.iter().any(|reading| reading.kind != LaneKind::Density);
     let preview = request.preview((from, to), (known, has_more && !request.is_again()));
     let (mut labels, mut body, mut heads) = (Labels::default(), Vec::new(), Vec::new());
+    let sources = Sources { store: &store, preview: &preview, known, end };
     for reading in readings {
         let (shape, count) = match reading.kind {
-            LaneKind::Counter => (LaneShape::Points, reading.points(window, (&store, &preview), &mut body)?),
-            LaneKind::Density => (LaneShape::Bins, reading.bins(window, (&store, (known, end)), &mut body)?),
-            _ => (LaneShape::Boxes, reading.boxes(window, (&store, &preview), (&mut labels, &mut body))?),
+            LaneKind::Counter => (LaneShape::Points, reading.points(window, &sources, &mut body)?),
+            LaneKind::Density => (LaneShape::Bins, reading.bins(window, &sources, &mut body)?),
+            _ => (LaneShape::Boxes, reading.boxes(window, &sources, &mut labels, &mut body)?),
         };
         heads.push((reading.id, shape, count));
         pad(&mut body, 0);
@@ -160,25 +161,27 @@ impl LaneReader {
 
     /// Returns the entries of the slice, narrow ones merged one per pixel, and the previews behind
     /// them.
-    fn merged(&self, window: Window, store: &Store, preview: &PreviewRange) -> std::io::Result<Vec<Entry>> {
+    fn merged(&self, window: Window, sources: &Sources<'_>) -> std::io::Result<Vec<Entry>> {
         let (mut merge, mut entries) = (Merge::default(), Vec::new());
-        self.slice.read(store, self.times(window), &mut |entry| {
+        self.slice.read(sources.store, self.times(window), &mut |entry| {
             merge.push(entry, window.pixel, &mut |entry| entries.push(entry));
             true
         })?;
         merge.finish(&mut |entry| entries.push(entry));
-        let lane = (self.id, self.kind);
-        preview.merged(lane, self.times(window), (window.pixel, &mut |entry| entries.push(entry)));
+        let (from, to) = self.times(window);
+        let own = Window { from, to, ..window };
+        sources.preview.merged((self.id, self.kind), own, &mut |entry| entries.push(entry));
         Ok(entries)
     }
 
     fn boxes(
         &self,
         window: Window,
-        (store, preview): (&Store, &PreviewRange),
-        (labels, bytes): (&mut Labels, &mut Vec<u8>),
+        sources: &Sources<'_>,
+        labels: &mut Labels,
+        bytes: &mut Vec<u8>,
     ) -> Result<usize, ApiError> {
-        let entries = self.merged(window, store, preview)?;
+        let entries = self.merged(window, sources)?;
         for entry in &entries {
             let times = [entry.begin.saturating_add(self.offset), entry.end.saturating_add(self.offset)];
             bytes.extend(times.into_iter().flat_map(|time| (time as f64).to_le_bytes()));
@@ -190,17 +193,12 @@ impl LaneReader {
         Ok(entries.len())
     }
 
-    fn points(
-        &self,
-        window: Window,
-        (store, preview): (&Store, &PreviewRange),
-        bytes: &mut Vec<u8>,
-    ) -> Result<usize, ApiError> {
-        let mut entries = self.merged(window, store, preview)?;
+    fn points(&self, window: Window, sources: &Sources<'_>, bytes: &mut Vec<u8>) -> Result<usize, ApiError> {
+        let mut entries = self.merged(window, sources)?;
         let from = self.times(window).0;
         let first = entries.first().map_or(from, |entry| entry.begin.min(from));
         let mut before = None;
-        self.before.read(store, (i64::MIN, first.saturating_sub(1)), &mut |entry| {
+        self.before.read(sources.store, (i64::MIN, first.saturating_sub(1)), &mut |entry| {
             before = Some(*entry);
             true
         })?;
@@ -216,7 +214,7 @@ impl LaneReader {
     fn bins(
         &self,
         window: Window,
-        (store, (known, end)): (&Store, (i64, i64)),
+        &Sources { store, known, end, .. }: &Sources<'_>,
         bytes: &mut Vec<u8>,
     ) -> Result<usize, ApiError> {
         let mut bins: BTreeMap<i64, [u64; 3]> = BTreeMap::new();

@@ -39,8 +39,8 @@ pub struct Area {
     pub window: (i64, i64),
     /// Time up to which everything is known.
     pub known: i64,
-    /// Lanes with their kind, clock offset and slices.
-    pub lanes: Vec<(u32, LaneKind, i64, Slice)>,
+    /// Its lanes.
+    pub lanes: Vec<AreaLane>,
     /// Whether entries stand for several slices.
     pub is_partial: bool,
     /// Slices narrower than this, in nanoseconds, may be merged with others; 0 if none are.
@@ -49,9 +49,38 @@ pub struct Area {
     pub exact: i64,
 }
 
-/// Lanes of an area, with their estimated number of slices inside and the number in all blocks to
-/// be read.
-type Found = (Vec<(u32, LaneKind, i64, Slice)>, u64, u64);
+/// Lane of an area with its slices.
+pub struct AreaLane {
+    /// Number of the lane.
+    pub id: u32,
+    /// Number of its track.
+    pub track: u32,
+    /// Content of the lane.
+    pub kind: LaneKind,
+    /// Depth among the track's lanes of this kind.
+    pub depth: u16,
+    /// Clock offset in nanoseconds.
+    pub offset: i64,
+    /// Slices to read.
+    pub slice: Slice,
+}
+
+impl AreaLane {
+    /// Converts a time window of the page to the clock of the lane.
+    pub fn times(&self, (from, to): (i64, i64)) -> (i64, i64) {
+        (from.saturating_sub(self.offset), to.saturating_sub(self.offset))
+    }
+}
+
+/// Lanes of an area, and how many slices are read for them.
+#[derive(Default)]
+struct FoundLanes {
+    lanes: Vec<AreaLane>,
+    /// Estimated number of slices inside the area.
+    inside: u64,
+    /// Number in all blocks that are read.
+    in_blocks: u64,
+}
 
 impl Area {
     /// Finds the lanes of some kinds, of the requested tracks or all.
@@ -65,7 +94,7 @@ impl Area {
         let window = (from, to.min(known).max(from));
         let all = request.lanes(index)?;
         let slices = |width: i64| {
-            let mut found: Found = (Vec::new(), 0, 0);
+            let mut found = FoundLanes::default();
             for &id in &all {
                 let Some(lane) = index.lanes.get(id as usize).filter(|lane| wanted(lane.kind)) else {
                     continue;
@@ -74,18 +103,20 @@ impl Area {
                 let times = (window.0.saturating_sub(offset), window.1.saturating_sub(offset));
                 let slice = lane.levels.slice(times, (width, &index.widths));
                 if slice.count > 0 {
-                    found.1 +=
-                        slice.count.saturating_sub(outside(&lane.levels, times, index.widths.level(width)));
-                    found.2 += slice.count;
-                    found.0.push((id, lane.kind, offset, slice));
+                    let outside = outside(&lane.levels, times, index.widths.level(width));
+                    found.inside += slice.count.saturating_sub(outside);
+                    found.in_blocks += slice.count;
+                    let (track, kind, depth) = (lane.track, lane.kind, lane.depth);
+                    found.lanes.push(AreaLane { id, track, kind, depth, offset, slice });
                 }
             }
             found
         };
-        let is_too_much = |found: &Found| found.1 > MAX_ENTRIES_READ || found.2 > MAX_ENTRIES_SKIPPED;
+        let is_too_much =
+            |found: &FoundLanes| found.inside > MAX_ENTRIES_READ || found.in_blocks > MAX_ENTRIES_SKIPPED;
         let mut found = slices(0);
         let exact =
-            i128::from(window.1 - window.0) * i128::from(MAX_ENTRIES_READ) / i128::from(found.1.max(1));
+            i128::from(window.1 - window.0) * i128::from(MAX_ENTRIES_READ) / i128::from(found.inside.max(1));
         let exact = i64::try_from(exact).unwrap_or(i64::MAX);
         let mut is_partial = false;
         let widest = ((window.1 - window.0) / CELLS).max(1);
@@ -100,7 +131,7 @@ impl Area {
             }
             width = width.saturating_mul(8);
         }
-        Ok(Self { window, known, lanes: found.0, is_partial, narrow, exact })
+        Ok(Self { window, known, lanes: found.lanes, is_partial, narrow, exact })
     }
 }
 
@@ -145,7 +176,9 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, (id, track, kind): (u32, u32, LaneKind), (entry, time): (&Entry, i64), offset: i64) {
+    /// Adds an entry of a lane, of which `time` nanoseconds are inside the area.
+    fn add(&mut self, lane: &AreaLane, entry: &Entry, time: i64) {
+        let AreaLane { id, track, kind, offset, .. } = *lane;
         match kind {
             LaneKind::Thread => {
                 let times = self.threads.entry(track).or_default();
@@ -207,20 +240,18 @@ impl Sums {
 /// Answers with the statistics of an area.
 pub fn selection_stats(request: &ApiRequest<'_>) -> ApiResult<Statistics> {
     let wanted = |kind| !matches!(kind, LaneKind::Marks | LaneKind::Counter | LaneKind::Density);
-    let (store, area, tracks) = {
+    let (store, area) = {
         let index = request.opened.index();
         let area = Area::new(request, &index, &wanted)?;
-        let track = |id: u32| index.lanes.get(id as usize).map_or(0, |lane| lane.track);
-        let tracks: Vec<u32> = area.lanes.iter().map(|(id, ..)| track(*id)).collect();
-        (index.store.clone(), area, tracks)
+        (index.store.clone(), area)
     };
     let (from, to) = area.window;
     let mut sums = Sums::default();
-    for ((id, kind, offset, slice), track) in area.lanes.iter().zip(tracks) {
-        let times = (from.saturating_sub(*offset), to.saturating_sub(*offset));
-        slice.read(&store, times, &mut |entry| {
+    for lane in &area.lanes {
+        let times = lane.times((from, to));
+        lane.slice.read(&store, times, &mut |entry| {
             let time = entry.end.min(times.1).saturating_sub(entry.begin.max(times.0)).max(0);
-            sums.add((*id, track, *kind), (entry, time), *offset);
+            sums.add(lane, entry, time);
             true
         })?;
     }
@@ -365,8 +396,9 @@ mod tests {
         let mut sums = Sums::default();
         let running = |count| Entry { end: 100, style: slice_kind::RUNNING, count, ..Entry::default() };
         for kind in [LaneKind::Thread, LaneKind::Cpu, LaneKind::Interrupt] {
-            sums.add((0, 1, kind), (&running(1), 100), 0);
-            sums.add((0, 1, kind), (&running(30), 100), 0);
+            let lane = AreaLane { id: 0, track: 1, kind, depth: 0, offset: 0, slice: Slice::default() };
+            sums.add(&lane, &running(1), 100);
+            sums.add(&lane, &running(30), 100);
         }
         let thread = &sums.threads[&1];
         assert_eq!((thread.running, thread.mixed), (100, 100));

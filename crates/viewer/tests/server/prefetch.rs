@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use tompion_index::entry::Entry;
 use tompion_index::foreground_gate::ForegroundGate;
 use tompion_index::indexer::{Indexer, Outline, Prefetcher};
+use tompion_index::preview::Window;
 use tompion_index::slice_kind;
 use tompion_index::store::Store;
 use tompion_index::{LaneKind, Shared};
@@ -68,7 +69,8 @@ impl Running {
         loop {
             let mut entries = Vec::new();
             let preview = self.0.preview(window, 0, true);
-            preview.merged(lane, window, (1, &mut |entry| entries.push(entry)));
+            let window = Window { from: window.0, to: window.1, pixel: 1 };
+            preview.merged(lane, window, &mut |entry| entries.push(entry));
             if is_so(&entries) {
                 return entries;
             }
