@@ -9,9 +9,10 @@
 //! ```
 //!
 //! A span's begin or end is a message of its own. Those of one process come in order of time
-//! ([`order`]), with a [`JobMessage::Gap`] where some were lost. Jobs have numbers, which a message
-//! with their user and name precedes: each user's jobs have numbers of their own. A slow receiver
-//! makes the consumer wait, so that rings become full: what is lost there is counted and sent.
+//! (`order.rs`), with a [`JobMessage::Gap`] where some were lost. Jobs have numbers, which a
+//! message with their user and name precedes: each user's jobs have numbers of their own. A slow
+//! receiver makes the consumer wait, so that rings become full: what is lost there is counted and
+//! sent.
 #![forbid(unsafe_code)]
 
 use std::{

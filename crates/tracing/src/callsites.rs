@@ -176,7 +176,7 @@ fn name(metadata: &'static Metadata<'static>) -> &'static str {
     }
 }
 
-/// The level between the same neighbours.
+/// Returns the level of Tompion that corresponds to one of the crate `tracing`.
 fn level(level: Level) -> tompion::Level {
     match level {
         Level::ERROR => tompion::Level::Error,

@@ -27,7 +27,7 @@ use crate::target::all_processes;
 
 /// Most stacks that are compared with others; then all are forgotten, and described once more.
 const MAX_STACKS: usize = 1 << 16;
-/// A ring's stacks are looked through for old ones when there are so many; a process's are
+/// Number of a ring's stacks at which old ones are dropped, and of a process's at which all are
 /// forgotten.
 const MANY: usize = 1 << 12;
 /// Most processes whose memory is known.
