@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher as _, RandomState},
     io,
     os::fd::AsFd,
-    sync::{Arc, mpsc::Sender},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -19,7 +19,7 @@ use tompion_protocol::{
 use crate::{
     backing::{ProcessBacking, SavedProcess},
     budget::{Budget, Shared},
-    consumer::ConsumerCommand,
+    consumer::{CommandSender, ConsumerCommand},
     handshakes::{Connection, PendingHandshakes},
     lineage::{self, Lineage},
     listening,
@@ -101,7 +101,7 @@ pub struct ClientAcceptor {
     /// Memory for the next children of clients.
     prepared: PreparedMemory,
     next_key: u64,
-    commands: Sender<ConsumerCommand>,
+    commands: CommandSender,
     /// Names of sources' folders that are taken, by their hashes: programs make up any number of
     /// them.
     folders: HashSet<u64>,
@@ -154,7 +154,7 @@ impl ClientAcceptor {
     pub fn open(
         listener: Listener,
         config: SessionConfig,
-        commands: Sender<ConsumerCommand>,
+        commands: CommandSender,
         poller: &Poller,
     ) -> io::Result<Self> {
         listener.refuse_descriptors();

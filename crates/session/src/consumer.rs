@@ -4,6 +4,7 @@
 //! next time. What it copied waits until the clock has been sampled after it, twice, so that a
 //! change of the clock's rate can be seen from both sides.
 
+mod command;
 mod keeping;
 mod policy;
 
@@ -11,25 +12,25 @@ use std::{
     collections::BTreeSet,
     fs::File,
     io,
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender},
+    sync::mpsc::{Receiver, Sender, TryRecvError},
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use tompion_jobs::JobSink;
 use tompion_layout::loss::Cause;
-use tompion_manifest::{self as manifest, Child, Clock, CommandEnd, Manifest, Program, Snapshot};
+use tompion_manifest::{self as manifest, Clock, Manifest};
 use tompion_os::{DirHandle, sample_clocks};
 use tompion_writer::{SourceWriter, disk};
 
 use crate::{
     backing::ClockFile,
     clock::ClockMap,
-    kernel::Outcome as KernelOutcome,
     messages::{reason, summarize_names},
     process::{Backlog, Process, SHARED_FOLDER},
     stall_watchdog::StallWatchdog,
-    untraced::Listed,
 };
+pub use command::{CommandSender, ConsumerCommand};
 use policy::{BURST_PERCENT, Conversion, Observation, SLEEP};
 
 /// Time for which events count as a burst after the last one.
@@ -63,32 +64,6 @@ const MAX_NOTICES: usize = 100;
 
 /// Bytes of the disk that are kept for the manifest at the end.
 const MANIFEST_ROOM: u64 = 256 << 10;
-
-/// Command to the consumer.
-#[derive(Debug)]
-pub enum ConsumerCommand {
-    /// A process was welcomed.
-    Joined(Box<Process>),
-    /// The conversation with a process is over.
-    Disconnected(u64),
-    /// A process has ended, and how.
-    Ended(u64, String),
-    /// So many processes more could not take part; less, if one could after all.
-    ProcessRejected(i64),
-    /// A problem was suppressed, after many others.
-    ProblemSuppressed,
-    /// Note in the manifest how the command ended, which programs were executed, and which children
-    /// there were.
-    Executed(Option<CommandEnd>, Listed<Program>, Listed<Child>),
-    /// Save what the flight recorders hold.
-    Snapshot(Sender<u64>),
-    /// Note in the manifest that a snapshot is on disk.
-    NoteSnapshot(Snapshot),
-    /// A source that another thread has recorded is complete.
-    Recorded(Box<KernelOutcome>),
-    /// Complete everything.
-    Finish(Sender<RecordingSummary>),
-}
 
 /// Summary of a recording.
 #[derive(Debug)]
@@ -210,8 +185,15 @@ impl Consumer {
         Self { jobs, ..self }
     }
 
-    /// Runs until it is told to finish, or all senders of commands are gone.
-    pub fn run(mut self, commands: &Receiver<ConsumerCommand>) {
+    /// Starts the thread that runs until it is told to finish, or all senders of commands are gone.
+    ///
+    /// # Errors
+    /// The thread can't be started.
+    pub fn start(self) -> io::Result<(CommandSender, JoinHandle<()>)> {
+        command::start(|commands| self.run(&commands))
+    }
+
+    fn run(mut self, commands: &Receiver<ConsumerCommand>) {
         tompion_os::prefer_this_thread();
         // Before the watchdog moves this thread: a new thread inherits its affinity.
         disk::start();
@@ -219,50 +201,68 @@ impl Consumer {
         // The disk's thread has as much to do; whichever program runs, rings must not wait for the
         // scheduler's next tick.
         tompion_os::ask_for_short_slices();
-        let mut sleep = SLEEP.0;
+        let (mut sleep, mut collected) = (SLEEP.0, Instant::now());
         loop {
-            match commands.recv_timeout(sleep) {
-                Ok(ConsumerCommand::Joined(process)) => self.join(*process),
-                Ok(ConsumerCommand::Disconnected(key)) => {
-                    if let Some(process) = self.processes.iter_mut().find(|process| process.key == key) {
-                        process.disconnect();
+            match commands.try_recv() {
+                Ok(command) => {
+                    if let Some(done) = self.follow(command) {
+                        let _ = done.send(self.finish());
+                        return;
+                    }
+                    // Many may come at once, and some take long. Jobs are only collected by polls,
+                    // which note the time before.
+                    if self.jobs.is_none() {
+                        collected = self.collect_again(collected);
                     }
                 }
-                Ok(ConsumerCommand::Ended(key, how)) => self.complete(key, how),
-                Ok(ConsumerCommand::ProcessRejected(more)) => {
-                    self.manifest.rejected_processes =
-                        self.manifest.rejected_processes.saturating_add_signed(more);
+                Err(TryRecvError::Empty) => {
+                    sleep = self.poll_once(sleep);
+                    thread::park_timeout(sleep);
+                    collected = Instant::now();
                 }
-                Ok(ConsumerCommand::Executed(end, programs, children)) => {
-                    self.manifest.command_end = end;
-                    (self.manifest.programs, self.manifest.children) = (programs.items, children.items);
-                    let beyond = &mut self.manifest.beyond_limits;
-                    (beyond.programs, beyond.children) = (programs.more, children.more);
-                }
-                Ok(ConsumerCommand::ProblemSuppressed) => self.manifest.beyond_limits.problems += 1,
-                Ok(ConsumerCommand::Snapshot(done)) => {
-                    let before = self.events();
-                    self.save_histories();
-                    // The thread that asked may have gone.
-                    let _ = done.send(self.events() - before);
-                }
-                Ok(ConsumerCommand::NoteSnapshot(snapshot)) => self.note_snapshot(snapshot),
-                Ok(ConsumerCommand::Recorded(kernel)) => {
-                    self.manifest.sources.push(kernel.source);
-                    self.manifest.session.problems.extend(kernel.problems);
-                    self.manifest.session.problems.extend(kernel.remarks);
-                    self.manifest.session.problems.extend(kernel.stopped.clone());
-                    self.kernel_stopped = kernel.stopped;
-                }
-                Ok(ConsumerCommand::Finish(done)) => {
-                    let _ = done.send(self.finish());
-                    return;
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(TryRecvError::Disconnected) => return,
             }
-            sleep = self.poll_once(sleep);
         }
+    }
+
+    /// Follows a command. Returns the receiver of the summary if everything is to be completed.
+    fn follow(&mut self, command: ConsumerCommand) -> Option<Sender<RecordingSummary>> {
+        match command {
+            ConsumerCommand::Joined(process) => self.join(*process),
+            ConsumerCommand::Disconnected(key) => {
+                if let Some(process) = self.processes.iter_mut().find(|process| process.key == key) {
+                    process.disconnect();
+                }
+            }
+            ConsumerCommand::Ended(key, how) => self.complete(key, how),
+            ConsumerCommand::ProcessRejected(more) => {
+                self.manifest.rejected_processes =
+                    self.manifest.rejected_processes.saturating_add_signed(more);
+            }
+            ConsumerCommand::Executed(end, programs, children) => {
+                self.manifest.command_end = end;
+                (self.manifest.programs, self.manifest.children) = (programs.items, children.items);
+                let beyond = &mut self.manifest.beyond_limits;
+                (beyond.programs, beyond.children) = (programs.more, children.more);
+            }
+            ConsumerCommand::ProblemSuppressed => self.manifest.beyond_limits.problems += 1,
+            ConsumerCommand::Snapshot(done) => {
+                let before = self.events();
+                self.save_histories();
+                // The thread that asked may have gone.
+                let _ = done.send(self.events() - before);
+            }
+            ConsumerCommand::NoteSnapshot(snapshot) => self.note_snapshot(snapshot),
+            ConsumerCommand::Recorded(kernel) => {
+                self.manifest.sources.push(kernel.source);
+                self.manifest.session.problems.extend(kernel.problems);
+                self.manifest.session.problems.extend(kernel.remarks);
+                self.manifest.session.problems.extend(kernel.stopped.clone());
+                self.kernel_stopped = kernel.stopped;
+            }
+            ConsumerCommand::Finish(done) => return Some(done),
+        }
+        None
     }
 
     /// Polls all rings once. Returns the time to sleep.

@@ -7,11 +7,7 @@ use std::{
     os::unix::{fs::MetadataExt, process::ExitStatusExt},
     path::PathBuf,
     process::{Child, Command, ExitStatus},
-    sync::{
-        Arc,
-        mpsc::{self, Sender},
-    },
-    thread,
+    sync::{Arc, mpsc},
     time::{Duration, Instant},
 };
 
@@ -34,7 +30,7 @@ use crate::{
     acceptor::{ClientAcceptor, Interest},
     attach::{self, ProgramSearch},
     backing::{self, SavedSession},
-    consumer::{Consumer, ConsumerCommand, RecordingSummary},
+    consumer::{CommandSender, Consumer, ConsumerCommand, RecordingSummary},
     context::Context,
     filter,
     kernel::{self, Kernel, KernelChoice},
@@ -263,7 +259,6 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     rseq::problem().iter().for_each(|problem| notice(problem));
     let poller = Poller::new()?;
     poller.add(signals.as_fd(), Interest::Signals.to_number())?;
-    let (commands, inbox) = mpsc::channel();
     let (name, listener) = listen(config)?;
     let mut kernel = prepare_kernel(config, &session_config, notice);
     if manifest.session.kernel && kernel.is_none() {
@@ -271,9 +266,9 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
         manifest.write(&folder, session_config.backing.is_some()).map_err(in_words)?;
     }
     let backing = session_config.backing.clone();
-    let mut acceptor = ClientAcceptor::open(listener, session_config, commands.clone(), &poller)?;
     let consumer = Consumer::new(folder.clone(), backing, manifest, notice)?.with_jobs(config.jobs.clone());
-    let consumer = thread::Builder::new().name("consumer".into()).spawn(move || consumer.run(&inbox))?;
+    let (commands, consumer) = consumer.start()?;
+    let mut acceptor = ClientAcceptor::open(listener, session_config, commands.clone(), &poller)?;
     let Reached { child, search, obstacle } = reach(config, &name, &mut acceptor, &poller, inheritance)?;
     if let Some(obstacle) = obstacle {
         notice(&format!("{obstacle}; programs are recorded up to 0.1 s after they start"));
@@ -577,7 +572,7 @@ struct Control {
     acceptor: ClientAcceptor,
     signals: Signals,
     poller: Poller,
-    commands: Sender<ConsumerCommand>,
+    commands: CommandSender,
     /// The kernel, if it is recorded.
     kernel: Option<Kernel>,
     /// Processes that the session records.
