@@ -295,9 +295,8 @@ impl Machine {
         let (previous, next) = (fact.id(number::THREAD), fact.id(number::NEXT));
         let (Some(previous), Some(next), Some(cpu)) = (previous, next, cpu) else { return };
         // If the trace contradicts itself, an event is missing without a count.
-        let believed = self.current(Some(cpu)).filter(|&tid| tid != previous && tid != 0);
-        if let Some(tid) = believed {
-            self.turn(tid, OpenState::unknown(time), visitor);
+        if let Some(tid) = self.current(Some(cpu)).filter(|&tid| tid != previous) {
+            self.forget_current(tid, (time, cpu), visitor);
         }
         if previous != 0 {
             self.leave(previous, fact.number(number::STATE).unwrap_or(0), (time, next), visitor);
@@ -307,6 +306,23 @@ impl Machine {
         if next != 0 {
             self.name((next, time), fact.text(text::NEXT), None, visitor);
         }
+    }
+
+    /// Forgets that a thread runs on a CPU. If only an event's context told so, it may have left the
+    /// CPU right after that event.
+    fn forget_current(&mut self, tid: i32, (time, cpu): (i64, u32), visitor: &mut dyn Visitor) {
+        if let Some(known) = self.cpus.get_mut(&cpu).filter(|known| !known.current.seen) {
+            known.current.state = State::Unknown;
+        }
+        if tid == 0 {
+            return;
+        }
+        let runs = State::Running { cpu };
+        let learned = |thread: &&mut Thread| !thread.state.seen && thread.state.state == runs;
+        if let Some(thread) = self.threads.get_mut(&tid).filter(learned) {
+            thread.state.state = State::Unknown;
+        }
+        self.turn(tid, OpenState::unknown(time), visitor);
     }
 
     /// Switches a thread out in favour of another one.

@@ -310,6 +310,20 @@ fn a_waker_is_the_thread_that_the_wakeup_names() {
     assert_eq!(wakers.collect::<Vec<_>>(), expected);
 }
 
+/// The first switches of a recording may be missing, since its programs start one by one.
+#[test]
+fn a_thread_that_only_a_context_names_is_not_taken_to_run_until_another_one_leaves() {
+    let folder = Folder::new("learned");
+    let kernel = [("sched_switch", "prev_tid prev_state next_tid"), ("sched_waking", "tid waker_context")];
+    let context = "event.context := struct { i32 _tid; };";
+    // Thread 9 wakes another one and leaves the CPU unseen.
+    let events = [(100, 1, vec![9, 20, 1]), (150, 0, vec![7, 7, 1, 8]), (160, 0, vec![8, 8, 1, 9])];
+    folder.trace("kernel", &metadata("kernel", &kernel, context), &[packet(0, &events, 0)]);
+    let states = folder.states();
+    assert_eq!(of_thread(&states, 9), [(100, 160, State::Unknown)]);
+    assert_eq!(of_cpu(&states, 0), [(100, 150, State::Unknown), (150, 160, State::Runs { tid: 8 })]);
+}
+
 #[test]
 fn an_idle_thread_of_the_kernel_is_not_in_uninterruptible_sleep() {
     let folder = Folder::new("idle");
