@@ -77,12 +77,29 @@ fn processes_of(manifest: &manifest::Manifest) -> Vec<RecordedProcess> {
             process.command = command_line(&source.command_line);
         }
     }
+    for child in children_of(manifest) {
+        let process = found.entry(child.pid).or_default();
+        process.pid = child.pid;
+        process.parent = process.parent.or(Some(child.parent).filter(|parent| *parent > 0));
+        if process.end.is_empty() {
+            process.end = child.end.clone().unwrap_or_default();
+        }
+    }
     if let Some(end) = &manifest.command_end {
         let process = found.entry(end.pid).or_default();
         (process.pid, process.end) = (end.pid, end.end.clone());
         process.command = command_line(&manifest.command);
     }
     found.into_values().take(MAX_PROCESSES).collect()
+}
+
+/// Returns the children that the kernel saw, also those that execute no program, such as a server's
+/// workers. A process id that was used twice, or may have been, doesn't say which process is meant.
+fn children_of(manifest: &manifest::Manifest) -> impl Iterator<Item = &manifest::Child> {
+    let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
+    manifest.children.iter().for_each(|child| *counts.entry(child.pid).or_default() += 1);
+    let is_complete = manifest.beyond_limits.children == 0;
+    manifest.children.iter().filter(move |child| is_complete && counts.get(&child.pid) == Some(&1))
 }
 
 /// Formats a command line as a shell would take it, cut to a bounded length.
@@ -98,4 +115,28 @@ pub fn is_recording(paths: &[PathBuf]) -> bool {
         let state = bytes.and_then(|bytes| serde_json::from_slice::<State>(&bytes).ok());
         state.is_some_and(|state| state.state == "recording")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_that_execute_no_program_are_processes_with_parents() {
+        let manifest = serde_json::json!({
+            "schema": 1, "state": "complete", "command": ["nginx"],
+            "command_end": { "pid": 7, "end": "exited with 0" },
+            "programs": [{ "pid": 7, "file": "/usr/sbin/nginx" }],
+            "children": [
+                { "pid": 7, "parent": 3, "end": "exited with 0" },
+                { "pid": 8, "parent": 7, "end": "exited with 1" },
+                { "pid": 9, "parent": 7 },
+                { "pid": 9, "parent": 8 },
+            ],
+            "sources": [],
+        });
+        let found = processes_of(&serde_json::from_value(manifest).unwrap());
+        let found: Vec<_> = found.iter().map(|it| (it.pid, it.parent, &*it.command, &*it.end)).collect();
+        assert_eq!(found, [(7, Some(3), "nginx", "exited with 0"), (8, Some(7), "", "exited with 1")]);
+    }
 }

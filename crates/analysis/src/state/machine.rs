@@ -308,8 +308,8 @@ impl Machine {
         }
     }
 
-    /// Forgets that a thread runs on a CPU. If only an event's context told so, it may have left the
-    /// CPU right after that event.
+    /// Forgets that a thread runs on a CPU. If only an event's context told so, it may have left
+    /// the CPU right after that event.
     fn forget_current(&mut self, tid: i32, (time, cpu): (i64, u32), visitor: &mut dyn Visitor) {
         if let Some(known) = self.cpus.get_mut(&cpu).filter(|known| !known.current.seen) {
             known.current.state = State::Unknown;
