@@ -63,6 +63,9 @@ enum Command {
     /// Reserve CPUs for one command: move interrupts and other threads away, and back at its end
     Shield(commands::shield::Arguments),
     /// Monitor the wakeup latency of all real-time threads
+    ///
+    /// Counting continues in the kernel after this command ends, until `tompion monitor stop` or
+    /// shutdown. The next command shows all of it.
     Monitor(commands::monitor::Arguments),
     /// Measure the real-time behaviour of this machine and the overhead of recording
     Test(commands::test::Arguments),

@@ -24,14 +24,15 @@ pub struct Arguments {
     /// Select events for which this is true: `rows > 100 && table == "orders*"`
     #[arg(long, value_name = "EXPR", value_parser = filter::parse, allow_hyphen_values = true)]
     filter: Option<Expression>,
-    /// Start at this time: 14:03:05.25, `2026-01-02 14:03:05`, or seconds since 1970
+    /// Start at this time: 14:03:05.25 (on the day on which the trace begins), `2026-01-02 14:03:05`,
+    /// or seconds since 1970
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
     /// Stop at this time, inclusive
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
     /// Select the end of the trace, this long: 5s, 200ms, 1m
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to"], value_parser = units::time)]
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["from", "to"], value_parser = units::duration)]
     last: Option<Duration>,
     /// Names of the options above in babeltrace2
     #[arg(long, aliases = ["end", "timerange"], hide = true, value_name = "TIME", value_parser = renamed)]
@@ -101,7 +102,8 @@ pub fn find_names(globs: &[String], traces: &TraceSet) -> bool {
     };
     let mut all = true;
     for glob in globs.iter().filter(|glob| !is_known(glob)) {
-        let hint = nearest_hint(glob, names.iter().copied());
+        let near = nearest_hint(glob, names.iter().copied());
+        let hint = if near.is_empty() { "; list them: tompion stat TRACE" } else { &near };
         print_status(format!("no event of the trace matches `{glob}`{hint}"));
         all = false;
     }

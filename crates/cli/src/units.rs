@@ -20,9 +20,9 @@ pub fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(expected)
 }
 
-/// Parses a time span: `10s`, `500ms`, `2m`, `1h`; a number alone is seconds.
-pub fn time(text: &str) -> Result<Duration, String> {
-    let expected = || format!("expected a time such as 10s or 500ms, found `{text}`");
+/// Parses a duration: `10s`, `500ms`, `2m`, `1h`; a number alone is seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let expected = || format!("expected a duration such as 10s or 500ms, found `{text}`");
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let seconds = match &text[digits.len()..] {
         "ns" => 1e-9,
@@ -35,6 +35,15 @@ pub fn time(text: &str) -> Result<Duration, String> {
     };
     let number: f64 = digits.parse().map_err(|_| expected())?;
     Duration::try_from_secs_f64(number * seconds).map_err(|_| expected())
+}
+
+/// Parses a latency, an interval or a deadline: `100us`, `1ms`. Whoever writes a number alone may
+/// mean microseconds, so it needs a unit.
+pub fn latency(text: &str) -> Result<Duration, String> {
+    if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return Err(format!("expected a duration with a unit, such as 100us, found `{text}`"));
+    }
+    duration(text)
 }
 
 /// Parses a number: `100000000`, `500k`, `100M`.
@@ -62,9 +71,15 @@ mod tests {
         assert_eq!(size("1MiB"), Ok(1 << 20));
         assert_eq!(size("0"), Ok(0));
         assert!(size("K").is_err() && size("1X").is_err() && size("-1").is_err() && size("").is_err());
-        assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(time("1.5"), Ok(Duration::from_millis(1500)));
-        assert!(time("soon").is_err() && time("-1s").is_err() && time("1 fortnight").is_err());
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(duration("soon").is_err() && duration("-1s").is_err() && duration("1 fortnight").is_err());
+        assert_eq!(latency("100us"), Ok(Duration::from_micros(100)));
+        assert_eq!(
+            latency("100"),
+            Err("expected a duration with a unit, such as 100us, found `100`".into())
+        );
+        assert!(latency("").is_err() && latency("1.5").is_err() && latency("soon").is_err());
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub(crate) fn find(path: &Path) -> Result<Folders, Error> {
     if path.is_file() {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new(".")).display();
-        let message = format!("expected the folder of a trace, found a file; its folder is {folder}");
+        let message = format!("expected the folder of a trace, found a file; try its folder, {folder}");
         return Err(Error::Io { path: path.into(), source: std::io::Error::other(message) });
     }
     search(path, 0, &mut folders)?;

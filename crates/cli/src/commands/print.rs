@@ -88,7 +88,7 @@ pub struct Arguments {
     /// Decode flags, commands and errors of system calls to their C names (text and json)
     #[arg(long)]
     explain: bool,
-    /// Print a line for each system call, as strace does, and marks as their text
+    /// Print each system call on one line, as strace does, and each mark as its text alone
     #[arg(long)]
     calls: bool,
 }

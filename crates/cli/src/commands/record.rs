@@ -71,20 +71,21 @@ pub struct Arguments {
     /// Exclude events whose provider:name matches (repeatable)
     #[arg(short = 'x', long = "exclude", value_name = "GLOBS", value_delimiter = ',')]
     exclude: Vec<String>,
-    /// Record events of this log level or more severe, such as `info`
+    /// Record events of this log level or more severe: emerg, alert, crit, err, warning, notice,
+    /// info, debug… or 0 to 14
     #[arg(long, value_name = "LEVEL", value_parser = level)]
     level: Option<Level>,
     /// Record only events for which this is true, such as 'rows > 100 && table == "orders*"'
     #[arg(long, value_name = "EXPR", value_parser = filter::for_recording)]
     filter: Option<String>,
-    /// Record context fields with each event: pid, comm, prio, ns, cgroup (as last seen by the
-    /// session), app (defined by the program). For kernel events: comm, prio, cgroup (at the
+    /// Record context fields with each event: pid, comm, prio, ns (namespaces), cgroup (read by the
+    /// recorder, so it may lag), app (defined by the program). For kernel events: comm, prio, cgroup (at the
     /// event), kstack, ustack (kernel and user stack). The CPU is always recorded
     #[arg(short, long = "context", value_name = "LIST", value_delimiter = ',', value_parser = context)]
     contexts: Vec<ContextArgument>,
     /// Record kernel events too: scheduling, interrupts, process lifecycle, block I/O, and system
     /// calls of the recorded processes. Or those whose names match, such as
-    /// 'sched_*,syscall_entry_openat' (see `tompion list --kernel`), and probes:
+    /// 'sched_*,syscall_entry_openat' (see `tompion list --kernel`; `-k -- CMD` for the defaults), and probes:
     /// uprobe:BINARY:FUNCTION(NAME: TYPE, …), uretprobe:…, usdt:BINARY:PROVIDER:NAME (see `tompion
     /// list BINARY`), kprobe:FUNCTION(…), kretprobe:…
     #[arg(short, long, value_name = "GLOBS", num_args = 0..=1, default_missing_value = "", value_delimiter = ',')]
@@ -92,10 +93,10 @@ pub struct Arguments {
     /// Discard new events when a ring is full, or overwrite the oldest (flight recorder)
     #[arg(long, value_enum, default_value = "discard")]
     mode: ModeArgument,
-    /// Set the size of a sub-buffer
+    /// Set the size of a sub-buffer: 4K to 256M, a power of two
     #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = units::size)]
     subbuf_size: u64,
-    /// Set the number of sub-buffers per CPU
+    /// Set the number of sub-buffers per CPU: 2 to 4096, a power of two
     #[arg(long, value_name = "N", default_value_t = 4)]
     subbufs: u64,
     /// Record the thread id with each event [default]
@@ -114,7 +115,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     backing: Option<PathBuf>,
     /// Stop recording, and end the command, after this time, such as 10s
-    #[arg(long, alias = "for", value_name = "TIME", value_parser = units::time)]
+    #[arg(long, alias = "for", value_name = "DURATION", value_parser = units::duration)]
     duration: Option<Duration>,
     /// Record running processes by id or name, with their present and future children, such as
     /// 4711,nginx (repeatable)
@@ -444,6 +445,10 @@ fn kernel_contexts(arguments: &[ContextArgument]) -> Contexts {
 }
 
 fn target(arguments: &Arguments) -> Result<Target, String> {
+    // The parser does not check it beside a command, which -p excludes.
+    if arguments.no_children && arguments.pids.is_empty() {
+        return Err("expected --no-children with -p PID, found it alone".into());
+    }
     Ok(match (&arguments.gather_as, &arguments.pids[..], &arguments.command[..]) {
         (Some(name), _, _) => Target::SharedFolder(name.clone()),
         (None, [], []) => Target::Everything,

@@ -40,16 +40,16 @@ pub struct Arguments {
     /// Save a picture instead, drawn by an installed Chromium
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
-    /// Start the picture at this time: 14:03:05.25, `2026-01-02 14:03:05`, or seconds since 1970
+    /// With --png, start the picture at this time: 14:03:05.25, `2026-01-02 14:03:05`, or seconds since 1970
     #[arg(long, value_name = "TIME", requires = "png")]
     from: Option<String>,
-    /// End the picture at this time
+    /// With --png, end the picture at this time
     #[arg(long, value_name = "TIME", requires = "png")]
     to: Option<String>,
-    /// Pin a track to the top of the picture: a name, pid or tid (repeatable)
+    /// With --png, pin a track to the top of the picture: a name, pid or tid (repeatable)
     #[arg(long = "track", value_name = "NAME", requires = "png")]
     tracks: Vec<String>,
-    /// Set the width and height of the picture in pixels
+    /// With --png, set the width and height of the picture in pixels
     #[arg(long, value_name = "WxH", requires = "png", default_value = "1600x900", value_parser = picture_size)]
     size: (u32, u32),
 }

@@ -29,6 +29,9 @@ const TIMELINE_WIDTH: usize = 72;
 const BAR_WIDTH: usize = 24;
 
 #[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tompion monitor explain                        # the newest incident in this folder\n  \
+    tompion monitor explain --all tompion-incident-2026-11-22T10-15-04-ctl")]
 pub struct ExplainArgs {
     /// Folder of the incident [default: the newest in this folder]
     #[arg(value_name = "INCIDENT")]
@@ -46,7 +49,7 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<()> {
         Some(folder) => folder.clone(),
         None => newest(Path::new(".")).ok_or_else(|| {
             anyhow::anyhow!(
-                "no incident in this folder; name one, or save some: tompion monitor --all shows eachthreshold 100us"
+                "no incident in this folder; name one, or save some: tompion monitor --threshold 100us"
             )
         })?,
     };
@@ -276,8 +279,8 @@ mod tests {
         let count = |text: &str, letter: &str| text.matches(&format!("m{letter}\x1b")).count();
         assert_eq!((count(&folded, "H"), count(&folded, "X")), (TIMELINE_WIDTH + 1, 0), "{folded}");
         assert!(folded.contains("hog (thread 0) ran, at equal or higher priority; +100 interrupts, 1.00 µs"));
-        assert!(folded.contains("200 pieces in 1 line; --all shows eachall has each by itself"), "{folded}");
-        assert!(count(&all, "X") > 100 && !all.contains("--all shows eachall"), "{all}");
+        assert!(folded.contains("200 pieces in 1 line; --all shows each"), "{folded}");
+        assert!(count(&all, "X") > 100 && !all.contains("--all"), "{all}");
     }
 
     #[test]

@@ -38,8 +38,9 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 #[command(group(ArgGroup::new("captures").args(["rules", "deadline_misses"]).multiple(true)))]
 pub struct IncidentArgs {
     /// Save an incident for each wakeup latency above this: 100us; for some threads: 'ctl*=50us';
-    /// for one kind: 'wakeup:ctl*=20us'. The first one that matches a thread decides (repeatable)
-    #[arg(long = "threshold", value_name = "[KIND:][THREADS=]TIME", value_parser = rule, conflicts_with_all = ["once", "json"])]
+    /// for one kind: 'wakeup:ctl*=20us' (as --kinds, without missed-timer). The first one that
+    /// matches a thread decides (repeatable)
+    #[arg(long = "threshold", value_name = "[KIND:][THREADS=]DURATION", value_parser = rule, conflicts_with_all = ["once", "json"])]
     rules: Vec<ThresholdRule>,
     /// With --job, save an incident for each missed deadline
     #[arg(long, alias = "misses", requires = "jobs", conflicts_with_all = ["once", "json"])]
@@ -48,7 +49,7 @@ pub struct IncidentArgs {
     #[arg(long, value_name = "DIR", default_value = ".", requires = "captures")]
     incidents: PathBuf,
     /// With --threshold or --deadline-misses, save no incident for this time after one
-    #[arg(long, alias = "pause", value_name = "TIME", value_parser = units::time, default_value = "10s", requires = "captures")]
+    #[arg(long, alias = "pause", value_name = "DURATION", value_parser = units::duration, default_value = "10s", requires = "captures")]
     cooldown: Duration,
     /// With --threshold or --deadline-misses, exit after saving N incidents
     #[arg(long, alias = "most", value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "captures")]
@@ -69,7 +70,7 @@ pub struct IncidentArgs {
 }
 
 fn rule(text: &str) -> Result<ThresholdRule, String> {
-    ThresholdRule::parse(text, units::time)
+    ThresholdRule::parse(text, units::latency)
 }
 
 impl IncidentArgs {

@@ -52,12 +52,12 @@ pub struct JobArgs {
     /// Monitor jobs: those of TOMPION_JOB by name ('motor:*', 'motor:control,deadline=5ms'); or,
     /// without changing the program, a function ('control=/usr/bin/app:on_cycle,deadline=500us') or
     /// the time between two probes ('control=usdt:app:loop:begin,usdt:app:loop:end') (repeatable)
-    #[arg(long = "job", value_name = "JOB[,deadline=TIME][,period=TIME]", value_parser = job, conflicts_with = "once")]
+    #[arg(long = "job", value_name = "JOB[,deadline=DURATION][,period=DURATION]", value_parser = job, conflicts_with = "once")]
     jobs: Vec<JobSpec>,
 }
 
 fn job(text: &str) -> Result<JobSpec, String> {
-    JobSpec::parse(text, units::time)
+    JobSpec::parse(text, units::latency)
 }
 
 impl JobArgs {

@@ -57,7 +57,6 @@ use stop_signals::StopSignals;
     sudo tompion monitor --history --job 'motor:*'  # and append them to the history\n  \
     sudo tompion monitor reset                 # restart the reports at zero\n  \
     sudo tompion monitor stop                  # stop counting\n\n\
-Counting continues in the kernel after this command ends, until `stop` or shutdown; the next command shows all of it. \
 With --duration, counting that this command started ends with it.\n\n\
 Exit status 3: `tompion monitor stop` ended this command. Systemd units list it in RestartPreventExitStatus=.")]
 pub struct Arguments {
@@ -81,8 +80,10 @@ enum Action {
     /// Summarize the history: maxima, percentiles, threads and times
     Report(history::ReportArgs),
     /// Restart reports at zero; no wakeup is missed
+    #[command(after_help = "Example:\n  sudo tompion monitor reset")]
     Reset,
     /// Stop counting, and discard the counts
+    #[command(after_help = "Example:\n  sudo tompion monitor stop")]
     Stop,
     /// Receive the jobs of programs (used by --job)
     #[command(hide = true, alias = "tell-jobs")]
@@ -108,7 +109,7 @@ struct WatchArgs {
     #[arg(long, conflicts_with = "duration")]
     once: bool,
     /// Count for this time, print and exit: 10s, 5m
-    #[arg(long, value_name = "TIME", value_parser = units::time)]
+    #[arg(long, value_name = "DURATION", value_parser = units::duration)]
     duration: Option<Duration>,
     #[command(flatten)]
     serve: serve::ServeArgs,
@@ -116,7 +117,8 @@ struct WatchArgs {
     /// /var/lib/tompion/history.sqlite]
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with_all = ["once", "duration", "json"])]
     history: Option<Option<PathBuf>>,
-    /// Count only these kinds, separated by commas, or `all` [default: unchanged, initially all]
+    /// Count only these kinds, separated by commas: wakeup, shared, preempted, missed-timer,
+    /// timer-wakeup (as cyclictest), timer-wakeup-all; or `all` [default: unchanged, initially all]
     #[arg(long, value_name = "KINDS", value_parser = kinds)]
     kinds: Option<Kinds>,
     #[command(flatten)]

@@ -35,12 +35,16 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct ServeArgs {
     /// Serve metrics to Prometheus at this address, until Ctrl-C. Everyone with access to it can
     /// read thread names
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["once", "duration", "json"])]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, conflicts_with_all = ["once", "duration", "json"])]
     pub listen: Option<SocketAddr>,
     /// With --listen, also accept requests for this host name. IP addresses, localhost and the
     /// machine's own name are always accepted (repeatable)
     #[arg(long = "host", value_name = "NAME", requires = "listen")]
     hosts: Vec<String>,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected an address and a port, such as 127.0.0.1:9464".into())
 }
 
 /// Serves pages from threads of their own, and runs the background tasks in this one. This thread

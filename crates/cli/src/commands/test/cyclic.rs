@@ -35,10 +35,10 @@ pub struct Arguments {
     #[arg(long, value_name = "LIST", value_parser = CpuSet::from_list)]
     cpus: Option<CpuSet>,
     /// Wake each thread once per interval
-    #[arg(short, long, value_name = "TIME", default_value = "1ms", value_parser = interval)]
+    #[arg(short, long, value_name = "DURATION", default_value = "1ms", value_parser = interval)]
     interval: Duration,
     /// Measure for this time
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::time)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = units::duration)]
     duration: Duration,
     /// Stop after this many wakeups per CPU
     #[arg(short, long, value_name = "N", value_parser = units::count, conflicts_with = "duration")]
@@ -53,7 +53,7 @@ pub struct Arguments {
     #[arg(short, long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=99))]
     priority: u32,
     /// Stop at the first wakeup latency above this, and trigger a snapshot of the flight recorder
-    #[arg(long, value_name = "TIME", value_parser = units::time)]
+    #[arg(long, value_name = "DURATION", value_parser = units::latency)]
     break_trace: Option<Duration>,
     /// Process id of the flight recorder to trigger [default: the one that records this command]
     #[arg(long, value_name = "PID", requires = "break_trace")]
@@ -95,7 +95,7 @@ const MIN_INTERVAL: Duration = Duration::from_micros(10);
 
 /// Parses an interval within its bounds.
 pub fn interval(text: &str) -> Result<Duration, String> {
-    let time = units::time(text)?;
+    let time = units::latency(text)?;
     if (MIN_INTERVAL..=Duration::from_secs(60)).contains(&time) {
         Ok(time)
     } else {

@@ -43,16 +43,16 @@ pub struct Arguments {
     #[arg(long, value_name = "LIST", value_parser = CpuSet::from_list)]
     cpus: Option<CpuSet>,
     /// Measure for this time
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::time)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = units::duration)]
     duration: Duration,
     /// Report gaps longer than this
-    #[arg(long, value_name = "TIME", default_value = "10us", value_parser = units::time)]
+    #[arg(long, value_name = "DURATION", default_value = "10us", value_parser = units::latency)]
     threshold: Duration,
     /// Sample for this time in each window
-    #[arg(long, value_name = "TIME", default_value = "80ms", value_parser = units::time)]
+    #[arg(long, value_name = "DURATION", default_value = "80ms", value_parser = units::latency)]
     width: Duration,
     /// Start a sample once per window; other programs run in between
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = units::time)]
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = units::latency)]
     window: Duration,
     /// Set the SCHED_FIFO priority, 1 to 99
     #[arg(short, long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=99))]

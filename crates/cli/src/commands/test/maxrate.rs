@@ -34,7 +34,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8192))]
     producers: u32,
     /// Try each rate for this time
-    #[arg(long, alias = "for", value_name = "TIME", default_value = "1500ms", value_parser = units::time)]
+    #[arg(long, alias = "for", value_name = "DURATION", default_value = "1500ms", value_parser = units::duration)]
     duration: Duration,
     /// Stop bisecting at this precision, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=100))]

@@ -37,13 +37,13 @@ pub struct Arguments {
     #[arg(short, long, value_name = "FILE", default_value = "tompion-report.html")]
     output: PathBuf,
     /// Measure for this time in total
-    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = units::time)]
+    #[arg(long, value_name = "DURATION", default_value = "10min", value_parser = units::duration)]
     duration: Duration,
     /// Run these loads [default: all that are installed]
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     load: Vec<LoadArgument>,
     /// Fail the verdict above this wakeup latency
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = units::time)]
+    #[arg(long, value_name = "DURATION", default_value = "100us", value_parser = units::latency)]
     limit: Duration,
     /// Measure wakeup latency on these CPUs [default: all allowed CPUs]
     #[arg(long, value_name = "LIST", value_parser = CpuSet::from_list)]
@@ -55,7 +55,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=99))]
     priority: u32,
     /// Wake each thread once per interval
-    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = super::cyclic::interval)]
+    #[arg(long, value_name = "DURATION", default_value = "1ms", value_parser = super::cyclic::interval)]
     interval: Duration,
     /// Run each recorder this many times
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -161,7 +161,7 @@ fn join(rows: &mut Vec<Row<'_>>, first: usize) {
 pub fn note(segments: usize, rows: usize) -> Option<String> {
     (rows < segments).then(|| {
         let pieces = pluralize(segments as u64, "piece");
-        format!("{pieces} in {}; --all shows eachall has each by itself", pluralize(rows as u64, "line"))
+        format!("{pieces} in {}; --all shows each", pluralize(rows as u64, "line"))
     })
 }
 
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(shown(&folded(&segments)), ["10 ", "10000 local timer: tick_nohz_handler", "10 "]);
         assert_eq!(
             note(5, 3).as_deref(),
-            Some("5 pieces in 3 lines; --all shows eachall has each by itself")
+            Some("5 pieces in 3 lines; --all shows each")
         );
         assert!(all(&segments).len() == 5 && note(5, 5).is_none());
     }

@@ -25,7 +25,7 @@ pub struct HistorySelection {
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
     /// Select the end of the history, this long: 30h, 7d, 4w, 1y, or day, week, month, year
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to"], value_parser = times::last)]
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["from", "to"], value_parser = times::last)]
     last: Option<i64>,
 }
 
