@@ -75,10 +75,7 @@ mod tests {
         assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
         assert!(duration("soon").is_err() && duration("-1s").is_err() && duration("1 fortnight").is_err());
         assert_eq!(latency("100us"), Ok(Duration::from_micros(100)));
-        assert_eq!(
-            latency("100"),
-            Err("expected a duration with a unit, such as 100us, found `100`".into())
-        );
+        assert_eq!(latency("100"), Err("expected a duration with a unit, such as 100us, found `100`".into()));
         assert!(latency("").is_err() && latency("1.5").is_err() && latency("soon").is_err());
     }
 

@@ -12,8 +12,8 @@ use std::{
     collections::BTreeSet,
     fs::File,
     io,
-    sync::mpsc::{Receiver, Sender, TryRecvError},
-    thread::{self, JoinHandle},
+    sync::mpsc::{Receiver, Sender},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -30,6 +30,7 @@ use crate::{
     process::{Backlog, Process, SHARED_FOLDER},
     stall_watchdog::StallWatchdog,
 };
+use command::CommandServer;
 pub use command::{CommandSender, ConsumerCommand};
 use policy::{BURST_PERCENT, Conversion, Observation, SLEEP};
 
@@ -201,31 +202,13 @@ impl Consumer {
         // The disk's thread has as much to do; whichever program runs, rings must not wait for the
         // scheduler's next tick.
         tompion_os::ask_for_short_slices();
-        let (mut sleep, mut collected) = (SLEEP.0, Instant::now());
-        loop {
-            match commands.try_recv() {
-                Ok(command) => {
-                    if let Some(done) = self.follow(command) {
-                        let _ = done.send(self.finish());
-                        return;
-                    }
-                    // Many may come at once, and some take long. Jobs are only collected by polls,
-                    // which note the time before.
-                    if self.jobs.is_none() {
-                        collected = self.collect_again(collected);
-                    }
-                }
-                Err(TryRecvError::Empty) => {
-                    sleep = self.poll_once(sleep);
-                    thread::park_timeout(sleep);
-                    collected = Instant::now();
-                }
-                Err(TryRecvError::Disconnected) => return,
-            }
+        if let Some(done) = command::serve(commands, &mut self) {
+            let _ = done.send(self.finish());
         }
     }
+}
 
-    /// Follows a command. Returns the receiver of the summary if everything is to be completed.
+impl CommandServer for Consumer {
     fn follow(&mut self, command: ConsumerCommand) -> Option<Sender<RecordingSummary>> {
         match command {
             ConsumerCommand::Joined(process) => self.join(*process),
@@ -265,8 +248,7 @@ impl Consumer {
         None
     }
 
-    /// Polls all rings once. Returns the time to sleep.
-    fn poll_once(&mut self, sleep: Duration) -> Duration {
+    fn poll(&mut self, sleep: Duration) -> Duration {
         if self.stopped.is_some() {
             return SLEEP.1;
         }
@@ -316,7 +298,9 @@ impl Consumer {
         self.arm_watchdog(sleep);
         sleep
     }
+}
 
+impl Consumer {
     /// The same where jobs are sent. Nothing waits for a second sample of the clock: a change of
     /// its rate between two samples, 10 ms apart, makes an error of microseconds at most.
     fn poll_jobs(&mut self) -> Duration {

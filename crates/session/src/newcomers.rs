@@ -61,7 +61,8 @@ struct Newcomers {
     /// Whether a process had no environment: it may just be executing a program, and the kernel
     /// shows the new environment only at the end of that.
     executing: bool,
-    /// Whether a young process has an environment that we may not read.
+    /// Whether a young process has an environment that we may not read. It is granted the pause
+    /// between looks, and no more: such programs rarely take part.
     hidden: bool,
 }
 

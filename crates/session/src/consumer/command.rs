@@ -1,13 +1,15 @@
 //! Commands to the consumer, and the sender that wakes it only for urgent ones.
 
 use std::{
-    sync::mpsc::{self, Receiver, SendError, Sender},
-    thread::Thread,
+    io,
+    sync::mpsc::{self, Receiver, SendError, Sender, TryRecvError},
+    thread::{self, JoinHandle, Thread},
+    time::{Duration, Instant},
 };
 
 use tompion_manifest::{Child, CommandEnd, Program, Snapshot};
 
-use super::RecordingSummary;
+use super::{RecordingSummary, policy::SLEEP};
 use crate::{kernel::Outcome as KernelOutcome, process::Process, untraced::Listed};
 
 /// Command to the consumer.
@@ -43,8 +45,8 @@ impl ConsumerCommand {
     }
 }
 
-/// Sender of commands. It wakes the consumer for urgent ones; the others wait for its next poll, a
-/// few milliseconds. Short processes send three each: the wake-ups would cost more than the work.
+/// Sender of commands. It wakes the consumer for urgent ones; the others wait for its next poll, 4 ms
+/// at most, or 10 ms where jobs are sent. Short processes send three each: the wake-ups would cost more than the work.
 #[derive(Clone, Debug)]
 pub struct CommandSender {
     sender: Sender<ConsumerCommand>,
@@ -66,15 +68,115 @@ impl CommandSender {
     }
 }
 
-/// Begins a thread that is given the commands. It must never block on the receiver, but park
+/// Starts the thread that is given the commands. It must never block on the receiver, but park
 /// between its polls: a blocked receiver would be woken by each command.
 ///
 /// # Errors
 /// The thread can't be started.
 pub fn start(
     run: impl FnOnce(Receiver<ConsumerCommand>) + Send + 'static,
-) -> std::io::Result<(CommandSender, std::thread::JoinHandle<()>)> {
+) -> io::Result<(CommandSender, JoinHandle<()>)> {
     let (sender, receiver) = mpsc::channel();
-    let thread = std::thread::Builder::new().name("consumer".into()).spawn(move || run(receiver))?;
+    let thread = thread::Builder::new().name("consumer".into()).spawn(move || run(receiver))?;
     Ok((CommandSender { sender, consumer: thread.thread().clone() }, thread))
+}
+
+/// Thread's state that follows commands and polls at times of its own.
+pub trait CommandServer {
+    /// Follows a command. Returns the receiver of the summary if everything is to be completed.
+    fn follow(&mut self, command: ConsumerCommand) -> Option<Sender<RecordingSummary>>;
+
+    /// Polls. Returns the time until the next poll, given the one before this poll.
+    fn poll(&mut self, interval: Duration) -> Duration;
+}
+
+/// Follows commands and polls until everything is to be completed, and returns the summary's
+/// receiver; none if all senders are gone. Polls are on time however many commands come.
+pub fn serve(
+    commands: &Receiver<ConsumerCommand>,
+    server: &mut impl CommandServer,
+) -> Option<Sender<RecordingSummary>> {
+    let mut interval = SLEEP.0;
+    let mut due = Instant::now() + interval;
+    loop {
+        match commands.try_recv() {
+            Ok(command) => {
+                if let Some(done) = server.follow(command) {
+                    return Some(done);
+                }
+            }
+            Err(TryRecvError::Empty) => thread::park_timeout(due.saturating_duration_since(Instant::now())),
+            Err(TryRecvError::Disconnected) => return None,
+        }
+        if Instant::now() >= due {
+            interval = server.poll(interval);
+            due = Instant::now() + interval;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Server that takes a millisecond for each command and polls as often.
+    #[derive(Default)]
+    struct SlowServer {
+        commands: u32,
+        polls: u32,
+    }
+
+    impl CommandServer for SlowServer {
+        fn follow(&mut self, command: ConsumerCommand) -> Option<Sender<RecordingSummary>> {
+            thread::sleep(Duration::from_millis(1));
+            self.commands += 1;
+            match command {
+                ConsumerCommand::Finish(done) => Some(done),
+                _ => None,
+            }
+        }
+
+        fn poll(&mut self, _interval: Duration) -> Duration {
+            self.polls += 1;
+            Duration::from_millis(1)
+        }
+    }
+
+    #[test]
+    fn a_flood_of_commands_does_not_keep_polls_from_being_made() {
+        let (sender, receiver) = mpsc::channel();
+        for _ in 0..100 {
+            sender.send(ConsumerCommand::ProblemSuppressed).expect("a receiver");
+        }
+        sender.send(ConsumerCommand::Finish(mpsc::channel().0)).expect("a receiver");
+        let mut server = SlowServer::default();
+        assert!(serve(&receiver, &mut server).is_some());
+        assert_eq!(server.commands, 101);
+        assert!(server.polls >= 50, "{} polls", server.polls);
+    }
+
+    #[test]
+    fn a_server_without_senders_ends() {
+        let (sender, receiver) = mpsc::channel();
+        sender.send(ConsumerCommand::ProblemSuppressed).expect("a receiver");
+        drop(sender);
+        assert!(serve(&receiver, &mut SlowServer::default()).is_none());
+    }
+
+    #[test]
+    fn only_urgent_commands_wake_the_thread() {
+        let (report, woken) = mpsc::channel();
+        let run = move |commands: Receiver<ConsumerCommand>| {
+            while report.send(()).is_ok() && !commands.try_iter().any(|command| command.is_urgent()) {
+                thread::park();
+            }
+        };
+        let (commands, thread) = start(run).expect("a thread");
+        woken.recv().expect("the thread has begun");
+        commands.send(ConsumerCommand::ProblemSuppressed).expect("a thread");
+        assert!(woken.recv_timeout(Duration::from_millis(50)).is_err(), "woken by a command");
+        commands.send(ConsumerCommand::Snapshot(mpsc::channel().0)).expect("a thread");
+        assert!(woken.recv_timeout(Duration::from_secs(30)).is_ok(), "not woken by an urgent command");
+        thread.join().expect("no panic");
+    }
 }

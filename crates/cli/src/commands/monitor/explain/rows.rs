@@ -198,10 +198,7 @@ mod tests {
         let own = (Cause::KernelOverhead, "", 0, 10);
         let segments = segments(&[&[own], &TICK[..], &[own]].concat());
         assert_eq!(shown(&folded(&segments)), ["10 ", "10000 local timer: tick_nohz_handler", "10 "]);
-        assert_eq!(
-            note(5, 3).as_deref(),
-            Some("5 pieces in 3 lines; --all shows each")
-        );
+        assert_eq!(note(5, 3).as_deref(), Some("5 pieces in 3 lines; --all shows each"));
         assert!(all(&segments).len() == 5 && note(5, 5).is_none());
     }
 
