@@ -74,6 +74,14 @@ impl Thread {
         Self { state, syscall: None, name: Vec::new(), pid: None, exiting: false }
     }
 
+    /// Makes the state unknown if only an event's context told that the thread runs: it may have
+    /// left its CPU right after that event.
+    fn doubt_context(&mut self) {
+        if !self.state.seen && matches!(self.state.state, State::Running { .. }) {
+            self.state.state = State::Unknown;
+        }
+    }
+
     /// Reports the thread's open states. Their end was not observed; `seen` applies to the
     /// scheduling state.
     fn end(self, id: ThreadId, now: i64, (seen, visitor): (bool, &mut dyn Visitor)) {
@@ -137,7 +145,8 @@ impl Machine {
             }
             Action::Free => {
                 let gone = fact.id(number::THREAD).and_then(|tid| Some((tid, self.threads.remove(&tid)?)));
-                if let Some((tid, thread)) = gone {
+                if let Some((tid, mut thread)) = gone {
+                    thread.doubt_context();
                     thread.end(self.thread_id(tid), time, (true, visitor));
                     self.report(time, Happening::Gone { tid }, visitor);
                 }
@@ -243,6 +252,7 @@ impl Machine {
             known.current.turn(track, OpenState { state, since: time, seen }, visitor);
         }
         if tid != 0 {
+            self.doubt_elsewhere(tid, cpu);
             self.turn(tid, OpenState { state: State::Running { cpu }, since: time, seen }, visitor);
         }
     }
@@ -299,6 +309,7 @@ impl Machine {
             self.forget_current(tid, (time, cpu), visitor);
         }
         if previous != 0 {
+            self.doubt_elsewhere(previous, cpu);
             self.leave(previous, fact.number(number::STATE).unwrap_or(0), (time, next), visitor);
             self.name((previous, time), fact.text(text::NAME), None, visitor);
         }
@@ -314,15 +325,20 @@ impl Machine {
         if let Some(known) = self.cpus.get_mut(&cpu).filter(|known| !known.current.seen) {
             known.current.state = State::Unknown;
         }
-        if tid == 0 {
-            return;
+        // Since then the thread may have been seen elsewhere, or have ended.
+        let runs_here = |thread: &&mut Thread| thread.state.state == State::Running { cpu };
+        if let Some(thread) = self.threads.get_mut(&tid).filter(runs_here) {
+            thread.doubt_context();
+            self.turn(tid, OpenState::unknown(time), visitor);
         }
-        let runs = State::Running { cpu };
-        let learned = |thread: &&mut Thread| !thread.state.seen && thread.state.state == runs;
-        if let Some(thread) = self.threads.get_mut(&tid).filter(learned) {
-            thread.state.state = State::Unknown;
+    }
+
+    /// Doubts that a thread runs on another CPU than this one, on which it was seen.
+    fn doubt_elsewhere(&mut self, tid: i32, cpu: u32) {
+        let runs_here = State::Running { cpu };
+        if let Some(thread) = self.threads.get_mut(&tid).filter(|thread| thread.state.state != runs_here) {
+            thread.doubt_context();
         }
-        self.turn(tid, OpenState::unknown(time), visitor);
     }
 
     /// Switches a thread out in favour of another one.

@@ -26,6 +26,9 @@ pub const EVENTS: [(&str, &str); 13] = [
     ("lttng_statedump_process_state", "tid pid status"),
 ];
 
+/// Event context with the thread in which an event happened.
+const IN_CONTEXT: &str = "event.context := struct { i32 _tid; };";
+
 pub fn metadata(domain: &str, events: &[(&str, &str)], of_events: &str) -> String {
     let mut text = format!(
         "/* CTF 1.8 */
@@ -291,7 +294,6 @@ fn a_wakeup_is_a_threads_only_where_the_trace_says_so() {
 fn a_waker_is_the_thread_that_the_wakeup_names() {
     let folder = Folder::new("named-waker");
     let kernel = [("sched_switch", "prev_tid prev_state next_tid"), ("sched_waking", "tid waker_context")];
-    let context = "event.context := struct { i32 _tid; };";
     // By thread 9 and by the idle thread, both unseen on a CPU that has switched to thread 7.
     let events = [
         (100, 0, vec![0, 0, 0, 7]),
@@ -300,7 +302,7 @@ fn a_waker_is_the_thread_that_the_wakeup_names() {
         (130, 1, vec![0, 22, 1]),
         (140, 1, vec![0, 23, 0]),
     ];
-    folder.trace("kernel", &metadata("kernel", &kernel, context), &[packet(0, &events, 0)]);
+    folder.trace("kernel", &metadata("kernel", &kernel, IN_CONTEXT), &[packet(0, &events, 0)]);
     let wakers = folder.states().instants.into_iter().filter_map(|instant| match instant.what {
         Happening::Wakeup { tid, waker } => Some((tid, waker)),
         _ => None,
@@ -315,13 +317,48 @@ fn a_waker_is_the_thread_that_the_wakeup_names() {
 fn a_thread_that_only_a_context_names_is_not_taken_to_run_until_another_one_leaves() {
     let folder = Folder::new("learned");
     let kernel = [("sched_switch", "prev_tid prev_state next_tid"), ("sched_waking", "tid waker_context")];
-    let context = "event.context := struct { i32 _tid; };";
     // Thread 9 wakes another one and leaves the CPU unseen.
     let events = [(100, 1, vec![9, 20, 1]), (150, 0, vec![7, 7, 1, 8]), (160, 0, vec![8, 8, 1, 9])];
-    folder.trace("kernel", &metadata("kernel", &kernel, context), &[packet(0, &events, 0)]);
+    folder.trace("kernel", &metadata("kernel", &kernel, IN_CONTEXT), &[packet(0, &events, 0)]);
     let states = folder.states();
     assert_eq!(of_thread(&states, 9), [(100, 160, State::Unknown)]);
     assert_eq!(of_cpu(&states, 0), [(100, 150, State::Unknown), (150, 160, State::Runs { tid: 8 })]);
+}
+
+#[test]
+fn a_thread_that_a_context_put_on_a_cpu_may_be_seen_on_another_one() {
+    let folder = Folder::new("moved");
+    let event = |time, name: &str, tid: i32, numbers: &[i32]| (time, class(name), [&[tid], numbers].concat());
+    // Thread 9 leaves CPU 0 unseen, and runs on CPU 1.
+    let first = [
+        event(100, "irq_handler_entry", 9, &[1]),
+        event(150, "sched_switch", 7, &[7, 1, 8]),
+        event(200, "sched_switch", 8, &[8, 1, 0]),
+    ];
+    let second = [event(120, "sched_switch", 0, &[0, 0, 9]), event(200, "irq_handler_entry", 9, &[1])];
+    let streams = [packet(0, &first, 0), packet(1, &second, 0)];
+    folder.trace("kernel", &metadata("kernel", &EVENTS, IN_CONTEXT), &streams);
+    let states = folder.states();
+    let expected = [(100, 120, State::Unknown), (120, 200, State::Running { cpu: 1 })];
+    assert_eq!(of_thread(&states, 9), expected);
+    let expected = [(100, 150, State::Unknown), (150, 200, State::Runs { tid: 8 })];
+    assert_eq!(of_cpu(&states, 0), expected);
+}
+
+#[test]
+fn a_thread_that_ends_elsewhere_is_gone() {
+    for end in ["sched_switch", "sched_process_free"] {
+        let folder = Folder::new("ended");
+        let event =
+            |time, name: &str, tid: i32, numbers: &[i32]| (time, class(name), [&[tid], numbers].concat());
+        // The CPU of thread 9's last events is not the one that a context put it on.
+        let first = [event(100, "irq_handler_entry", 9, &[1]), event(150, "sched_switch", 7, &[7, 1, 8])];
+        let numbers: &[i32] = if end == "sched_switch" { &[9, 0x20, 0] } else { &[9] };
+        let second = [event(120, end, 9, numbers), event(200, "irq_handler_entry", 0, &[1])];
+        let streams = [packet(0, &first, 0), packet(1, &second, 0)];
+        folder.trace("kernel", &metadata("kernel", &EVENTS, IN_CONTEXT), &streams);
+        assert_eq!(of_thread(&folder.states(), 9), [(100, 120, State::Unknown)], "{end}");
+    }
 }
 
 #[test]
@@ -378,13 +415,12 @@ fn of_cpu(checked: &Checked, wanted: u32) -> Vec<(i64, i64, State)> {
 #[test]
 fn a_dump_in_an_overwritten_time_is_valid_only_at_its_own_time() {
     let folder = Folder::new("overwritten");
-    let context = "event.context := struct { i32 _tid; };";
     let event = |time, name: &str, tid: i32, numbers: &[i32]| (time, class(name), [&[tid], numbers].concat());
     let first = [event(100, "lttng_statedump_process_state", 9, &[7, 7, 5])];
     let second = [event(500, "sched_switch", 7, &[7, 1, 0]), event(600, "irq_handler_entry", 0, &[1])];
     let other = [event(300, "sched_switch", 0, &[0, 0, 8]), event(400, "sched_switch", 8, &[8, 1, 0])];
     let streams = [packet(0, &first, 0), packet(0, &second, 0), packet(1, &other, 0)];
-    folder.trace("kernel", &metadata("kernel", &EVENTS, context), &streams);
+    folder.trace("kernel", &metadata("kernel", &EVENTS, IN_CONTEXT), &streams);
     let gap = |cpu, until| Overwritten { trace: 0, cpu: Some(cpu), until };
     let gaps = vec![gap(0, 100), gap(0, 500), gap(1, 300)];
     let checked = folder.states_after(|engine| engine.overwritten(gaps.clone()));
@@ -425,7 +461,6 @@ fn with_gap(events: [&[Made]; 3]) -> [Vec<u8>; 2] {
 #[test]
 fn states_within_a_gap_are_unknown() {
     let folder = Folder::new("gap");
-    let context = "event.context := struct { i32 _tid; };";
     let event = |time, name: &str, tid: i32, numbers: &[i32]| (time, class(name), [&[tid], numbers].concat());
     let before = [event(100, "sched_switch", 0, &[0, 0, 7]), event(200, "syscall_entry_read", 7, &[3])];
     let behind = [event(900, "sched_switch", 0, &[0, 0, 9]), event(950, "sched_switch", 9, &[9, 1, 0])];
@@ -438,7 +473,7 @@ fn states_within_a_gap_are_unknown() {
         event(990, "sched_switch", 8, &[8, 1, 0]),
         event(1000, "irq_handler_entry", 0, &[1]),
     ];
-    folder.trace("kernel", &metadata("kernel", &EVENTS, context), &with_gap([&before, &behind, &other]));
+    folder.trace("kernel", &metadata("kernel", &EVENTS, IN_CONTEXT), &with_gap([&before, &behind, &other]));
     let checked = folder.states();
     let runs = |tid| State::Runs { tid };
     let of_first = [(100, 200, runs(7)), (200, 900, State::Unknown), (900, 950, runs(9))];
