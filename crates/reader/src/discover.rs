@@ -1,13 +1,14 @@
 //! Finds and loads traces: a folder with a file `metadata` is a trace, and the other files in it
 //! are its streams.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tompion_ctf::decode::Decoder;
-use tompion_ctf::metadata;
+use tompion_ctf::metadata::{self, Uuid};
 
 use crate::{Corruption, Error};
 
@@ -22,6 +23,8 @@ pub struct Trace {
     /// Path of the trace's folder.
     pub path: PathBuf,
     pub(crate) decoder: Arc<Decoder>,
+    /// Host and folder; see [`Trace::name`].
+    pub(crate) name: Arc<str>,
     /// Warnings about the description.
     warnings: Arc<[String]>,
 }
@@ -30,6 +33,12 @@ impl Trace {
     /// Returns the parsed description.
     pub fn metadata(&self) -> &metadata::Trace {
         self.decoder.trace()
+    }
+
+    /// Returns the host and the trace's folder below the opened path, unless the trace has several
+    /// folders.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Returns the warnings about the description.
@@ -49,7 +58,22 @@ impl Trace {
         trace.clocks.iter_mut().for_each(|clock| clock.shift(nanoseconds));
         let wrong = |reason| Error::Description { path: self.path.join("metadata"), reason };
         let decoder = Arc::new(Decoder::new(trace).map_err(wrong)?);
-        Ok(Self { path: self.path.clone(), decoder, warnings: self.warnings.clone() })
+        Ok(Self { decoder, ..self.clone() })
+    }
+}
+
+/// Sets the names of traces that were opened below some paths.
+pub(crate) fn set_names(traces: &mut [Trace], roots: &[PathBuf]) {
+    let mut folders: BTreeMap<Uuid, usize> = BTreeMap::new();
+    for uuid in traces.iter().filter_map(|trace| trace.metadata().uuid) {
+        *folders.entry(uuid).or_default() += 1;
+    }
+    for trace in traces {
+        let has_one = trace.metadata().uuid.is_none_or(|uuid| folders.get(&uuid) == Some(&1));
+        let below = roots.iter().filter(|_| has_one).find_map(|root| trace.path.strip_prefix(root).ok());
+        let below = below.map(|path| path.to_string_lossy().into_owned()).filter(|path| !path.is_empty());
+        let host = trace.metadata().environment_value("hostname").map(ToString::to_string);
+        trace.name = host.into_iter().chain(below).collect::<Vec<_>>().join("/").into();
     }
 }
 
@@ -189,5 +213,10 @@ pub(crate) fn load(folder: &Path) -> Result<Trace, Error> {
         tompion_ctf::describe(&bytes).map_err(|reason| Error::Metadata { path: path.clone(), reason })?;
     let tompion_ctf::Description { trace, warnings } = description;
     let decoder = Decoder::new(trace).map_err(|reason| Error::Description { path, reason })?;
-    Ok(Trace { path: folder.into(), decoder: Arc::new(decoder), warnings: warnings.into() })
+    Ok(Trace {
+        path: folder.into(),
+        decoder: Arc::new(decoder),
+        name: Arc::default(),
+        warnings: warnings.into(),
+    })
 }

@@ -30,7 +30,6 @@ use crate::event::Event;
 use crate::file::StreamFile;
 use crate::filter::Filter;
 use crate::symbols::Symbols;
-use crate::text;
 use crate::{Corruption, Error};
 
 pub use parts::{PacketSummary, Parts};
@@ -272,6 +271,7 @@ impl TraceSet {
     /// Creates a set from opened traces. `new_source` creates each stream from its pieces.
     fn new(roots: Vec<PathBuf>, mut opened: Opened, new_source: NewSource) -> Result<Self, Error> {
         let corruptions = opened.corruptions()?;
+        discover::set_names(&mut opened.traces, &roots);
         let mut set = Self {
             roots,
             window: 0,
@@ -305,11 +305,8 @@ impl TraceSet {
     fn group(&mut self, files: Vec<(PathBuf, usize)>, new_source: NewSource) -> Vec<Source> {
         let mut groups: BTreeMap<Identity, usize> = BTreeMap::new();
         let mut sources: Vec<(Rank, Begun)> = Vec::new();
-        let names = self.traces.iter().map(|trace| text::trace_name(self, trace).into());
-        let names: Vec<Arc<str>> = names.collect();
         for (path, trace) in files {
-            let first = names.get(trace).and_then(|name| self.first_packet(&path, (trace, name)));
-            let Some(First { identity, id, begin, rank }) = first else { continue };
+            let Some(First { identity, id, begin, rank }) = self.first_packet(&path, trace) else { continue };
             let begin = begin.unwrap_or_else(|cycles| {
                 self.corruptions.push(beyond_time(&path, cycles));
                 i64::MAX
@@ -333,8 +330,8 @@ impl TraceSet {
 
     /// Reads the first packet of a file. Returns `None` for an empty file. A corrupt file becomes a
     /// stream of its own, whose corruption is found when it is read.
-    fn first_packet(&self, path: &Path, (trace, name): (usize, &Arc<str>)) -> Option<First> {
-        let decoder = &self.traces.get(trace)?.decoder;
+    fn first_packet(&self, path: &Path, trace: usize) -> Option<First> {
+        let Trace { decoder, name, .. } = self.traces.get(trace)?;
         let uuid = decoder.trace().uuid;
         let rank = |class, instance| Rank {
             has_no_uuid: uuid.is_none(),

@@ -82,7 +82,7 @@ pub(super) struct Origin {
 
 impl Origin {
     /// Collects the properties of a trace with this name.
-    pub fn new(trace: &Trace, name: String, shown: HeaderFields) -> Self {
+    pub fn new(trace: &Trace, shown: HeaderFields) -> Self {
         let value = |name| trace.metadata().environment_value(name);
         let text = |name| value(name).and_then(EnvironmentValue::as_text).map(String::from);
         let process = value("vpid").and_then(EnvironmentValue::as_integer).map(|pid| format!("({pid})"));
@@ -93,7 +93,10 @@ impl Origin {
             (shown.vpid, "trace:vpid", process),
         ];
         let parts = parts.into_iter().filter(|(shown, ..)| *shown);
-        Self { name, parts: parts.filter_map(|(_, what, part)| Some((what, part?))).collect() }
+        Self {
+            name: trace.name().to_owned(),
+            parts: parts.filter_map(|(_, what, part)| Some((what, part?))).collect(),
+        }
     }
 
     /// Returns the text between the time and the event's first field.

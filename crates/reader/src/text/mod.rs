@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::lines::{self, First, Lines, Moment};
 use crate::symbols::{self, Symbols};
 use crate::syscall_decode::{self, SyscallDecoder};
-use crate::{Error, Event, Loss, LossKind, Trace, TraceSet};
+use crate::{Error, Event, Loss, LossKind, TraceSet};
 pub use header::HeaderFields;
 use header::Origin;
 use layout::Layout;
@@ -108,7 +108,7 @@ pub fn print(traces: &mut TraceSet, options: &PrintOptions, output: &mut dyn Wri
 
 /// Returns a function that creates printers.
 pub(crate) fn lines(traces: &mut TraceSet, options: &PrintOptions) -> impl Fn() -> Printer + use<> {
-    let origin = |trace| Origin::new(trace, trace_name(traces, trace), options.fields);
+    let origin = |trace| Origin::new(trace, options.fields);
     let origins: Arc<[Origin]> = traces.traces().iter().map(origin).collect();
     let (symbols, options) = (traces.symbols.take(), options.clone());
     move || Printer {
@@ -162,7 +162,7 @@ pub fn loss_warning(traces: &TraceSet, loss: &Loss, options: &PrintOptions) -> S
     let text = String::from_utf8_lossy(&text);
     let (mut name, mut uuid) = (String::new(), String::new());
     if let Some(trace) = traces.traces().get(loss.trace) {
-        name = trace_name(traces, trace);
+        name = trace.name().to_owned();
         uuid = trace.metadata().uuid.map(|uuid| format!(" (UUID: {uuid})")).unwrap_or_default();
     }
     let path = std::path::absolute(&loss.path).unwrap_or_else(|_| loss.path.clone());
@@ -172,19 +172,6 @@ pub fn loss_warning(traces: &TraceSet, loss: &Loss, options: &PrintOptions) -> S
         path.display(),
         loss.stream_class
     )
-}
-
-/// Returns the host and the trace's folder below the opened path, unless the trace has several
-/// folders.
-pub fn trace_name(traces: &TraceSet, trace: &Trace) -> String {
-    let uuid = trace.metadata().uuid;
-    let is_same = |other: &&Trace| uuid.is_some() && other.metadata().uuid == uuid;
-    let folders = traces.traces().iter().filter(is_same).count();
-    let roots = traces.roots().iter().filter(|_| folders < 2);
-    let below = roots.into_iter().find_map(|root| trace.path.strip_prefix(root).ok());
-    let below = below.map(|path| path.to_string_lossy().into_owned()).filter(|path| !path.is_empty());
-    let host = trace.metadata().environment_value("hostname").map(ToString::to_string);
-    host.into_iter().chain(below).collect::<Vec<_>>().join("/")
 }
 
 /// Returns the fields of an event as its line shows them, with their names: of the packet, of the
