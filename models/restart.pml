@@ -5,11 +5,11 @@
  *   here              in the code
  *   writer            an append as append.pml has it: the record, then the position
  *   consumer, copy    session/src/process.rs, collect
- *   consumer, packet  session/src/source.rs: a packet is written, and can be torn
- *   consumer, sync    session/src/source.rs: the stream reaches the medium
+ *   consumer, packet  writer/src/source.rs: a packet is written, and can be torn
+ *   consumer, sync    writer/src/source.rs: the stream reaches the medium
  *   consumer, raise   session/src/process/durable.rs: room is given back up to the last packet's
  *                     ring_end
- *   restart           session/src/resume.rs: a torn packet is cut off, reading goes on at the last
+ *   restart           writer/src/resume.rs: a torn packet is cut off, reading goes on at the last
  *                     one's ring_end
  *   writeback         the kernel, which writes pages back when it likes, in any order
  *

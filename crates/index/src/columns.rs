@@ -20,13 +20,13 @@ const NUMBERS: usize = 4;
 const VALUE: usize = 8;
 const VALUES: usize = 3 * VALUE;
 
-/// Returns the columns of rows; invalid rows and those after them are left out.
+/// Returns the columns of valid rows.
 pub fn split(rows: &[u8]) -> Vec<u8> {
     let mut columns: [Vec<u8>; SIZED + 1] = Default::default();
+    let [heads, others @ ..] = &mut columns;
     let mut rest = rows;
     while let Some((&head, behind)) = rest.split_first() {
-        let Some((first, others)) = columns.split_first_mut() else { break };
-        first.push(head);
+        heads.push(head);
         rest = behind;
         for (place, column) in others.iter_mut().enumerate() {
             let size = if place < NUMBERS { number_size(rest) } else { rest_size(head, rest) };

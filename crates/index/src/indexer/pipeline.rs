@@ -36,6 +36,8 @@ pub struct IndexPipeline<'t> {
     cells: Vec<DensityCell>,
     /// Width of these cells in nanoseconds.
     cell: i64,
+    /// Number of these cells in a cell of the next level.
+    ratio: i64,
     /// Number of events up to which cells are joined within a cell of the next level.
     min_events: u64,
     /// Current part, its first row, and its events by class.
@@ -55,6 +57,14 @@ struct DensityCell {
     first: i64,
     last: i64,
     count: u64,
+}
+
+impl DensityCell {
+    /// Whether events of another cell are counted here too: in the same cell of the next level,
+    /// which has `ratio` of these, up to a minimum number of events.
+    fn is_joined(&self, number: i64, ratio: i64, min_events: u64) -> bool {
+        self.count < min_events && self.number.div_euclid(ratio) == number.div_euclid(ratio)
+    }
 }
 
 /// Findings that are sent together.
@@ -106,6 +116,7 @@ impl<'t> IndexPipeline<'t> {
             batch: Batch { findings: Vec::with_capacity(BATCH), sender, is_over: false },
             cells: vec![DensityCell::default(); outline.channels.len()],
             cell: (cell / RATIO).max(1),
+            ratio: cell.min(RATIO),
             min_events: 1,
             part: 0,
             first: 0,
@@ -191,8 +202,7 @@ impl<'t> IndexPipeline<'t> {
     fn density(&mut self, channel: u32, time: i64) {
         let Some(cell) = self.cells.get_mut(channel as usize) else { return };
         let number = time.div_euclid(self.cell);
-        let is_joined = cell.count < self.min_events && cell.number / RATIO == number / RATIO;
-        if cell.number != number && !is_joined {
+        if cell.number != number && !cell.is_joined(number, self.ratio, self.min_events) {
             self.end_cell(channel as usize);
         }
         if let Some(cell) = self.cells.get_mut(channel as usize) {
@@ -238,5 +248,23 @@ impl<'t> IndexPipeline<'t> {
         self.min_events = if is_small { MIN_SMALL_EVENTS } else { 1 };
         self.part += 1;
         self.first = self.rows;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_joined_within_a_cell_of_the_next_level() {
+        let is_joined = |number, other, ratio| {
+            DensityCell { number, count: 1, ..Default::default() }.is_joined(other, ratio, MIN_SMALL_EVENTS)
+        };
+        assert!(is_joined(8, 15, RATIO) && is_joined(-8, -1, RATIO));
+        assert!(!is_joined(7, 8, RATIO), "they are in two cells");
+        assert!(!is_joined(-1, 1, RATIO), "zero is the begin of a cell");
+        assert!(!is_joined(0, 1, 1), "the next level's cells are as narrow");
+        let full = DensityCell { count: MIN_SMALL_EVENTS, ..Default::default() };
+        assert!(!full.is_joined(1, RATIO, MIN_SMALL_EVENTS));
     }
 }
