@@ -24,8 +24,8 @@ pub struct Arguments {
     /// Select events for which this is true: `rows > 100 && table == "orders*"`
     #[arg(long, value_name = "EXPR", value_parser = filter::parse, allow_hyphen_values = true)]
     filter: Option<Expression>,
-    /// Start at this time: 14:03:05.25 (on the day on which the trace begins), `2026-01-02 14:03:05`,
-    /// or seconds since 1970
+    /// Start at this time: 14:03:05.25 (on the day on which the trace begins), `2026-01-02
+    /// 14:03:05`, or seconds since 1970
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
     /// Stop at this time, inclusive

@@ -37,8 +37,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * seconds).map_err(|_| expected())
 }
 
-/// Parses a latency, an interval or a deadline: `100us`, `1ms`. Whoever writes a number alone may
-/// mean microseconds, so it needs a unit.
+/// Parses a latency, an interval or a deadline: `100us`, `1ms`. A number alone may mean
+/// microseconds, so it needs a unit.
 pub fn latency(text: &str) -> Result<Duration, String> {
     if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
         return Err(format!("expected a duration with a unit, such as 100us, found `{text}`"));

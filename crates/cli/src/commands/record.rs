@@ -79,15 +79,15 @@ pub struct Arguments {
     #[arg(long, value_name = "EXPR", value_parser = filter::for_recording)]
     filter: Option<String>,
     /// Record context fields with each event: pid, comm, prio, ns (namespaces), cgroup (read by the
-    /// recorder, so it may lag), app (defined by the program). For kernel events: comm, prio, cgroup (at the
-    /// event), kstack, ustack (kernel and user stack). The CPU is always recorded
+    /// recorder, so it may lag), app (defined by the program). For kernel events: comm, prio,
+    /// cgroup (at the event), kstack, ustack (kernel and user stack). The CPU is always recorded
     #[arg(short, long = "context", value_name = "LIST", value_delimiter = ',', value_parser = context)]
     contexts: Vec<ContextArgument>,
     /// Record kernel events too: scheduling, interrupts, process lifecycle, block I/O, and system
     /// calls of the recorded processes. Or those whose names match, such as
-    /// 'sched_*,syscall_entry_openat' (see `tompion list --kernel`; `-k -- CMD` for the defaults), and probes:
-    /// uprobe:BINARY:FUNCTION(NAME: TYPE, …), uretprobe:…, usdt:BINARY:PROVIDER:NAME (see `tompion
-    /// list BINARY`), kprobe:FUNCTION(…), kretprobe:…
+    /// 'sched_*,syscall_entry_openat' (see `tompion list --kernel`; `-k -- CMD` for the defaults),
+    /// and probes: uprobe:BINARY:FUNCTION(NAME: TYPE, …), uretprobe:…, usdt:BINARY:PROVIDER:NAME
+    /// (see `tompion list BINARY`), kprobe:FUNCTION(…), kretprobe:…
     #[arg(short, long, value_name = "GLOBS", num_args = 0..=1, default_missing_value = "", value_delimiter = ',')]
     kernel: Option<Vec<String>>,
     /// Discard new events when a ring is full, or overwrite the oldest (flight recorder)

@@ -40,7 +40,8 @@ pub struct Arguments {
     /// Save a picture instead, drawn by an installed Chromium
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
-    /// With --png, start the picture at this time: 14:03:05.25, `2026-01-02 14:03:05`, or seconds since 1970
+    /// With --png, start the picture at this time: 14:03:05.25, `2026-01-02 14:03:05`, or seconds
+    /// since 1970
     #[arg(long, value_name = "TIME", requires = "png")]
     from: Option<String>,
     /// With --png, end the picture at this time

@@ -45,8 +45,9 @@ impl ConsumerCommand {
     }
 }
 
-/// Sender of commands. It wakes the consumer for urgent ones; the others wait for its next poll, 4 ms
-/// at most, or 10 ms where jobs are sent. Short processes send three each: the wake-ups would cost more than the work.
+/// Sender of commands. It wakes the consumer for urgent ones; the others wait for its next poll,
+/// 4 ms at most, or 10 ms where jobs are sent. Short processes send three each: the wake-ups would
+/// cost more than the work.
 #[derive(Clone, Debug)]
 pub struct CommandSender {
     sender: Sender<ConsumerCommand>,
