@@ -40,7 +40,7 @@ use crate::{
     running::own_recorder,
     session_config::SessionConfig,
     target::{Admission, ProcessTree, Target},
-    untraced::{self, Expectation, Family, Looks},
+    untraced::{self, Expectation, Looks},
 };
 
 /// Time within which the command may end after it was asked to.
@@ -309,7 +309,7 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     let Control { acceptor, commands, status, kernel, looks, command, timed: time_was_up, .. } = control;
     let end = status.map(|status| CommandEnd { pid: command.into(), end: lineage::describe_end(status) });
     let ClientAcceptor { mut problems, admitted, introductions, .. } = acceptor.close();
-    let mut looked = Family { executions: looks.map(Looks::finish).unwrap_or_default(), ..Family::default() };
+    let mut looked = looks.map(Looks::finish).unwrap_or_default();
     let (mut programs, mut children) = (looked.programs(), looked.children());
     let expectation = Expectation {
         preloads: !config.preload.is_empty(),

@@ -81,13 +81,22 @@ pub struct Family {
     pub executions: BTreeSet<Execution>,
     /// Descendants, in the order in which they were forked.
     pub lives: Vec<Life>,
-    /// Number of further executions, which were too many to be kept.
+    /// Number of further executions, which were too many to be kept. Those that came too fast count
+    /// whether or not their process belongs to the family.
     pub more_executions: u64,
-    /// Number of further descendants, which were too many to be kept.
+    /// Number of further descendants, likewise.
     pub more_lives: u64,
 }
 
 impl Family {
+    fn add_execution(&mut self, execution: Execution) {
+        if self.executions.len() < MAX_EXECUTIONS {
+            self.executions.insert(execution);
+        } else if !self.executions.contains(&execution) {
+            self.more_executions += 1;
+        }
+    }
+
     /// Returns the executed programs as a manifest has them.
     pub fn programs(&self) -> Listed<Program> {
         let program = |execution: &Execution| Program {
@@ -123,7 +132,8 @@ pub struct Execution {
 pub struct ExecutionLog {
     numbers: [Option<u16>; 3],
     family: Family,
-    /// Processes that belong to the family, by their numbers; of descendants, which life they have.
+    /// Living processes that belong to the family, by their numbers; of descendants that are kept,
+    /// which life they have.
     members: HashMap<u32, Option<usize>>,
     waiting: Vec<(u64, Change)>,
 }
@@ -154,8 +164,21 @@ impl ExecutionLog {
     /// Looks at a record (`struct process_fork`, `process_exec` and `process_exit` in
     /// `src/bpf/process.h`).
     pub fn note(&mut self, record: &UntrustedRecord<'_>) {
+        let Some(change) = self.change(record) else { return };
         if self.waiting.len() < MAX_EXECUTIONS {
-            self.waiting.extend(self.change(record).map(|change| (record.time, change)));
+            self.waiting.push((record.time, change));
+        } else {
+            self.count_dropped(&change);
+        }
+    }
+
+    /// Counts a change that cannot wait. Whose it is will be known only when it is too late.
+    fn count_dropped(&mut self, change: &Change) {
+        let Family { executions, more_executions, more_lives, .. } = &mut self.family;
+        match change {
+            Change::Forked { parent, child } => *more_lives += u64::from(parent != child),
+            Change::Executed(execution) => *more_executions += u64::from(!executions.contains(execution)),
+            Change::Ended { .. } => {}
         }
     }
 
@@ -206,21 +229,19 @@ impl ExecutionLog {
                     members.insert(child, Some(family.lives.len()));
                     family.lives.push(Life { pid: child, parent, wait_status: None });
                 } else {
+                    members.insert(child, None);
                     family.more_lives += 1;
                 }
             }
             Change::Executed(execution) => {
-                if !members.contains_key(&execution.pid) {
-                    return;
-                }
-                if family.executions.len() < MAX_EXECUTIONS {
-                    family.executions.insert(execution);
-                } else {
-                    family.more_executions += 1;
+                if members.contains_key(&execution.pid) {
+                    family.add_execution(execution);
                 }
             }
             Change::Ended { pid, wait_status } => {
-                let life = members.get(&pid).copied().flatten().and_then(|place| family.lives.get_mut(place));
+                // This was its last thread: whatever has the number next is another process.
+                let place = members.remove(&pid).flatten();
+                let life = place.and_then(|place| family.lives.get_mut(place));
                 if let Some(life) = life {
                     life.wait_status = Some(wait_status);
                 }
@@ -242,13 +263,16 @@ pub struct Looks {
     command: u32,
     next: Instant,
     interval: Duration,
-    executions: BTreeSet<Execution>,
+    family: Family,
+    /// Most programs that one look saw and could not keep: the next look sees them again.
+    more_executions: u64,
 }
 
 impl Looks {
     /// The first look is at the command, which has been executed.
     pub fn new(command: u32) -> Self {
-        Self { command, next: Instant::now(), interval: LOOK_INTERVAL.0, executions: BTreeSet::new() }
+        let family = Family::default();
+        Self { command, next: Instant::now(), interval: LOOK_INTERVAL.0, family, more_executions: 0 }
     }
 
     /// Looks if it is time to. Returns the time of the next look.
@@ -258,6 +282,7 @@ impl Looks {
             let file = program_of(self.command);
             file.iter().for_each(|file| self.insert(self.command, file.clone()));
             self.look_below(self.command, file.as_deref());
+            self.count_look();
             self.interval = (self.interval * 2).min(LOOK_INTERVAL.1);
             self.next = Instant::now() + self.interval.max(begun.elapsed() * LOOK_SHARE);
         }
@@ -282,14 +307,17 @@ impl Looks {
     }
 
     fn insert(&mut self, pid: u32, file: PathBuf) {
-        if self.executions.len() < MAX_EXECUTIONS {
-            self.executions.insert(Execution { pid, file });
-        }
+        self.family.add_execution(Execution { pid, file });
+    }
+
+    fn count_look(&mut self) {
+        let more = std::mem::take(&mut self.family.more_executions);
+        self.more_executions = self.more_executions.max(more);
     }
 
     /// Returns what was seen.
-    pub fn finish(self) -> BTreeSet<Execution> {
-        self.executions
+    pub fn finish(self) -> Family {
+        Family { more_executions: self.more_executions, ..self.family }
     }
 }
 
@@ -626,16 +654,74 @@ mod tests {
         assert_eq!((children, family.executions.len()), (expected.to_vec(), 0));
     }
 
+    fn executed(pid: u32, name: u32) -> Change {
+        Change::Executed(Execution { pid, file: name.to_string().into() })
+    }
+
     #[test]
     fn descendants_beyond_the_limits_are_counted() {
         let mut log = ExecutionLog::new(&[10]);
-        for child in 100..100 + MAX_EXECUTIONS as u32 + 3 {
+        let last = 100 + MAX_EXECUTIONS as u32 + 2;
+        for child in 100..=last {
             log.apply(Change::Forked { parent: 10, child });
-            log.apply(Change::Executed(Execution { pid: 10, file: child.to_string().into() }));
+            log.apply(executed(10, child));
         }
+        // A program that is kept already, and a grandchild whose parent is not.
+        log.apply(executed(10, 100));
+        log.apply(Change::Forked { parent: last, child: last + 1 });
+        log.apply(executed(last + 1, last + 1));
+        log.apply(Change::Ended { pid: last + 1, wait_status: 0 });
         let family = log.finish();
-        let more = (MAX_EXECUTIONS - MAX_NAMED + 3) as u64;
+        let more = (MAX_EXECUTIONS - MAX_NAMED + 4) as u64;
         assert_eq!((family.children().items.len(), family.children().more), (MAX_NAMED, more));
         assert_eq!((family.programs().items.len(), family.programs().more), (MAX_NAMED, more));
+    }
+
+    #[test]
+    fn a_stranger_whose_fork_was_lost_is_not_the_child_that_ended() {
+        let mut log = ExecutionLog::new(&[10]);
+        log.apply(Change::Forked { parent: 10, child: 11 });
+        log.apply(Change::Ended { pid: 11, wait_status: 3 << 8 });
+        log.apply(executed(11, 1));
+        log.apply(Change::Forked { parent: 11, child: 12 });
+        log.apply(Change::Ended { pid: 11, wait_status: 9 });
+        assert!(!log.members.contains_key(&11), "{:?}", log.members);
+        let family = log.finish();
+        assert_eq!(family.lives, [Life { pid: 11, parent: 10, wait_status: Some(3 << 8) }]);
+        assert!(family.executions.is_empty());
+    }
+
+    #[test]
+    fn changes_that_come_too_fast_are_counted_by_their_kind() {
+        let mut log = ExecutionLog::new(&[10]);
+        let [fork, exec, exit] = log.numbers.map(|number| number.expect("a known event"));
+        let mut note = |number, payload: &[u8]| {
+            log.note(&UntrustedRecord { number, tid: 10, pid: 10, time: 0, extra: 0, payload, context: &[] });
+        };
+        let forked = |parent: u32, child: u32| [0, parent, 0, child].map(u32::to_le_bytes).concat();
+        for child in 0..MAX_EXECUTIONS as u32 {
+            note(fork, &forked(10, 100 + child));
+        }
+        note(fork, &forked(10, 1));
+        note(fork, &forked(10, 10));
+        note(exec, b"____________/bin/one\0");
+        note(exec, b"____________/bin/two\0");
+        note(exit, &[0; 12]);
+        let family = log.finish();
+        assert_eq!((family.lives.len(), family.more_lives), (MAX_EXECUTIONS, 1));
+        assert_eq!((family.executions.len(), family.more_executions), (0, 2));
+    }
+
+    #[test]
+    fn looks_count_what_they_cannot_keep_once() {
+        let mut looks = Looks::new(10);
+        for _ in 0..2 {
+            for pid in 0..MAX_EXECUTIONS as u32 + 3 {
+                looks.insert(pid, "/bin/one".into());
+            }
+            looks.count_look();
+        }
+        let family = looks.finish();
+        assert_eq!((family.executions.len(), family.more_executions), (MAX_EXECUTIONS, 3));
     }
 }
