@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::is_default;
 
@@ -35,7 +35,7 @@ pub struct BeyondLimits {
     #[serde(skip_serializing_if = "is_default")]
     pub problems: u64,
     /// Counts that only other versions of Tompion have, by name.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "read_counts")]
     pub other: BTreeMap<String, u64>,
 }
 
@@ -54,4 +54,10 @@ impl BeyondLimits {
         ];
         known.into_iter().chain(self.other.iter().map(|(name, count)| (&**name, *count)))
     }
+}
+
+/// Reads the keys whose values are counts; what else a later version has there is ignored.
+fn read_counts<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, u64>, D::Error> {
+    let values = BTreeMap::<String, serde_json::Value>::deserialize(from)?;
+    Ok(values.into_iter().filter_map(|(name, value)| Some((name, value.as_u64()?))).collect())
 }

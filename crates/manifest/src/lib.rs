@@ -14,6 +14,7 @@ use tompion_layout::{loss::Cause, record::WriteProtocol};
 use tompion_os::DirHandle;
 
 mod beyond_limits;
+mod join;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,8 @@ pub const RECORDING: &str = "recording";
 pub const COMPLETE: &str = "complete";
 /// State of a recording whose session was killed, and that was completed afterwards.
 pub const RECOVERED: &str = "recovered";
+/// End of a process of which the session saw only that it was gone.
+pub const ENDED: &str = "ended";
 /// Mode of a flight recorder, which overwrites its oldest events until a snapshot is requested.
 pub const OVERWRITE: &str = "overwrite";
 /// Kind of the kernel's source, its name, and that of its folder.

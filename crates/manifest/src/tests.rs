@@ -53,7 +53,8 @@ fn readers_take_files_of_other_versions() {
     let parse = |value: serde_json::Value| Manifest::parse(value.to_string().as_bytes());
     // Keys that are missing, that a later version added, or that only sessions need.
     let other = parse(json!({"schema": 1, "host": "box", "later": [1], "rejected_processes": 4,
-        "beyond_limits": {"problems": 1, "later": 2}, "sources": [{"path": "user/db-7"}]}));
+        "beyond_limits": {"problems": 1, "later": 2, "list": [3], "text": "4", "none": null, "negative": -5},
+        "sources": [{"path": "user/db-7"}]}));
     let other = other.unwrap();
     assert_eq!((other.rejected_processes, other.sources[0].pid), (4, None));
     let counts: Vec<_> = other.beyond_limits.counts().filter(|(_, count)| *count > 0).collect();

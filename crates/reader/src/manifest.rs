@@ -11,8 +11,6 @@ pub use tompion_manifest::{Child, CommandEnd, FILE as NAME, Manifest, Program, S
 
 use crate::{Corruption, TraceSet};
 
-/// End of a process of which the recorder saw only that it was gone.
-const ENDED: &str = "ended";
 /// Number of folders above a trace that are searched for the file.
 const LEVELS: usize = 4;
 
@@ -96,35 +94,12 @@ fn add_counts(sums: &mut BTreeMap<String, u64>, of: &BeyondLimits) {
     }
 }
 
-/// Takes a recording's programs, each with its process if that is among the children, and gives
-/// processes that are only known to have ended the end that a child of their id has. A process id
-/// that was used twice, or may have been, joins nothing: it doesn't say which process is meant.
+/// Takes a recording's programs, each with its process if that is one of the children alone, and
+/// gives its sources the ends that its children have.
 fn join_children(manifest: &mut Manifest) -> Vec<ExecutedProgram> {
-    let with_child = |Program { pid, file }, child| ExecutedProgram { pid, file, child };
-    let programs = std::mem::take(&mut manifest.programs);
-    if manifest.beyond_limits.children > 0 {
-        return programs.into_iter().map(|program| with_child(program, None)).collect();
-    }
-    let Manifest { children, sources, .. } = manifest;
-    let mut by_pid: BTreeMap<i64, Option<&Child>> = BTreeMap::new();
-    for child in &*children {
-        by_pid.entry(child.pid).and_modify(|known| *known = None).or_insert(Some(child));
-    }
-    let child_of = |pid: i64| by_pid.get(&pid).copied().flatten();
-    let join = |program: Program| {
-        let child = child_of(program.pid).cloned();
-        with_child(program, child)
-    };
-    let programs = programs.into_iter().map(join).collect();
-    let mut processes: BTreeMap<i64, usize> = BTreeMap::new();
-    sources.iter().filter_map(|source| source.pid).for_each(|pid| *processes.entry(pid).or_default() += 1);
-    for source in sources.iter_mut().filter(|source| source.end.as_deref() == Some(ENDED)) {
-        let pid = source.pid.filter(|pid| processes.get(pid) == Some(&1));
-        if let Some(end) = pid.and_then(child_of).and_then(|child| child.end.clone()) {
-            source.end = Some(end);
-        }
-    }
-    programs
+    let children = manifest.join_children();
+    let join = |Program { pid, file }| ExecutedProgram { pid, file, child: children.get(&pid).cloned() };
+    std::mem::take(&mut manifest.programs).into_iter().map(join).collect()
 }
 
 /// Returns for each trace whether the flight recorder has overwritten events of it.

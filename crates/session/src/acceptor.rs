@@ -440,7 +440,7 @@ impl ClientAcceptor {
         let _ = self.commands.send(ConsumerCommand::Joined(Box::new(process)));
         if self.clients.get(&key).is_some_and(|client| client.watch.is_none()) {
             self.join_counts.remove(&peer.pid);
-            self.remove_client(key, poller, "ended".into());
+            self.remove_client(key, poller, tompion_manifest::ENDED.into());
         }
         if let Some(writing) = forked {
             self.prepare_for_siblings(peer, parent, writing);
@@ -684,7 +684,7 @@ impl ClientAcceptor {
     pub fn client_exited(&mut self, key: u64, poller: &Poller, how: impl FnOnce(u32) -> Option<String>) {
         let Some(pid) = self.clients.get(&key).map(|client| client.pid) else { return };
         self.join_counts.remove(&pid);
-        self.remove_client(key, poller, how(pid).unwrap_or_else(|| "ended".into()));
+        self.remove_client(key, poller, how(pid).unwrap_or_else(|| tompion_manifest::ENDED.into()));
     }
 
     fn remove_client(&mut self, key: u64, poller: &Poller, how: String) {

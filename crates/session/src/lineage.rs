@@ -67,7 +67,7 @@ pub fn describe_end(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with {code}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),
-        (None, None) => "ended".into(),
+        (None, None) => tompion_manifest::ENDED.into(),
     }
 }
 

@@ -1,23 +1,17 @@
 //! Facts that Tompion's recordings state in `tompion.json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tompion_index::recorded_losses::{LEVELS, MAX_SIZE, read};
 use tompion_reader::manifest;
 #[cfg(test)]
 use ts_rs::TS;
 
-#[derive(Deserialize)]
-struct State {
-    #[serde(default)]
-    state: String,
-}
-
 /// Returns what the recording in a folder says of itself; `None` if it says nothing readable.
 fn manifest_in(folder: &Path) -> Option<manifest::Manifest> {
-    serde_json::from_slice(&read(&folder.join(manifest::NAME), MAX_SIZE)?).ok()
+    manifest::Manifest::parse(&read(&folder.join(manifest::NAME), MAX_SIZE)?).ok()
 }
 
 /// Returns the names of the programs that recordings at these paths started.
@@ -53,36 +47,37 @@ pub struct RecordedProcess {
 /// ids of several would be mistaken for each other.
 pub fn processes(paths: &[PathBuf]) -> Vec<RecordedProcess> {
     let folders = paths.iter().flat_map(|path| path.ancestors().take(LEVELS));
-    let manifests: BTreeMap<&Path, manifest::Manifest> =
+    let mut manifests: BTreeMap<&Path, manifest::Manifest> =
         folders.filter_map(|folder| Some((folder, manifest_in(folder)?))).collect();
-    match manifests.into_values().collect::<Vec<_>>().as_slice() {
-        [one] => processes_of(one),
+    match (manifests.pop_first(), manifests.is_empty()) {
+        (Some((_, manifest)), true) => processes_of(manifest),
         _ => Vec::new(),
     }
 }
 
-fn processes_of(manifest: &manifest::Manifest) -> Vec<RecordedProcess> {
+/// Returns the processes of a recording: those with programs, events or a command line, and the
+/// children that the kernel saw, also those that execute no program, such as a server's workers.
+fn processes_of(mut manifest: manifest::Manifest) -> Vec<RecordedProcess> {
+    let children = manifest.join_children();
     let mut found: BTreeMap<i64, RecordedProcess> = BTreeMap::new();
     for program in &manifest.programs {
         let command = program.file.clone();
         found.insert(program.pid, RecordedProcess { pid: program.pid, command, ..Default::default() });
     }
+    for child in children.values() {
+        let process = found.entry(child.pid).or_default();
+        process.pid = child.pid;
+        process.parent = Some(child.parent).filter(|parent| *parent > 0);
+        process.end = child.end.clone().unwrap_or_default();
+    }
     for source in &manifest.sources {
         let Some(pid) = source.pid.filter(|pid| *pid > 0) else { continue };
         let process = found.entry(pid).or_default();
         process.pid = pid;
-        process.parent = Some(source.parent).filter(|parent| *parent > 0);
+        process.parent = Some(source.parent).filter(|parent| *parent > 0).or(process.parent);
         process.end = source.end.clone().unwrap_or_default();
         if !source.command_line.is_empty() {
             process.command = command_line(&source.command_line);
-        }
-    }
-    for child in children_of(manifest) {
-        let process = found.entry(child.pid).or_default();
-        process.pid = child.pid;
-        process.parent = process.parent.or(Some(child.parent).filter(|parent| *parent > 0));
-        if process.end.is_empty() {
-            process.end = child.end.clone().unwrap_or_default();
         }
     }
     if let Some(end) = &manifest.command_end {
@@ -90,16 +85,23 @@ fn processes_of(manifest: &manifest::Manifest) -> Vec<RecordedProcess> {
         (process.pid, process.end) = (end.pid, end.end.clone());
         process.command = command_line(&manifest.command);
     }
-    found.into_values().take(MAX_PROCESSES).collect()
+    let named = named_first(&manifest, children.keys().copied());
+    found.into_values().filter(|process| named.contains(&process.pid)).collect()
 }
 
-/// Returns the children that the kernel saw, also those that execute no program, such as a server's
-/// workers. A process id that was used twice, or may have been, doesn't say which process is meant.
-fn children_of(manifest: &manifest::Manifest) -> impl Iterator<Item = &manifest::Child> {
-    let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
-    manifest.children.iter().for_each(|child| *counts.entry(child.pid).or_default() += 1);
-    let is_complete = manifest.beyond_limits.children == 0;
-    manifest.children.iter().filter(move |child| is_complete && counts.get(&child.pid) == Some(&1))
+/// Returns the process ids that are sent: children that nothing else names only if there is room.
+fn named_first(manifest: &manifest::Manifest, children: impl Iterator<Item = i64>) -> BTreeSet<i64> {
+    let command = manifest.command_end.iter().map(|end| end.pid);
+    let sources = manifest.sources.iter().filter_map(|source| source.pid.filter(|pid| *pid > 0));
+    let programs = manifest.programs.iter().map(|program| program.pid);
+    let mut named = BTreeSet::new();
+    for pid in command.chain(sources).chain(programs).chain(children) {
+        if named.len() == MAX_PROCESSES {
+            break;
+        }
+        named.insert(pid);
+    }
+    named
 }
 
 /// Formats a command line as a shell would take it, cut to a bounded length.
@@ -110,11 +112,7 @@ fn command_line(words: &[String]) -> String {
 /// Whether one of these folders belongs to a running recording.
 pub fn is_recording(paths: &[PathBuf]) -> bool {
     let mut folders = paths.iter().flat_map(|path| path.ancestors().take(LEVELS));
-    folders.any(|folder| {
-        let bytes = read(&folder.join(manifest::NAME), MAX_SIZE);
-        let state = bytes.and_then(|bytes| serde_json::from_slice::<State>(&bytes).ok());
-        state.is_some_and(|state| state.state == "recording")
-    })
+    folders.any(|folder| manifest_in(folder).is_some_and(|manifest| manifest.is_recording()))
 }
 
 #[cfg(test)]
@@ -135,8 +133,63 @@ mod tests {
             ],
             "sources": [],
         });
-        let found = processes_of(&serde_json::from_value(manifest).unwrap());
+        let found = processes_of(serde_json::from_value(manifest).unwrap());
         let found: Vec<_> = found.iter().map(|it| (it.pid, it.parent, &*it.command, &*it.end)).collect();
         assert_eq!(found, [(7, Some(3), "nginx", "exited with 0"), (8, Some(7), "", "exited with 1")]);
+    }
+
+    #[test]
+    fn a_source_that_only_ended_has_the_end_that_the_kernel_saw() {
+        let ends = |sources: serde_json::Value| {
+            let manifest = serde_json::json!({
+                "children": [{ "pid": 8, "parent": 7, "end": "exited with 1" }],
+                "sources": sources,
+            });
+            let found = processes_of(serde_json::from_value(manifest).unwrap());
+            found.into_iter().map(|it| (it.pid, it.parent, it.end)).collect::<Vec<_>>()
+        };
+        let source =
+            |parent: i64| serde_json::json!({ "path": "", "pid": 8, "end": "ended", "parent": parent });
+        let expected = |parent, end: &str| vec![(8, Some(parent), end.to_owned())];
+        assert_eq!(ends(serde_json::json!([source(0)])), expected(7, "exited with 1"));
+        assert_eq!(ends(serde_json::json!([source(7)])), expected(7, "exited with 1"));
+        assert_eq!(ends(serde_json::json!([source(6)])), expected(6, "ended"));
+        assert_eq!(ends(serde_json::json!([source(7), source(7)])), expected(7, "ended"));
+    }
+
+    #[test]
+    fn children_leave_room_for_the_command_and_for_sources_and_programs() {
+        let last = MAX_PROCESSES as i64 + 10;
+        let child = |pid| manifest::Child { pid, parent: 1, end: None };
+        let source = manifest::Source { pid: Some(last + 1), ..Default::default() };
+        let found = processes_of(manifest::Manifest {
+            children: (10..=last).map(child).collect(),
+            sources: vec![source],
+            programs: vec![manifest::Program { pid: last + 2, file: "/bin/one".into() }],
+            command_end: Some(manifest::CommandEnd { pid: last + 3, end: "exited with 0".into() }),
+            ..Default::default()
+        });
+        let pids: Vec<i64> = found.iter().map(|process| process.pid).collect();
+        assert_eq!(
+            (pids.len(), &pids[pids.len() - 3..]),
+            (MAX_PROCESSES, &[last + 1, last + 2, last + 3][..])
+        );
+        assert_eq!(pids[..2], [10, 11]);
+    }
+
+    #[test]
+    fn recordings_of_another_schema_are_not_understood() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |schema: u64| {
+            let manifest = serde_json::json!({
+                "schema": schema, "state": "recording", "command": ["/bin/one"],
+                "sources": [{ "path": "", "pid": 8 }],
+            });
+            std::fs::write(dir.path().join(manifest::NAME), manifest.to_string()).unwrap();
+            let paths = [dir.path().to_owned()];
+            (is_recording(&paths), commands(&paths), processes(&paths).len())
+        };
+        assert_eq!(of(1), (true, vec!["one".to_owned()], 1));
+        assert_eq!(of(2), (false, vec![], 0));
     }
 }

@@ -287,7 +287,7 @@ impl Fixture {
     /// Kept events, and a catalog that was damaged; the process is not used again.
     fn end(mut self, random: &mut Random, tally: &mut Tally) {
         let initial = self.process.writer.initial_stream();
-        self.process.end = Some("ended".into());
+        self.process.end = Some(tompion_manifest::ENDED.into());
         self.process.convert_initial(&mut self.clock).unwrap();
         assert!(self.process.kept_read <= control::PINNED_SIZE as usize);
         let events = self.process.writer.events_of(initial);
