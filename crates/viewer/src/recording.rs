@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use tompion_index::recorded_losses::{LEVELS, MAX_SIZE, read};
 use tompion_reader::manifest;
+
+use crate::workspace::TraceInfo;
 #[cfg(test)]
 use ts_rs::TS;
 
@@ -35,7 +37,9 @@ const MAX_COMMAND_LINE: usize = 300;
 pub struct RecordedProcess {
     /// Process id.
     pub pid: i64,
-    /// Parent when it joined the recording.
+    /// Host on which it ran: process ids are unique on one only.
+    pub host: String,
+    /// Process that forked it, or its parent when it joined the recording.
     pub parent: Option<i64>,
     /// Command line, as a shell would take it, or else the program's file.
     pub command: String,
@@ -45,14 +49,22 @@ pub struct RecordedProcess {
 
 /// Returns the processes that the recording at these paths names, if there is one alone: process
 /// ids of several would be mistaken for each other.
-pub fn processes(paths: &[PathBuf]) -> Vec<RecordedProcess> {
+pub fn processes(paths: &[PathBuf], traces: &[TraceInfo]) -> Vec<RecordedProcess> {
     let folders = paths.iter().flat_map(|path| path.ancestors().take(LEVELS));
     let mut manifests: BTreeMap<&Path, manifest::Manifest> =
         folders.filter_map(|folder| Some((folder, manifest_in(folder)?))).collect();
-    match (manifests.pop_first(), manifests.is_empty()) {
-        (Some((_, manifest)), true) => processes_of(manifest),
-        _ => Vec::new(),
-    }
+    let (Some((folder, manifest)), true) = (manifests.pop_first(), manifests.is_empty()) else {
+        return Vec::new();
+    };
+    let host = host_of(folder, traces);
+    let of_host = |process| RecordedProcess { host: host.to_owned(), ..process };
+    processes_of(manifest).into_iter().map(of_host).collect()
+}
+
+/// Returns the host of the traces in a recording's folder.
+fn host_of<'t>(folder: &Path, traces: &'t [TraceInfo]) -> &'t str {
+    let is_in = |trace: &&TraceInfo| Path::new(&trace.path).starts_with(folder);
+    traces.iter().find(is_in).map_or("", |trace| &trace.host)
 }
 
 /// Returns the processes of a recording: those with programs, events or a command line, and the
@@ -118,6 +130,19 @@ pub fn is_recording(paths: &[PathBuf]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_have_the_host_of_the_recordings_traces() {
+        let trace = |path: &str, host: &str| TraceInfo {
+            path: path.into(),
+            name: String::new(),
+            tracer: String::new(),
+            host: host.into(),
+        };
+        let traces = [trace("/traces/lttng/kernel", "b"), trace("/traces/tompion/kernel", "a")];
+        assert_eq!(host_of(Path::new("/traces/tompion"), &traces), "a");
+        assert_eq!(host_of(Path::new("/traces/tom"), &traces), "");
+    }
 
     #[test]
     fn workers_that_execute_no_program_are_processes_with_parents() {
@@ -187,7 +212,7 @@ mod tests {
             });
             std::fs::write(dir.path().join(manifest::NAME), manifest.to_string()).unwrap();
             let paths = [dir.path().to_owned()];
-            (is_recording(&paths), commands(&paths), processes(&paths).len())
+            (is_recording(&paths), commands(&paths), processes(&paths, &[]).len())
         };
         assert_eq!(of(1), (true, vec!["one".to_owned()], 1));
         assert_eq!(of(2), (false, vec![], 0));

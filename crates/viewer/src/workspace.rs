@@ -161,7 +161,7 @@ impl Workspace {
         Ok(Self {
             incident: incident(&paths),
             commands: recording::commands(&paths),
-            processes: recording::processes(&paths),
+            processes: recording::processes(&paths, &opened.traces),
             paths,
             storage,
             opened: RwLock::new(opened),

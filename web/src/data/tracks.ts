@@ -197,7 +197,9 @@ export class Tracks {
       const process = this.recordedOf(id);
       const parent = process?.parent ?? null;
       if (parent === null || parent === process?.pid || !pids.has(parent)) return true;
-      byParent.set(parent, [...(byParent.get(parent) ?? []), id]);
+      const siblings = byParent.get(parent);
+      if (siblings === undefined) byParent.set(parent, [id]);
+      else siblings.push(id);
       return false;
     });
     const placeBelow = (id: number, parent: Track | undefined, level: number): void => {
@@ -222,7 +224,10 @@ export class Tracks {
   /** Description of a process by its recording, if there is one. */
   recordedOf(id: number): RecordedProcess | undefined {
     const track = this.all.get(id);
-    return track?.kind === "process" && track.pid !== undefined ? this.recorded.get(track.pid) : undefined;
+    if (track?.kind !== "process" || track.pid === undefined) return undefined;
+    const process = this.recorded.get(track.pid);
+    // Tracks have a host only if there are several.
+    return track.host === "" || track.host === process?.host ? process : undefined;
   }
 
   private isRecorded(process: Track): boolean {

@@ -97,7 +97,9 @@ export type Losses = {
 export type RecordedProcess = {
   /** Process id. */
   pid: number,
-  /** Parent when it joined the recording. */
+  /** Host on which it ran: process ids are unique on one only. */
+  host: string,
+  /** Process that forked it, or its parent when it joined the recording. */
   parent: number | null,
   /** Command line, as a shell would take it, or else the program's file. */
   command: string,

@@ -17,7 +17,7 @@ function machine(): Tracks {
 
 /** Recorded process of which only its parent is known. */
 function recorded(pid: number, parent: number | null): RecordedProcess {
-  return { pid, parent, command: "", end: "" };
+  return { pid, host: "a", parent, command: "", end: "" };
 }
 
 /** Recorded processes, each a child of the one before. */
@@ -66,8 +66,18 @@ describe("tracks", () => {
     tracks.expandInitially();
     tracks.layout();
     expect(tracks.rows.slice(0, 6).map(({ track, indent }) => [track.id, indent])).toEqual([[4, 0], [14, 1], [2, 1], [12, 2], [5, 2], [15, 3]]);
-    expect(originOf({ pid: 4, parent: 1, command: "sh -c x", end: "exited with 3" })).toBe("sh -c x\nchild of 1\nexited with 3");
+    expect(originOf({ pid: 4, host: "a", parent: 1, command: "sh -c x", end: "exited with 3" })).toBe("sh -c x\nchild of 1\nexited with 3");
     expect(originOf(recorded(4, null))).toBe("");
+  });
+
+  it("are not taken for recorded processes of another host", () => {
+    const tracks = new Tracks();
+    tracks.recorded = new Map([[1, recorded(1, null)], [2, recorded(2, 1)]]);
+    const process = (id: number, pid: number, host: string): TrackInfo => ({ id, parent: -1, kind: "process", name: "p", pid, host });
+    tracks.add([process(11, 1, "a"), process(12, 2, "a"), process(21, 1, "b"), process(22, 2, "b")]);
+    expect([...tracks.roots].sort()).toEqual([11, 21, 22]);
+    expect(tracks.all.get(11)?.children).toEqual([12]);
+    expect([11, 12, 21, 22].map((id) => tracks.recordedOf(id)?.pid)).toEqual([1, 2, undefined, undefined]);
   });
 
   it("stay nested when they are updated, and are revealed with all parents", () => {
