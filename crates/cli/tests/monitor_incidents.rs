@@ -229,7 +229,7 @@ fn a_folder_that_is_no_incident_is_reported() {
     fs::write(folder.path().join("incident.json"), "{}").unwrap();
     run(tompion().args(["monitor", "explain", path])).exited(1);
     let wrong = run(tompion().args(["monitor", "--threshold", "soon"])).exited(2).err;
-    assert!(wrong.contains("expected a time"), "{wrong}");
+    assert!(wrong.contains("expected a duration"), "{wrong}");
     run(tompion().args(["monitor", "--cooldown", "1s"])).exited(2);
     let rules = ["--threshold", "1ms"].repeat(17);
     let many = run(tompion().arg("monitor").args(rules)).exited(2).err;

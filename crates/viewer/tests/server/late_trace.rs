@@ -126,9 +126,9 @@ fn the_answer_names_the_recorded_program() {
     ]);
     std::fs::write(&path, manifest.to_string()).unwrap();
     let expected = serde_json::json!([
-        { "pid": 70, "parent": null, "command": "/usr/sbin/nginx -g 'daemon off;'", "end": "exited with 3" },
-        { "pid": 71, "parent": null, "command": "/bin/true", "end": "" },
-        { "pid": 72, "parent": 70, "command": "'a b' ''", "end": "exited with 0" },
+        { "host": "vm", "pid": 70, "parent": null, "command": "/usr/sbin/nginx -g 'daemon off;'", "end": "exited with 3" },
+        { "host": "vm", "pid": 71, "parent": null, "command": "/bin/true", "end": "" },
+        { "host": "vm", "pid": 72, "parent": 70, "command": "'a b' ''", "end": "exited with 0" },
     ]);
     // Opening it again shows the same.
     for _ in 0..2 {
