@@ -85,6 +85,8 @@ pub(super) fn action(trace: &Trace, class: &metadata::Event) -> Option<Action> {
         | "local_timer_exit"
         | "x86_irq_vectors_local_timer_exit" => Action::TimerExit,
         "lttng_statedump_process_state" => Action::ProcessState,
+        // Our recorder writes the initial state to the stream of one CPU, whichever it runs on.
+        _ if name.starts_with("lttng_statedump_") => return None,
         _ => return syscall(name).or(of_kernel),
     })
 }

@@ -346,6 +346,20 @@ fn a_thread_that_a_context_put_on_a_cpu_may_be_seen_on_another_one() {
 }
 
 #[test]
+fn the_initial_state_does_not_say_where_its_writer_runs() {
+    let folder = Folder::new("dump");
+    let kernel = [("sched_switch", "prev_tid prev_state next_tid"), ("lttng_statedump_start", "")];
+    // Thread 9 runs on CPU 1 and writes to the stream of CPU 0.
+    let first = [(120, 1, vec![9]), (200, 0, vec![7, 7, 1, 8])];
+    let second = [(100, 0, vec![0, 0, 0, 9]), (150, 0, vec![9, 9, 1, 0])];
+    let streams = [packet(0, &first, 0), packet(1, &second, 0)];
+    folder.trace("kernel", &metadata("kernel", &kernel, IN_CONTEXT), &streams);
+    let states = folder.states();
+    assert_eq!(of_thread(&states, 9).first(), Some(&(100, 150, State::Running { cpu: 1 })));
+    assert!(of_cpu(&states, 0).iter().all(|(_, _, state)| *state != State::Runs { tid: 9 }));
+}
+
+#[test]
 fn a_thread_that_ends_elsewhere_is_gone() {
     for end in ["sched_switch", "sched_process_free"] {
         let folder = Folder::new("ended");
