@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 
 use tompion_reader::{TraceSet, manifest};
 
-/// Maximum size of a `tompion.json` in bytes.
-pub const MAX_SIZE: u64 = 64 << 20;
 /// Number of parent folders of a trace in which the file is searched.
 pub const LEVELS: usize = 4;
 
@@ -36,8 +34,8 @@ pub fn recorded_losses(traces: &TraceSet) -> RecordedLosses {
     }
     for folder in folders.into_keys() {
         let path = folder.join(manifest::NAME);
-        let Some(bytes) = read(&path, MAX_SIZE) else { continue };
-        let manifest: manifest::Manifest = match serde_json::from_slice(&bytes) {
+        let Some(bytes) = read(&path, manifest::MAX_BYTES) else { continue };
+        let manifest = match manifest::Manifest::parse(&bytes) {
             Ok(manifest) => manifest,
             Err(error) => {
                 losses.damages.push(format!("{}: {error}", path.display()));

@@ -6,8 +6,10 @@ use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Serialize;
-use tompion_manifest::{BeyondLimits, KERNEL, MAX_BYTES};
-pub use tompion_manifest::{Child, CommandEnd, FILE as NAME, Manifest, Program, Source, VFORK_CHILD};
+use tompion_manifest::{BeyondLimits, KERNEL};
+pub use tompion_manifest::{
+    Child, CommandEnd, FILE as NAME, MAX_BYTES, Manifest, Program, Source, VFORK_CHILD,
+};
 
 use crate::{Corruption, TraceSet};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use tompion_index::recorded_losses::{LEVELS, MAX_SIZE, read};
+use tompion_index::recorded_losses::{LEVELS, read};
 use tompion_reader::manifest;
 
 use crate::workspace::TraceInfo;
@@ -13,7 +13,7 @@ use ts_rs::TS;
 
 /// Returns what the recording in a folder says of itself; `None` if it says nothing readable.
 fn manifest_in(folder: &Path) -> Option<manifest::Manifest> {
-    manifest::Manifest::parse(&read(&folder.join(manifest::NAME), MAX_SIZE)?).ok()
+    manifest::Manifest::parse(&read(&folder.join(manifest::NAME), manifest::MAX_BYTES)?).ok()
 }
 
 /// Returns the names of the programs that recordings at these paths started.
