@@ -24,7 +24,7 @@ use crate::state::{Engine, FactExtractor, Facts, Interval, Role, State, ThreadId
 pub const MAX_NAMES: usize = 4096;
 /// Name under which durations of further names are counted.
 const OTHERS: &str = "(others)";
-/// Maximum number of open jobs whose deadlines are kept. The lateness of further ones is unknown.
+/// Maximum number of open jobs with a known deadline. The lateness of further ones is unknown.
 const MAX_OPEN_JOBS: usize = 1 << 16;
 /// Field of a job with its deadline.
 const DEADLINE: &str = "deadline_ns";
@@ -45,7 +45,7 @@ pub struct Durations {
 pub struct Duration {
     /// Name of the job, span or system call.
     pub name: String,
-    /// Number of durations whose begin and end were seen.
+    /// Number of durations with an observed begin and end.
     pub count: u64,
     /// Number of jobs among them that took longer than their deadline; `None` for others, and for
     /// jobs without a deadline.
@@ -59,7 +59,7 @@ pub struct Duration {
     pub p99_ns: Option<u64>,
     /// Longest duration.
     pub max_ns: Option<u64>,
-    /// Number of durations whose begin or end was not seen: how long they took is unknown.
+    /// Number of durations without an observed begin or end. Their lengths are unknown.
     pub unfinished: u64,
 }
 

@@ -12,7 +12,7 @@
 use crate::entry::{MERGED, STYLE_MASK, read_number, write_number};
 use crate::slice_kind;
 
-/// Number of columns whose sizes are stored; the last column is the rest.
+/// Number of columns with a stored size; the last column takes the rest.
 const SIZED: usize = 5;
 /// Number of varints that each entry has: begin, duration, label, extra.
 const NUMBERS: usize = 4;

@@ -56,7 +56,7 @@ impl BeyondLimits {
     }
 }
 
-/// Reads the keys whose values are counts; what else a later version has there is ignored.
+/// Reads the keys with counts as values. Other values, of later versions, are ignored.
 fn read_counts<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, u64>, D::Error> {
     let values = BTreeMap::<String, serde_json::Value>::deserialize(from)?;
     Ok(values.into_iter().filter_map(|(name, value)| Some((name, value.as_u64()?))).collect())

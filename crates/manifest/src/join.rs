@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use crate::{Child, ENDED, KERNEL, Manifest, Source};
 
 impl Manifest {
-    /// Returns the children by their process ids, and gives sources of which no end is known, or
-    /// nothing but that they ended, the end of their child.
+    /// Returns the children by their process ids. Sources without a known end, or with `ended`
+    /// alone, get the end of their child.
     ///
     /// A process id that was used twice, or may have been, joins nothing: it doesn't say which
     /// process is meant. It may have been where children were beyond the limits, and where the
     /// kernel's source lost or overwrote events, as a flight recorder of the kernel always does
     /// after a while. Sources with one process id are one process before and after `exec`, or two.
-    /// A source whose parent is known must have its child's. So one that joined after its parent
-    /// had ended keeps its own end.
+    /// A source with a known parent must have the parent of its child. A process that joined after
+    /// its parent had ended has another one, and keeps its own end.
     pub fn join_children(&mut self) -> BTreeMap<i64, Child> {
         if !self.lists_all_children() {
             return BTreeMap::new();
@@ -44,7 +44,7 @@ fn may_be(source: &Source, child: &Child) -> bool {
     lacks_end && (source.parent == 0 || source.parent == child.parent)
 }
 
-/// Returns the values whose process ids no other value has.
+/// Returns the values with process ids of their own, which no second value has.
 fn unique<T>(values: impl Iterator<Item = (i64, T)>) -> BTreeMap<i64, T> {
     let mut found: BTreeMap<i64, Option<T>> = BTreeMap::new();
     for (pid, value) in values {

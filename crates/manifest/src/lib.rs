@@ -29,11 +29,11 @@ pub const SCHEMA: u64 = 1;
 /// Largest manifest that is read, in bytes.
 pub const MAX_BYTES: u64 = 64 << 20;
 
-/// State of a recording that has not ended, or whose session was killed.
+/// State of a recording that goes on, or that a killed session left behind.
 pub const RECORDING: &str = "recording";
 /// State of a recording that has ended.
 pub const COMPLETE: &str = "complete";
-/// State of a recording whose session was killed, and that was completed afterwards.
+/// State of a recording that a killed session left behind, and that was completed afterwards.
 pub const RECOVERED: &str = "recovered";
 /// End of a process of which the session saw only that it was gone.
 pub const ENDED: &str = "ended";
@@ -216,8 +216,8 @@ impl Manifest {
         folder.replace(FILE, text.as_bytes(), durable)
     }
 
-    /// Reads the manifest of a recording's folder with the state of its session, all of whose keys
-    /// must be there.
+    /// Reads the manifest of a recording's folder with the state of its session. All keys of that
+    /// state must be there.
     ///
     /// # Errors
     /// A line for users, with the path.

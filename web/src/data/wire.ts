@@ -571,13 +571,13 @@ export type DurationStats = {
   /** Total inside the area. */
   total: number | null,
   /** Longest slice. */
-  longest: Place | null,
+  longest: SliceLocation | null,
   /** Bins: minimum, end, count, and longest slice. */
-  histogram: Array<[number, number, number, Place | null]>,
+  histogram: Array<[number, number, number, SliceLocation | null]>,
 };
 
-/** Place of a slice. */
-export type Place = {
+/** Lane and times of a slice. */
+export type SliceLocation = {
   /** Number of the lane. */
   lane: number,
   /** Begin. */

@@ -90,7 +90,7 @@ pub fn of_event(results: &Results) -> Vec<Budget> {
     .collect()
 }
 
-/// Returns all budgets whose figures were measured.
+/// Returns all budgets with measured figures.
 pub fn of_all(stored: &Stored) -> Vec<Budget> {
     let mut budgets = stored.get("event").map(of_event).unwrap_or_default();
     budgets.extend(stored.get("bytes").and_then(of_bytes));

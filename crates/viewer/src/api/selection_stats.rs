@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use tompion_reader::Selection;
 
 use super::answers::{
-    AreaLosses, CpuTimes, ListLengths, Place, StateTimes, Statistics, ThreadInfo, ThreadTimes, Wait,
+    AreaLosses, CpuTimes, ListLengths, SliceLocation, StateTimes, Statistics, ThreadInfo, ThreadTimes, Wait,
 };
 use super::row_reader::Shift;
 use super::statistics::Durations;
@@ -310,7 +310,15 @@ fn wait(index: &Index, (id, entry): (u32, &Entry), offset: i64) -> Option<Wait> 
     let ThreadInfo { tid, name, pid, .. } = detail::thread_info(index, lane.track)?;
     let (begin, end) = (entry.begin.saturating_add(offset), entry.end.saturating_add(offset));
     let (style, why) = (entry.style, detail::cause(index, lane, entry));
-    Some(Wait { tid, name, pid, track: lane.track, place: Place { lane: id, begin, end }, style, why })
+    Some(Wait {
+        tid,
+        name,
+        pid,
+        track: lane.track,
+        location: SliceLocation { lane: id, begin, end },
+        style,
+        why,
+    })
 }
 
 fn threads(index: &Index, threads: HashMap<u32, StateTimes>, most: usize) -> Vec<ThreadTimes> {

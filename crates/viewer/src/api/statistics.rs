@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::answers::{DurationStats, Place};
+use super::answers::{DurationStats, SliceLocation};
 use tompion_index::Index;
 use tompion_index::entry::Entry;
 
@@ -96,13 +96,13 @@ impl Group {
         // Slices at least as long as a cell are never merged, so the longest of these is the
         // longest of all.
         if self.merged == 0 || last.0 >= narrow {
-            (stats.max, stats.longest) = (Some(last.0), Some(place(last)));
+            (stats.max, stats.longest) = (Some(last.0), Some(location(last)));
         }
         if self.merged > 0 {
             return stats;
         }
         let bin = |bin: Bin| {
-            let longest = (bin.count > 0).then(|| place(bin.longest));
+            let longest = (bin.count > 0).then(|| location(bin.longest));
             (bin.low, behind(bin.low), bin.count, longest)
         };
         DurationStats {
@@ -152,8 +152,8 @@ fn behind(low: u64) -> u64 {
     low.saturating_mul(2).max(1)
 }
 
-fn place((duration, lane, begin): (u64, u32, i64)) -> Place {
-    Place { lane, begin, end: begin.saturating_add_unsigned(duration) }
+fn location((duration, lane, begin): (u64, u32, i64)) -> SliceLocation {
+    SliceLocation { lane, begin, end: begin.saturating_add_unsigned(duration) }
 }
 
 #[cfg(test)]
@@ -186,7 +186,7 @@ mod tests {
     fn the_longest_is_known_where_it_is_longer_than_anything_that_was_merged() {
         let stats = durations(&[(0, 99, 40), (200, 350, 1), (400, 500, 1)]);
         assert_eq!(stats.max, Some(150));
-        assert_eq!(stats.longest, Some(Place { lane: 7, begin: 200, end: 350 }));
+        assert_eq!(stats.longest, Some(SliceLocation { lane: 7, begin: 200, end: 350 }));
         assert_eq!(stats.total, None);
     }
 

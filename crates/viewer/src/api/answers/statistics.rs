@@ -146,15 +146,15 @@ pub struct DurationStats {
     /// Total inside the area.
     pub total: Option<u64>,
     /// Longest slice.
-    pub longest: Option<Place>,
+    pub longest: Option<SliceLocation>,
     /// Bins: minimum, end, count, and longest slice.
-    pub histogram: Vec<(u64, u64, u64, Option<Place>)>,
+    pub histogram: Vec<(u64, u64, u64, Option<SliceLocation>)>,
 }
 
-/// Place of a slice.
+/// Lane and times of a slice.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(TS))]
-pub struct Place {
+pub struct SliceLocation {
     /// Number of the lane.
     pub lane: u32,
     /// Begin.
@@ -175,9 +175,9 @@ pub struct Wait {
     pub pid: Option<i32>,
     /// Number of its track.
     pub track: u32,
-    /// Place of the wait.
+    /// Location of the wait.
     #[serde(flatten)]
-    pub place: Place,
+    pub location: SliceLocation,
     /// Kind of the slice, by its number.
     pub style: u8,
     /// Cause in words.

@@ -122,7 +122,7 @@ fn typescript() -> String {
         declaration::<ThreadTimes>(),
         declaration::<CpuTimes>(),
         declaration::<DurationStats>(),
-        declaration::<Place>(),
+        declaration::<SliceLocation>(),
         declaration::<Wait>(),
         declaration::<FlameGraph>(),
         declaration::<FlameNode>(),
