@@ -1,9 +1,11 @@
 //! `tompion print --calls`, held against strace on the same program.
 
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
 use std::process::Command;
 
 use crate::kernel::permitted;
-use crate::support::{TestDir, installed, run, tompion};
+use crate::support::{TestDir, finish, installed, run, start, tompion, wait_until};
 
 /// A call without its time, duration and pointers.
 fn shape(call: &str) -> String {
@@ -59,6 +61,96 @@ fn addresses_of_sockets_are_shown() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
 }
+
+/// Events of calls that return addresses.
+const RETURNING: &str = "syscall_*_accept,syscall_*_accept4,syscall_*_getsockname,syscall_*_getpeername,\
+                         syscall_*_recvfrom";
+
+#[test]
+fn addresses_that_calls_return_are_what_the_program_got() {
+    if !permitted() {
+        return;
+    }
+    let dir = TestDir::new();
+    let program = dir.link("returned_addresses", &["returned_addresses.c"], &[]);
+    let recorded = run(&mut dir.recording("trace", &["-k", RETURNING], &[&program])).succeeded();
+    let trace = dir.trace("trace");
+    let text = run(tompion().args(["print", "--calls"]).arg(&trace.folder)).succeeded().out;
+    let calls: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once("] ")?.1)).collect();
+    let got: Vec<&str> = recorded.out.lines().collect();
+    assert_eq!(calls.len(), got.len(), "{text}");
+    for (call, got) in calls.iter().zip(got) {
+        let (name, address) = got.split_once(' ').expect("a call and what it got");
+        assert!(call.contains(&format!(": {name}(")), "{got}: {call}");
+        match address {
+            "failed" => assert!(call.contains(", 0x") && !call.contains('{'), "{call}"),
+            "without" => assert!(call.contains(", 0, NULL, 0) = 1"), "{call}"),
+            address => assert!(call.contains(&format!(", {address}")), "{got}: {call}"),
+        }
+    }
+    trace.agreed_text();
+    // Exits alone have them, too.
+    let exits = "syscall_exit_accept4,syscall_exit_recvfrom";
+    run(&mut dir.recording("exits", &["-k", exits], &[&program])).succeeded();
+    let events = dir.trace("exits").events();
+    let sizes = |name: &str, size: &str| -> Vec<u64> {
+        let events = events.iter().filter(|event| event.name == name);
+        events.filter_map(|event| event.fields[size].as_u64()).collect()
+    };
+    assert_eq!(sizes("syscall_exit_accept4", "upeer_addrlen"), [16, 16, 28, 28, 2]);
+    assert_eq!(sizes("syscall_exit_recvfrom", "addr_len"), [16, 28]);
+    assert!(events.iter().all(|event| event.name.starts_with("syscall_exit_")));
+}
+
+/// Waits for a connection while another thread makes calls.
+const WAITS: &str = "\
+import socket, threading, time
+def tick():
+    while True: time.sleep(0.001)
+listener = socket.create_server(('127.0.0.1', 0))
+threading.Thread(target=tick, daemon=True).start()
+print(listener.getsockname()[1], flush=True)
+listener.accept()
+listener.getsockname()
+";
+
+#[test]
+fn a_call_whose_entry_was_not_seen_has_no_address() {
+    if !permitted() {
+        return;
+    }
+    let dir = TestDir::new();
+    let mut waits = start(Command::new("python3").args(["-c", WAITS]));
+    let mut port = String::new();
+    BufReader::new(waits.stdout.take().expect("a pipe")).read_line(&mut port).expect("its port");
+    // It waits in the call.
+    wait_until("accept", || syscall_of(waits.id()) == Some(ACCEPT4));
+    let options = ["record", "-o", "trace", "-k", "syscall_*", "-p", &waits.id().to_string()];
+    let recording = start(&mut dir.tompion(&options));
+    wait_until("events", || {
+        let files = std::fs::read_dir(dir.path("trace").join("kernel")).into_iter().flatten().flatten();
+        let is_stream = |name: &str| name.starts_with("stream_") && name != "stream_initial";
+        let mut streams = files.filter(|file| file.file_name().to_str().is_some_and(is_stream));
+        streams.any(|file| file.metadata().is_ok_and(|data| data.len() > 0))
+    });
+    let port: u16 = port.trim().parse().expect("a number");
+    let _connection = TcpStream::connect(("127.0.0.1", port)).expect("a listener");
+    finish(recording, "record -p").succeeded();
+    assert!(waits.wait().expect("a child").success());
+    let text = run(tompion().args(["print", "--calls"]).arg(dir.path("trace"))).succeeded().out;
+    let call = |name: &str| text.lines().find(|line| line.contains(name)).expect(name);
+    assert!(call("accept4").contains("accept4(<entry not seen>) = "), "{}", call("accept4"));
+    assert!(call("getsockname").contains(&format!("{{AF_INET, 127.0.0.1:{port}}}, [16]) = 0")), "{text}");
+}
+
+/// Number of the call that a process's first thread is in.
+fn syscall_of(pid: u32) -> Option<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
+    text.split(' ').next()?.parse().ok()
+}
+
+/// Number of `accept4`.
+const ACCEPT4: u32 = if cfg!(target_arch = "aarch64") { 242 } else { 288 };
 
 #[test]
 fn calls_are_shown_as_strace_shows_them() {

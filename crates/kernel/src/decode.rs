@@ -25,7 +25,8 @@ const UNREADABLE: u32 = u32::MAX - 1;
 const NULL_TEXT: &[u8] = b"<null>\0";
 const UNREADABLE_TEXT: &[u8] = b"<unreadable>\0";
 
-/// Field with the bytes of the socket address that a call was given; empty if they were not read.
+/// Field with the bytes of the socket address that a call was given, empty if they were not read,
+/// or of the one that it returned.
 const ADDRESS: &str = "sockaddr";
 
 /// Key of a class of events.
@@ -40,7 +41,7 @@ pub enum Class {
     /// The entry of a call.
     Entry(Call),
     /// The exit of a call, with the paths (bits by their order) that could not be read at its
-    /// entry.
+    /// entry, or with the address that it returned (bit 0).
     Exit(Call, u8),
     /// Description of a stack.
     Stacks(StackEvent),
@@ -96,16 +97,28 @@ impl Vocabulary {
                 let fields = id(call).into_iter().chain(fields).chain(address).collect();
                 description(&name(calls, "entry", call), fields)
             }
-            Class::Exit(call, paths) => {
+            Class::Exit(call, read) => {
                 let ret = Field::new("ret", Type::Integer(Integer::signed(64)));
-                let arguments = calls.arguments(number_of(call)).iter();
-                let read = arguments.filter(|argument| argument.is_path()).zip(0..MAX_PATHS);
-                let read = read.filter(|(_, place)| paths >> place & 1 == 1);
-                let read = read.map(|(argument, _)| Field::new(&argument.name, Type::String));
-                let fields = id(call).into_iter().chain([ret]).chain(read).collect();
+                let fields = id(call).into_iter().chain([ret]).chain(self.fields_read(call, read)).collect();
                 description(&name(calls, "exit", call), fields)
             }
         }
+    }
+
+    /// Returns the fields of a call's exit that were read there: paths, or the address that the
+    /// call returned, behind its size.
+    fn fields_read(&self, call: Call, read: u8) -> Vec<Field> {
+        let arguments = self.calls.arguments(number_of(call));
+        let has = |place: usize| read >> place & 1 == 1;
+        if let Some(address) = self.calls.returned_address(number_of(call)) {
+            let size = arguments.get(address + 1).filter(|_| has(0));
+            let size = size.map(|size| Field::new(&size.name, Type::Integer(Integer::unsigned(32))));
+            let bytes = |_: &Field| Field::new(ADDRESS, Type::Sequence(Integer::hex(8)));
+            return size.iter().cloned().chain(size.as_ref().map(bytes)).collect();
+        }
+        let paths = arguments.iter().filter(|argument| argument.is_path()).zip(0..MAX_PATHS);
+        let paths = paths.filter(|(_, place)| has(*place));
+        paths.map(|(argument, _)| Field::new(&argument.name, Type::String)).collect()
     }
 }
 
@@ -189,13 +202,19 @@ impl Decoder {
         self.payload.clear();
         self.push_id(call, record.extra);
         self.payload.extend_from_slice(ret);
-        let paths = self
-            .vocabulary
-            .calls
-            .arguments(number_of(call))
-            .iter()
-            .filter(|argument| argument.is_path())
-            .count();
+        let number = number_of(call);
+        if self.vocabulary.calls.returned_address(number).is_some() {
+            let [Some(address), Some(size)] = texts.0 else {
+                return Ok((Class::Exit(call, 0), &self.payload));
+            };
+            let size: [u8; 4] = size.try_into().map_err(|_| Misfit)?;
+            self.payload.extend_from_slice(&size);
+            self.payload.extend((address.len() as u32).to_le_bytes());
+            self.payload.extend_from_slice(address);
+            return Ok((Class::Exit(call, 1), &self.payload));
+        }
+        let paths =
+            self.vocabulary.calls.arguments(number).iter().filter(|argument| argument.is_path()).count();
         let mut read = 0;
         let texts = texts.0.into_iter().take(paths).enumerate();
         let there: Vec<_> = texts.filter_map(|(place, text)| Some((place, text?))).collect();

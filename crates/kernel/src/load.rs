@@ -206,11 +206,11 @@ impl Recorder {
             attachments: Attachments::default(),
             refused: Vec::new(),
         };
-        recorder.load_programs(options, &btf)?;
+        recorder.load_programs(options, calls, &btf)?;
         Ok(recorder)
     }
 
-    fn load_programs(&mut self, options: &Options, btf: &Btf) -> Result<(), Error> {
+    fn load_programs(&mut self, options: &Options, calls: &Calls, btf: &Btf) -> Result<(), Error> {
         let selection = &options.selection;
         let waking = KNOWN.iter().zip(FIRST..).find(|(known, _)| known.name == "sched_waking");
         if waking.is_some_and(|(_, number)| selection.has(number)) {
@@ -222,10 +222,14 @@ impl Recorder {
                 self.load_known(known, btf)?;
             }
         }
+        // Each reads what the other one can't: paths at exits, sizes of buffers at entries.
+        let needed = |number| match number {
+            SYSCALL_ENTRY => selection.exits.iter().any(|call| calls.returned_address(*call).is_some()),
+            _ => !selection.entries.is_empty(),
+        };
         for (number, tracepoint, program) in SYSCALLS {
-            let paths = number == SYSCALL_EXIT && !selection.entries.is_empty();
             let wanted = if number == SYSCALL_ENTRY { &selection.entries } else { &selection.exits };
-            if !wanted.is_empty() || paths {
+            if !wanted.is_empty() || needed(number) {
                 self.load_program(program, tracepoint, btf).map_err(|error| refused(program, &error))?;
             }
         }

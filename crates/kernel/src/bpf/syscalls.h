@@ -13,6 +13,8 @@
 #define WANT_ENTRY (1 << 9)
 #define WANT_EXIT (1 << 10)
 #define ADDRESS(call) ((call) >> 11 & 7) /* argument, from 1, with a socket's address; its size follows */
+/* Likewise, of an address that the call returns; a pointer to its size follows. */
+#define RETURNED_ADDRESS(call) ((call) >> 14 & 7)
 
 /* Bytes of an address that are recorded: `struct sockaddr_storage`. */
 #define MAX_ADDRESS 128
@@ -34,6 +36,22 @@ struct {
 	TYPE(key, u32);
 	TYPE(value, u64[2]);
 } unread SECTION(".maps");
+
+struct address_buffer {
+	u64 address;
+	u64 size;
+};
+
+/*
+ * Threads in a call that returns a socket's address, and where. The call overwrites the size of the
+ * buffer with that of the address, which may be larger: only the entry can tell what was written.
+ */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_LRU_HASH);
+	NUMBER(max_entries, 8192);
+	TYPE(key, u32);
+	TYPE(value, struct address_buffer);
+} address_buffers SECTION(".maps");
 
 /* The recorder, whose own system calls are not to be recorded. */
 const volatile u32 recorder = 0;
@@ -225,6 +243,21 @@ static ALWAYS_INLINE int entry_with_paths(u64 *ctx, struct subject entry, struct
 	return 0;
 }
 
+/* Notes the buffer for the address that a call returns. Most calls that may have one have none. */
+static ALWAYS_INLINE void note_address_buffer(u32 tid, struct pt_regs *regs, u32 call)
+{
+	struct address_buffer buffer = {argument(regs, RETURNED_ADDRESS(call)), 0};
+	u32 size = 0;
+	if (!buffer.address)
+		return;
+	if (bpf_probe_read_user(&size, sizeof size, (void *)argument(regs, RETURNED_ADDRESS(call) + 1))) {
+		bpf_map_delete_elem(&address_buffers, &tid);
+		return;
+	}
+	buffer.size = size;
+	bpf_map_update_elem(&address_buffers, &tid, &buffer, 0);
+}
+
 SECTION("tp_btf/sys_enter") int syscall_entry(u64 *ctx)
 {
 	struct pt_regs *regs = (void *)ctx[0];
@@ -233,6 +266,8 @@ SECTION("tp_btf/sys_enter") int syscall_entry(u64 *ctx)
 		return 0;
 	u32 number = ctx[1], compat = compatible(task);
 	u32 call = call_of(compat ? CALLS : number);
+	if (RETURNED_ADDRESS(call))
+		note_address_buffer(task->pid, regs, call);
 	if (!(call & WANT_ENTRY))
 		return 0;
 	struct subject entry = {thread_of(task), number | compat, SYSCALL_ENTRY};
@@ -259,6 +294,32 @@ static ALWAYS_INLINE int read_again(u32 call, s64 ret, struct path_lengths *leng
 	lengths->first = read_path(text->first, first);
 	lengths->second = read_path(text->second, second);
 	return 1;
+}
+
+/*
+ * Reads the address that a call returned, and its size, which is larger than what was read if the
+ * buffer was too small. False if there is none, or if the entry was not seen.
+ */
+static ALWAYS_INLINE int read_returned(u32 call, s64 ret, struct pt_regs *regs, struct path_lengths *lengths,
+				       struct texts *text)
+{
+	u32 tid = bpf_get_current_pid_tgid(), size = 0;
+	u64 address = argument(regs, RETURNED_ADDRESS(call));
+	if (!address)
+		return 0;
+	struct address_buffer *noted = bpf_map_lookup_elem(&address_buffers, &tid);
+	if (!noted)
+		return 0;
+	struct address_buffer buffer = *noted;
+	bpf_map_delete_elem(&address_buffers, &tid);
+	if (ret < 0 || buffer.address != address)
+		return 0;
+	if (bpf_probe_read_user(&size, sizeof size, (void *)argument(regs, RETURNED_ADDRESS(call) + 1)))
+		return 0;
+	lengths->first = read_address(text->first, address, size < buffer.size ? size : buffer.size);
+	*(u32 *)text->second = size;
+	lengths->second = sizeof size;
+	return lengths->first != NO_TEXT && lengths->first != UNREADABLE;
 }
 
 static ALWAYS_INLINE int exit_without_paths(u64 *ctx, struct subject exit, s64 ret)
@@ -302,10 +363,15 @@ SECTION("tp_btf/sys_exit") int syscall_exit(u64 *ctx)
 	u32 number = SYSCALL_NUMBER(regs), compat = compatible(task);
 	u32 call = call_of(compat ? CALLS : number);
 	struct subject exit = {thread_of(task), number | compat, SYSCALL_EXIT};
+	struct path_lengths lengths = {NO_TEXT, NO_TEXT};
 	if (FIRST_PATH(call)) {
-		struct path_lengths lengths = {NO_TEXT, NO_TEXT};
 		struct texts *text = texts_of(TEXT_OF_EXIT);
 		if (text && read_again(call, ctx[1], &lengths, text) && call & WANT_EXIT)
+			return exit_with_paths(ctx, exit, ctx[1], lengths, text);
+	}
+	if (RETURNED_ADDRESS(call)) {
+		struct texts *text = texts_of(TEXT_OF_EXIT);
+		if (text && read_returned(call, ctx[1], regs, &lengths, text))
 			return exit_with_paths(ctx, exit, ctx[1], lengths, text);
 	}
 	return call & WANT_EXIT ? exit_without_paths(ctx, exit, ctx[1]) : 0;

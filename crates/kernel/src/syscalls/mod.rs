@@ -32,8 +32,17 @@ const REPLACES_MEMORY: u32 = 1 << 8;
 const WANT_ENTRY: u32 = 1 << 9;
 const WANT_EXIT: u32 = 1 << 10;
 const ADDRESS_SHIFT: u32 = 11;
+const RETURNED_ADDRESS_SHIFT: u32 = 14;
 /// Calls that get a socket's address, and that argument's name.
 const WITH_ADDRESS: [(&str, &str); 3] = [("connect", "uservaddr"), ("bind", "umyaddr"), ("sendto", "addr")];
+/// Calls that return a socket's address, and that argument's name. A pointer to its size follows.
+const RETURN_ADDRESS: [(&str, &str); 5] = [
+    ("accept", "upeer_sockaddr"),
+    ("accept4", "upeer_sockaddr"),
+    ("getpeername", "usockaddr"),
+    ("getsockname", "usockaddr"),
+    ("recvfrom", "addr"),
+];
 /// Entries of the programs' table; the last one is for all other numbers.
 pub const TABLE: u32 = 1024;
 
@@ -60,13 +69,18 @@ struct Call {
     arguments: Vec<Argument>,
     /// Argument, from 0, that is a socket's address.
     address: Option<usize>,
+    /// Argument, from 0, that points to the room for an address that the call returns.
+    returned_address: Option<usize>,
 }
 
 impl Call {
     fn new(name: &'static str, arguments: Vec<Argument>) -> Self {
-        let wanted = WITH_ADDRESS.iter().find(|(call, _)| *call == name);
-        let address = wanted.and_then(|(_, wanted)| arguments.iter().position(|it| it.name == *wanted));
-        Self { name, arguments, address }
+        let place = |table: &[(&str, &str)]| {
+            let (_, wanted) = table.iter().find(|(call, _)| *call == name)?;
+            arguments.iter().position(|argument| argument.name == *wanted)
+        };
+        let (address, returned_address) = (place(&WITH_ADDRESS), place(&RETURN_ADDRESS));
+        Self { name, arguments, address, returned_address }
     }
 }
 
@@ -133,6 +147,12 @@ impl Calls {
         self.known.get(&number)?.address
     }
 
+    /// Returns which argument, from 0, points to the room for a socket's address that is recorded
+    /// when the call returns.
+    pub fn returned_address(&self, number: u32) -> Option<usize> {
+        self.known.get(&number)?.returned_address
+    }
+
     /// Facts about the call for the programs.
     pub fn word(&self, number: u32, entry: bool, exit: bool) -> u32 {
         let mut paths = self.arguments(number).iter().zip(1u32..).filter(|(argument, _)| argument.is_path());
@@ -141,8 +161,10 @@ impl Calls {
         let replaces = matches!(self.name(number), "execve" | "execveat");
         let flags = [(replaces, REPLACES_MEMORY), (entry, WANT_ENTRY), (exit, WANT_EXIT)];
         let flags = flags.into_iter().filter(|(is, _)| *is).fold(0, |bits, (_, bit)| bits | bit);
-        let address = self.address(number).map_or(0, |place| place as u32 + 1);
-        first | second << 4 | address << ADDRESS_SHIFT | flags
+        let from_one = |place: Option<usize>| place.map_or(0, |place| place as u32 + 1);
+        let address = from_one(self.address(number));
+        let returned = from_one(self.returned_address(number).filter(|_| exit));
+        first | second << 4 | address << ADDRESS_SHIFT | returned << RETURNED_ADDRESS_SHIFT | flags
     }
 }
 
@@ -242,6 +264,18 @@ mod tests {
         assert_eq!(calls.word(number("bind"), true, false), 2 << ADDRESS_SHIFT | WANT_ENTRY);
         // Without a description, it is unknown.
         assert_eq!(calls.address(number("connect")), None);
+    }
+
+    #[test]
+    fn the_programs_learn_where_addresses_are_returned() {
+        let format = OPENAT.replace("const char * filename", "struct sockaddr * upeer_sockaddr");
+        let calls = Calls::new(|name| (name == "accept4").then(|| format.clone()));
+        let number = |wanted| calls.numbers().find(|number| calls.name(*number) == wanted).unwrap();
+        let place = 2 << RETURNED_ADDRESS_SHIFT;
+        assert_eq!(calls.word(number("accept4"), false, true), place | WANT_EXIT);
+        // Only an exit has it.
+        assert_eq!(calls.word(number("accept4"), true, false), WANT_ENTRY);
+        assert_eq!(calls.returned_address(number("accept")), None);
     }
 
     #[test]

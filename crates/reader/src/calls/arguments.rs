@@ -1,6 +1,7 @@
 //! Arguments of system calls, as C writes them.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 
 use tompion_ctf::decode::Value;
 use tompion_ctf::metadata::Base;
@@ -27,6 +28,16 @@ const BYTES_LENGTH: &str = "_sockaddr_length";
 /// Arguments that are pointers to such an address.
 const POINTERS: [&str; 3] = ["uservaddr", "umyaddr", "addr"];
 
+/// Calls that return a socket's address, and the argument that points to the room for it. The next
+/// argument points to its size.
+const RETURNED: [(&str, &str); 5] = [
+    ("accept", "upeer_sockaddr"),
+    ("accept4", "upeer_sockaddr"),
+    ("getpeername", "usockaddr"),
+    ("getsockname", "usockaddr"),
+    ("recvfrom", "addr"),
+];
+
 /// A system call.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
@@ -36,8 +47,27 @@ pub struct Call<'a> {
     pub decoder: Option<&'a SyscallDecoder>,
 }
 
-/// Writes the arguments of a call, between its brackets.
-pub fn write_arguments(event: &Event<'_>, call: Call<'_>, line: &mut Vec<u8>) {
+/// Entry of a call in text.
+pub struct WrittenEntry {
+    /// Process and name of the thread, then the call with its arguments.
+    pub text: Vec<u8>,
+    /// Part of the text that the address which the call returns replaces, with its size.
+    returned: Option<Range<usize>>,
+}
+
+impl WrittenEntry {
+    /// Writes the arguments of a call behind its bracket.
+    pub fn new(event: &Event<'_>, call: Call<'_>, mut text: Vec<u8>) -> Self {
+        let returned = write_arguments(event, call, &mut text);
+        Self { text, returned }
+    }
+}
+
+/// Writes the arguments of a call, between its brackets. Returns where the pointers to the address
+/// that it returns and to its size stand.
+fn write_arguments(event: &Event<'_>, call: Call<'_>, line: &mut Vec<u8>) -> Option<Range<usize>> {
+    let wanted = RETURNED.iter().find(|(name, _)| *name == call.name).map(|(_, argument)| *argument);
+    let (mut returned, mut is_size) = (None, false);
     let address = address(event);
     let is_created = number(event, "flags").is_none_or(|flags| flags & CREATES != 0);
     let mut separator = "";
@@ -50,16 +80,30 @@ pub fn write_arguments(event: &Event<'_>, call: Call<'_>, line: &mut Vec<u8>) {
         }
         line.extend_from_slice(separator.as_bytes());
         separator = ", ";
+        let begin = line.len();
         match &address {
             Some(address) if POINTERS.contains(&name) => escape(address.as_bytes(), line),
             _ => write_value(event, call, Argument { name, value }, line),
         }
+        match &mut returned {
+            _ if wanted == Some(name) => (returned, is_size) = (Some(begin..line.len()), true),
+            Some(range) if std::mem::take(&mut is_size) => range.end = line.len(),
+            _ => {}
+        }
     }
+    returned
 }
 
 /// Writes a call and its arguments, and completes them by what its return tells. A path that could
-/// not be read at the entry stands in the return.
-pub fn complete(event: &Event<'_>, call: &[u8], line: &mut Vec<u8>) {
+/// not be read at the entry stands in the return, as does an address that the call returns.
+pub fn complete(event: &Event<'_>, entry: &WrittenEntry, line: &mut Vec<u8>) {
+    let call = &*entry.text;
+    if let Some((address, range)) = returned_address(event).zip(entry.returned.clone()) {
+        line.extend_from_slice(call.get(..range.start).unwrap_or_default());
+        escape(address.as_bytes(), line);
+        line.extend_from_slice(call.get(range.end..).unwrap_or_default());
+        return;
+    }
     let path = event.payload().find_map(|(_, value)| match value {
         Value::Text(_) => Some(value_text(value)),
         _ => None,
@@ -81,6 +125,10 @@ pub fn complete(event: &Event<'_>, call: &[u8], line: &mut Vec<u8>) {
 /// Writes the fields of a call's return that are not its value: LTTng's tracer records there what
 /// the call wrote.
 pub fn write_results(event: &Event<'_>, line: &mut Vec<u8>) {
+    if let Some(address) = returned_address(event) {
+        line.extend_from_slice(b", ");
+        return escape(address.as_bytes(), line);
+    }
     for (name, value) in event.payload().filter(|(name, _)| *name != "ret") {
         line.extend_from_slice(b", ");
         escape(name.as_bytes(), line);
@@ -160,14 +208,17 @@ fn ioctl(request: u32) -> String {
     format!("_IOC({direction}, {ty:#x}, {number:#x}, {size:#x})")
 }
 
-/// Returns the address of a socket, if its bytes were recorded.
+/// Returns a field that is an array of bytes.
+fn bytes(event: &Event<'_>, name: &str) -> Option<Vec<u8>> {
+    let Value::Array(elements) = event.payload().get(name)? else { return None };
+    elements.map(|element| u8::try_from(element.as_integer()?).ok()).collect()
+}
+
+/// Returns the address of a socket that a call was given, if its bytes were recorded.
 fn address(event: &Event<'_>) -> Option<String> {
-    let bytes = |name: &str| -> Option<Vec<u8>> {
-        let Value::Array(elements) = event.payload().get(name)? else { return None };
-        elements.map(|element| u8::try_from(element.as_integer()?).ok()).collect()
-    };
+    let bytes = |name| bytes(event, name);
     if let Some(bytes) = bytes(BYTES) {
-        return socket_address(&bytes);
+        return socket_address(&bytes, "");
     }
     let family = number(event, "family")?;
     let port = number(event, "dport");
@@ -185,20 +236,41 @@ fn address(event: &Event<'_>) -> Option<String> {
     }
 }
 
-/// Formats the bytes of a socket's address; none for too few of them.
+/// Formats the address that a call returned, if its bytes were recorded, and its size:
+/// `{AF_INET, 127.0.0.1:8080}, [16]`. Where the program's buffer was too small, `...` stands for
+/// the rest.
+fn returned_address(event: &Event<'_>) -> Option<String> {
+    let bytes = bytes(event, BYTES)?;
+    let (_, size) = event.payload().find(|(name, _)| !matches!(*name, "ret" | BYTES | BYTES_LENGTH))?;
+    let size = size.as_integer()?;
+    let rest = if size > bytes.len() as i128 { "..." } else { "" };
+    let address = socket_address(&bytes, rest).or_else(|| {
+        let family = bytes.first_chunk().map(|family| u16::from_le_bytes(*family));
+        Some(match family {
+            Some(2) => "{AF_INET, ...}".into(),
+            Some(10) => "{AF_INET6, ...}".into(),
+            _ => "{...}".into(),
+        })
+    })?;
+    Some(format!("{address}, [{size}]"))
+}
+
+/// Formats the bytes of a socket's address; none for too few of them. `rest_of_name` stands
+/// behind a name of which some may be missing.
 ///
 /// Sources: `unix(7)`, `ip(7)`, `ipv6(7)`.
-fn socket_address(bytes: &[u8]) -> Option<String> {
+fn socket_address(bytes: &[u8], rest_of_name: &str) -> Option<String> {
     let (family, rest) = bytes.split_first_chunk()?;
     let port = || Some(u16::from_be_bytes(*rest.first_chunk()?));
     match u16::from_le_bytes(*family) {
         1 => Some(match rest.split_first() {
             None => "{AF_UNIX}".into(),
             // A name that is no file may have any bytes.
-            Some((0, name)) => format!("{{AF_UNIX, @\"{}\"}}", name.escape_ascii()),
+            Some((0, name)) => format!("{{AF_UNIX, @\"{}\"{rest_of_name}}}", name.escape_ascii()),
             Some(_) => {
                 let path = rest.split(|byte| *byte == 0).next().unwrap_or_default();
-                format!("{{AF_UNIX, \"{}\"}}", String::from_utf8_lossy(path))
+                let rest_of_name = if path.len() == rest.len() { rest_of_name } else { "" };
+                format!("{{AF_UNIX, \"{}\"{rest_of_name}}}", String::from_utf8_lossy(path))
             }
         }),
         2 => {
@@ -234,7 +306,19 @@ mod tests {
             (&[2], None),
             (&[], None),
         ] {
-            assert_eq!(socket_address(bytes).as_deref(), expected, "{bytes:?}");
+            assert_eq!(socket_address(bytes, "").as_deref(), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn only_names_that_were_cut_are_marked() {
+        for (bytes, expected) in [
+            (&b"\x01\0/run/x"[..], "{AF_UNIX, \"/run/x\"...}"),
+            (b"\x01\0/run/x\0", "{AF_UNIX, \"/run/x\"}"),
+            (b"\x01\0\0ab", "{AF_UNIX, @\"ab\"...}"),
+            (&[2, 0, 0, 80, 10, 0, 0, 1], "{AF_INET, 10.0.0.1:80}"),
+        ] {
+            assert_eq!(socket_address(bytes, "...").as_deref(), Some(expected));
         }
     }
 

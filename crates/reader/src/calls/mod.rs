@@ -27,7 +27,7 @@ use crate::message::Message;
 use crate::syscall_decode::{SyscallDecoder, error_name};
 use crate::text::{TimeFormat, Times, payload};
 use crate::{Error, Event, Loss, Place, Selection, TraceSet, manifest};
-use arguments::{Call, write_arguments};
+use arguments::{Call, WrittenEntry};
 
 /// Maximum number of threads whose open calls and names are kept.
 const MAX_THREADS: usize = 1 << 16;
@@ -115,8 +115,7 @@ enum Meaning {
 struct Open {
     time: i64,
     call: String,
-    /// Process and name of the thread, then the call with its arguments.
-    text: Vec<u8>,
+    entry: WrittenEntry,
     /// Name that the thread has if the call succeeds; empty if that is not known.
     renamed: Option<Vec<u8>>,
 }
@@ -359,8 +358,8 @@ impl Printer {
         self.write_thread(event, tid, &mut text);
         escape(call.name.as_bytes(), &mut text);
         text.push(b'(');
-        write_arguments(event, call, &mut text);
-        let open = Open { time, call: call.name.to_owned(), text, renamed: renamed(event, call.name) };
+        let entry = WrittenEntry::new(event, call, text);
+        let open = Open { time, call: call.name.to_owned(), entry, renamed: renamed(event, call.name) };
         let key = tid.map(|tid| (event.trace_index(), tid));
         if let Some(before) = key.and_then(|key| self.open.remove(&key)) {
             self.write_open(&before, "", line);
@@ -374,7 +373,7 @@ impl Printer {
     /// Writes a call without its return.
     fn write_open(&mut self, open: &Open, why: &str, line: &mut Vec<u8>) {
         self.begin_time(open.time, line);
-        line.extend_from_slice(&open.text);
+        line.extend_from_slice(&open.entry.text);
         let end = if ENDLESS.contains(&open.call.as_str()) { "" } else { " <unfinished" };
         let close = if end.is_empty() { "" } else { ">" };
         line.extend_from_slice(format!(") = ?{end}{why}{close}\n").as_bytes());
@@ -388,7 +387,7 @@ impl Printer {
         let begin = match open {
             Some(open) if open.call == call => {
                 self.begin_time(open.time, line);
-                arguments::complete(event, &open.text, line);
+                arguments::complete(event, &open.entry, line);
                 renamed = open.renamed;
                 Some(open.time)
             }
@@ -429,7 +428,7 @@ impl Printer {
     fn give_up(&mut self, is_meant: &dyn Fn(usize) -> bool, why: &str, line: &mut Vec<u8>) {
         let keys: Vec<_> = self.open.keys().filter(|(of, _)| is_meant(*of)).copied().collect();
         let mut calls: Vec<Open> = keys.into_iter().filter_map(|key| self.open.remove(&key)).collect();
-        calls.sort_by(|a, b| a.time.cmp(&b.time).then_with(|| a.text.cmp(&b.text)));
+        calls.sort_by(|a, b| a.time.cmp(&b.time).then_with(|| a.entry.text.cmp(&b.entry.text)));
         calls.iter().for_each(|open| self.write_open(open, why, line));
     }
 
