@@ -71,6 +71,13 @@ pub fn read(file: File, fingerprint: &str) -> Option<Index> {
     reader.index(Store::new(file, place))
 }
 
+/// Returns the size of the directory of a finished index in bytes.
+pub fn size(index: &Index) -> u64 {
+    let mut writer = Writer(Vec::new());
+    writer.index(index);
+    writer.0.len() as u64
+}
+
 struct Writer(Vec<u8>);
 
 impl Writer {

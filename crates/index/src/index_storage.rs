@@ -5,6 +5,7 @@
 //! user, no other user may write to it, and it is not a link. It stays open, and files are created
 //! and found relative to it, since its owner may replace it at any time.
 
+use std::cell::OnceCell;
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
@@ -18,7 +19,7 @@ use tompion_reader::TraceSet;
 
 use super::private_dir::PrivateDir;
 use super::store::Store;
-use super::{Index, directory, disk_space};
+use super::{Index, directory, disk_space, size_estimate};
 
 /// Name of the folder beside a trace.
 const BESIDE: &str = ".tompion-view";
@@ -101,14 +102,14 @@ impl IndexStorage {
     ///
     /// If no file can be created, or there is no space anywhere.
     pub fn begin(&self, set: &TraceSet) -> io::Result<(Store, Option<String>)> {
-        let needed = disk_space::estimate(set);
+        let needed = NeededSpace::of(set);
         let mut obstacle: Option<String> = None;
         let fallback = || self.fallback.as_deref().and_then(open_or_create);
         let folders = self.folder.iter().cloned().map(|folder| (folder, false));
         for (folder, is_fallback) in
             folders.chain(std::iter::once_with(fallback).flatten().map(|fallback| (fallback, true)))
         {
-            match self.begin_in(&folder, needed) {
+            match self.begin_in(&folder, &needed) {
                 Ok(store) => {
                     // Ordering: this thread or one that it starts publishes the index.
                     self.is_in_fallback.store(is_fallback, Ordering::Relaxed);
@@ -121,7 +122,7 @@ impl IndexStorage {
             }
         }
         let file = temporary()?;
-        disk_space::check_for(&file, needed).map_err(|error| match &obstacle {
+        needed.check(&file).map_err(|error| match &obstacle {
             Some(first) => io::Error::new(error.kind(), format!("no room for it in {first}")),
             None => error,
         })?;
@@ -131,13 +132,13 @@ impl IndexStorage {
         ))
     }
 
-    fn begin_in(&self, folder: &PrivateDir, needed: u64) -> io::Result<Store> {
+    fn begin_in(&self, folder: &PrivateDir, needed: &NeededSpace<'_>) -> io::Result<Store> {
         self.remove_stale_files(folder);
         let file = folder.create_nameless().or_else(|_| {
             let _ = folder.remove(&self.new);
             folder.create(&self.new)
         })?;
-        if let Err(error) = disk_space::check_for(&file, needed) {
+        if let Err(error) = needed.check(&file) {
             let _ = folder.remove(&self.new);
             return Err(error);
         }
@@ -266,6 +267,31 @@ impl IndexStorage {
                 let _ = folder.remove(&name);
             }
         }
+    }
+}
+
+/// Space that an index of some traces needs.
+struct NeededSpace<'t> {
+    set: &'t TraceSet,
+    upper_bound: u64,
+    /// Estimate from samples, made where the upper bound has no space.
+    estimate: OnceCell<u64>,
+}
+
+impl<'t> NeededSpace<'t> {
+    fn of(set: &'t TraceSet) -> Self {
+        Self { set, upper_bound: disk_space::upper_bound(set), estimate: OnceCell::new() }
+    }
+
+    /// Checks that a file's file system has the space.
+    fn check(&self, file: &File) -> io::Result<()> {
+        match disk_space::check_for(file, self.upper_bound) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+            result => return result,
+        }
+        // Without samples, nothing is known that is closer.
+        let estimate = || size_estimate::estimate(self.set).unwrap_or(self.upper_bound);
+        disk_space::check_for(file, *self.estimate.get_or_init(estimate))
     }
 }
 

@@ -59,6 +59,7 @@ impl Channel {
 }
 
 /// Properties of a trace that are known before its events are read.
+#[derive(Clone)]
 pub struct Outline {
     /// Parts of the trace.
     pub parts: Arc<Parts>,

@@ -22,6 +22,7 @@ pub mod lane;
 pub mod preview;
 mod private_dir;
 pub mod recorded_losses;
+pub mod size_estimate;
 pub mod slice_kind;
 mod stable_ids;
 pub mod store;

@@ -32,7 +32,8 @@ pub trait EventCollector: Send {
 
 impl TraceSet {
     /// Calls `visit` with the results of all events in order, until it returns false. Nothing of
-    /// the set may have been read before. `new` creates a collector for each thread.
+    /// the set may have been read before, but it may be a part. `new` creates a collector for each
+    /// thread.
     pub fn collect<G: EventCollector>(
         &mut self,
         new: &dyn Fn() -> G,

@@ -17,7 +17,7 @@ pub struct Overwritten {
 }
 
 /// Times that packets cover.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Coverage {
     recorded: Vec<Recorded>,
     /// First packet of each stream.

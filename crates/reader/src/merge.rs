@@ -523,9 +523,10 @@ impl TraceSet {
         parts.into_iter().map(|part| part.found).collect()
     }
 
-    /// Returns the number of threads to use: all CPUs, or one for small traces.
+    /// Returns the number of threads to use: all CPUs, or one for small traces and for parts, which
+    /// began somewhere.
     pub(crate) fn threads(&self) -> usize {
-        match self.size() >= PARALLEL_MIN_BYTES {
+        match self.is_new() && self.size() >= PARALLEL_MIN_BYTES {
             true => std::thread::available_parallelism().map_or(1, usize::from),
             false => 1,
         }

@@ -115,6 +115,11 @@ impl Parts {
         self.windows.len().max(1)
     }
 
+    /// Returns the approximate size of a part in bytes; 0 if there is no such part.
+    pub fn bytes(&self, part: usize) -> u64 {
+        self.windows.get(part).map_or(0, |window| window.bytes)
+    }
+
     /// Returns the time from which on events belong to a part, in nanoseconds since the epoch;
     /// `None` for the first part.
     pub fn begin(&self, part: usize) -> Option<i64> {

@@ -81,6 +81,23 @@ pub fn callbacks(folder: &Path, events: u64) {
     fs::write(folder.join("metadata"), include_str!("program.tsdl")).unwrap();
 }
 
+/// Writes a program with one thread whose steps of half a microsecond have no fields: events of 13
+/// bytes. `events` is a multiple of 2000.
+pub fn steps(folder: &Path, events: u64) {
+    let (mut bytes, mut content, mut first) = (Vec::new(), Vec::new(), 0);
+    for number in 0..events {
+        content.push(5 + (number % 2) as u8);
+        content.extend((number * 500).to_le_bytes());
+        content.extend(7i32.to_le_bytes());
+        if number % 2000 == 1999 {
+            bytes.extend(packet_of(&content, (first * 500, number * 500), 0));
+            (content, first) = (Vec::new(), number + 1);
+        }
+    }
+    write(folder, &bytes);
+    fs::write(folder.join("metadata"), include_str!("program.tsdl")).unwrap();
+}
+
 /// A program whose queue has these lengths from these times on. So many events are lost after them.
 pub fn queue(folder: &Path, lengths: &[(u64, i32)], lost: u64) {
     let mut content = Vec::new();

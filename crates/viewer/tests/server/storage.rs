@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
+use tompion_index::size_estimate;
 use tompion_viewer::Server;
 
 use crate::client::{Client, TestDir, config};
@@ -95,14 +98,66 @@ fn a_hostile_index_is_made_again() {
     }
 }
 
+/// Mounts a file system of this size; false where that is not permitted, which is said.
+fn mount(folder: &Path, size: &str) -> bool {
+    fs::create_dir_all(folder).unwrap();
+    let size = format!("size={size}");
+    let mut mount = Command::new("mount");
+    let mount = mount.args(["-t", "tmpfs", "-o", &size, "tompion-test"]).arg(folder).output();
+    let is_mounted = mount.is_ok_and(|mount| mount.status.success());
+    if !is_mounted {
+        eprintln!("SKIPPED, no disk can be mounted here");
+    }
+    is_mounted
+}
+
+fn unmount(folder: &Path) {
+    Command::new("umount").arg("--lazy").arg(folder).output().unwrap();
+}
+
+#[test]
+fn an_estimate_is_at_most_twice_the_index() {
+    let traces: [(&str, &dyn Fn(&Path)); 5] = [
+        ("kernel", &|folder| fixtures::turns(folder, 120_000)),
+        ("many threads", &|folder| fixtures::write(folder, &fixtures::crowd(80_000))),
+        ("program", &|folder| fixtures::callbacks(folder, 120_000)),
+        ("small events", &|folder| fixtures::steps(folder, 600_000)),
+        ("tiny", &|folder| fixtures::write(folder, &fixtures::story("worker"))),
+    ];
+    for (name, write) in traces {
+        let dir = TestDir::new();
+        write(&dir.trace());
+        let set = tompion_reader::open(&[dir.trace()]).unwrap();
+        let estimate = size_estimate::estimate(&set).unwrap();
+        dir.open().trace();
+        let size = wait_for_index(&dir).len() as u64;
+        println!("{name}: {estimate} bytes expected, {size} written");
+        assert!(size <= estimate && estimate <= 2 * size + (320 << 10), "{name}: {estimate}, {size}");
+    }
+}
+
+#[test]
+fn an_index_that_fits_stays_beside_its_trace() {
+    let dir = TestDir::new();
+    if !mount(&dir.trace(), "10M") {
+        return;
+    }
+    // Half of it is not free, and the index takes less.
+    fixtures::callbacks(&dir.trace(), 120_000);
+    let remark =
+        Server::bind(&config(&[dir.trace()], &dir.cache())).map(|server| server.remark().map(str::to_owned));
+    dir.open().trace();
+    let size = wait_for_index(&dir).len();
+    unmount(&dir.trace());
+    assert_eq!(remark.unwrap(), None);
+    assert!(size < 2 << 20, "{size}");
+}
+
 #[test]
 fn a_disk_with_too_little_room_gets_no_index() {
     let dir = TestDir::new();
-    fs::create_dir_all(dir.trace()).unwrap();
-    let mut mount = std::process::Command::new("mount");
-    let mount = mount.args(["-t", "tmpfs", "-o", "size=1M", "tompion-test"]).arg(dir.trace()).output();
-    if !mount.is_ok_and(|mount| mount.status.success()) {
-        return eprintln!("SKIPPED, no disk can be mounted here");
+    if !mount(&dir.trace(), "256k") {
+        return;
     }
     fixtures::write(&dir.trace(), &fixtures::story("worker"));
     let open = || Server::bind(&config(&[dir.trace()], &dir.cache())).unwrap();
@@ -118,8 +173,8 @@ fn a_disk_with_too_little_room_gets_no_index() {
     // It is found there the next time.
     let again = open().remark().map(str::to_owned);
     let is_beside = dir.trace().join(".tompion-view/index").exists();
-    std::process::Command::new("umount").arg("--lazy").arg(dir.trace()).output().unwrap();
-    assert!(remark.contains("the index takes up to 2 MiB; it is in ") && !remark.contains('\n'), "{remark}");
+    unmount(&dir.trace());
+    assert!(remark.contains("the index takes up to 1 MiB; it is in ") && !remark.contains('\n'), "{remark}");
     assert!(remark.contains(&*dir.cache().canonicalize().unwrap().to_string_lossy()), "{remark}");
     assert_eq!((first, again, is_beside), (second, None, false));
 }
