@@ -30,7 +30,11 @@ fn libraries_in_programs_are_hardened() {
     if !installed("readelf") {
         return eprintln!("SKIPPED, hardening can't be looked at without readelf (apt install binutils)");
     }
-    is_fixed_when_loaded(&libraries().join("libtompion.so.0"));
+    let library = libraries().join("libtompion.so.0");
+    is_fixed_when_loaded(&library);
+    // Each library that it needs is copied in every fork of a traced program.
+    let dynamic = readelf("--dynamic", &library);
+    assert!(!dynamic.contains("libgcc_s"), "{dynamic}");
     is_fixed_when_loaded(Path::new(TOMPION));
     for name in ["malloc", "pthread", "func", "npt"] {
         let wrapper = libraries().join(format!("libtompion-{name}.so"));
