@@ -72,12 +72,16 @@ pub fn ensure(registry: &mut Registry) {
 
 /// In the child of a fork, where the thread doesn't exist and the attach socket is the parent's.
 pub fn forget_in_child(registry: &mut Registry) {
+    event::forget_probe_thread();
+    let background = std::mem::replace(&mut registry.background, Background::new());
+    if !registry.reachable {
+        // The parent has had no thread. Stores would copy one more page.
+        return;
+    }
     lock::forget_agent_thread();
     THREAD.store(0, Ordering::Relaxed);
-    event::forget_probe_thread();
     PAUSED.store(false, Ordering::Relaxed);
     OWN_TABLE.store(false, Ordering::Relaxed);
-    let background = std::mem::replace(&mut registry.background, Background::new());
     if let Some(attach_socket) = background.attach_socket {
         attach_socket.close();
     }

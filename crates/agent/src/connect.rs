@@ -5,9 +5,10 @@
 //! most.
 
 use std::{
+    borrow::Cow,
     io,
     os::{
-        fd::{AsFd, AsRawFd},
+        fd::{AsFd, AsRawFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
     path::PathBuf,
@@ -26,7 +27,7 @@ use crate::{
     debug_log::{self, debug},
     event, fork, heap, launch,
     pending::{MAX_PENDING, MAX_RETRIES, Pending, RETRY_INTERVAL, RETRY_TIMEOUT, RetryLater},
-    recording::InheritedConnection,
+    recording::{InheritedConnection, ParentEvents},
     registry::{self, Registry},
     session,
     thread_state::move_fd_out_of_the_way,
@@ -137,7 +138,15 @@ pub fn rejoin_in_child(registry: &mut Registry) {
     let unanswered = forget_pending(registry);
     let inherited = registry.forget_recordings();
     for connection in &inherited {
-        let _ = join_inherited(registry, connection).inspect_err(|error| connection.report_failure(error));
+        // With several, the sites would be changed for one before another one begins.
+        let parent = (inherited.len() == 1).then(|| connection.events());
+        let _ = join_inherited(registry, connection, parent)
+            .inspect_err(|error| connection.report_failure(error));
+    }
+    for slot in inherited.iter().map(|connection| connection.events().slot()) {
+        if registry.recordings[slot].is_none() {
+            registry.disable(slot);
+        }
     }
     for (name, is_folder_session) in &unanswered {
         let now = Instant::now();
@@ -178,8 +187,9 @@ fn forget_pending(registry: &mut Registry) -> Vec<(String, bool)> {
 /// In the child of a fork: adds to the environment the sessions that joined the process while it
 /// ran, so that programs that the child starts find them.
 fn export_sessions(registry: &Registry) {
-    let known = std::env::var_os(names::SESSION_VARIABLE).unwrap_or_default();
-    let known = known.to_string_lossy();
+    // SAFETY: the child of a fork has one thread, and changes the variable at the end.
+    let known = unsafe { tompion_os::environment_variable(names::SESSION_VARIABLE) }.unwrap_or_default();
+    let known = known.to_str().map_or_else(|_| known.to_string_lossy(), Cow::Borrowed);
     let mut all: Vec<&str> = known.split(':').filter(|name| !name.is_empty()).collect();
     let count = all.len();
     for recording in registry.recordings.iter().flatten() {
@@ -240,20 +250,46 @@ fn join_by(registry: &mut Registry, name: &str, origin: Origin, deadline: Instan
 /// In the child of a fork: joins the session of an inherited connection.
 ///
 /// While that is open, the session has the name, and no other user makes this process wait.
-fn join_inherited(registry: &mut Registry, connection: &InheritedConnection) -> io::Result<bool> {
-    let timeout = if connection.has_persistent_rings() { PERSISTENT_JOIN_TIMEOUT } else { JOIN_TIMEOUT };
-    let deadline = Instant::now() + if connection.is_open() { timeout } else { Duration::ZERO };
-    let connect = |name: &str| trust::connect_by(name, deadline);
+/// `parent`: events that need not be described again if the session has prepared memory.
+fn join_inherited(
+    registry: &mut Registry,
+    connection: &InheritedConnection,
+    parent: Option<&ParentEvents>,
+) -> io::Result<bool> {
     // Where a thread receives messages, they are the parent's.
     let prepared = if registry.reachable { None } else { connection.take_prepared() };
     if let Some((number, files)) = prepared.filter(|_| !heap::is_short()) {
-        // Until the session has the `Hello`, it reads none of this memory.
         let hello = Hello { prepared: Some(number), ..hello(Origin::Fork, registry) };
-        let (socket, name) = send_hello(connect(connection.name())?, connection.name(), hello)?.into_parts();
-        let slot = event::prepare().ok().and_then(|()| session::begin_with(registry, socket, name, &files));
-        return Ok(finish_join(registry, slot));
+        let slot = begin_prepared(registry, connection.name(), hello, &files)?;
+        let resumed = slot.zip(parent).is_some_and(|(slot, parent)| registry.resume_events(slot, parent));
+        return Ok(resumed || finish_join(registry, slot));
     }
+    let timeout = if connection.has_persistent_rings() { PERSISTENT_JOIN_TIMEOUT } else { JOIN_TIMEOUT };
+    let deadline = Instant::now() + if connection.is_open() { timeout } else { Duration::ZERO };
+    let connect = |name: &str| trust::connect_by(name, deadline);
     join_on(registry, connect, connection.name(), Origin::Fork, deadline)
+}
+
+/// In the child of a fork: begins a recording in memory that its session has prepared. Returns the
+/// slot.
+///
+/// The session sends no answer, so the connection gets no timeouts. Until it has the `Hello`, it
+/// reads none of the memory.
+fn begin_prepared(
+    registry: &mut Registry,
+    name: &str,
+    hello: Hello,
+    files: &[OwnedFd],
+) -> io::Result<Option<usize>> {
+    // Only a full queue has to be waited for, so only then the clock is looked at.
+    let socket = trust::connect(name).or_else(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => trust::connect_by(name, Instant::now() + JOIN_TIMEOUT),
+        _ => Err(error),
+    })?;
+    let socket = move_fd_out_of_the_way(socket);
+    socket.send(&ToSession::Hello(hello).encode(), &[])?;
+    let begin = |()| session::begin_with(registry, socket, name.to_owned(), files);
+    Ok(event::prepare().ok().and_then(begin))
 }
 
 /// Joins a session by a connection that is made only if it is needed.

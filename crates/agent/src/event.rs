@@ -64,7 +64,10 @@ pub fn probe_thread_exists() -> bool {
 
 /// Forgets the thread that runs a probe, in the child of a fork, which doesn't have that thread.
 pub fn forget_probe_thread() {
-    PROBE_THREAD.store(0, Ordering::Relaxed);
+    // A store would copy the page in each forked child.
+    if PROBE_THREAD.load(Ordering::Relaxed) != 0 {
+        PROBE_THREAD.store(0, Ordering::Relaxed);
+    }
 }
 
 /// Offset at which the thread that started the agent's thread keeps its id: 0 before, and if it is

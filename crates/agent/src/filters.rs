@@ -108,6 +108,15 @@ fn find_context(name: &Name) -> Found<'static> {
     }
 }
 
+/// In the child of a fork, whose filters are its parent's: notes its own id.
+pub fn note_child() {
+    // Without filters nothing reads the id, and a store would copy the page. Ordering: the process
+    // has one thread.
+    if OWN_PID.load(Ordering::Relaxed) != 0 {
+        OWN_PID.store(std::process::id(), Ordering::Relaxed);
+    }
+}
+
 /// Has a recording's events of this number filtered by a program; by none without one.
 ///
 /// The caller holds the registry's lock, and the recording doesn't take the event yet.
@@ -124,8 +133,8 @@ pub fn set(slot: usize, number: u32, filter: Option<&'static Filter>) {
         place.store(chunk, Ordering::Release);
     }
     if filter.is_some() {
-        // Ordering: before the release store below, and the child of a fork comes here again before
-        // any of its events is filtered.
+        // Ordering: before the release store below. The child of a fork comes here again, or to
+        // `note_child`, before any of its events is filtered.
         OWN_PID.store(std::process::id(), Ordering::Relaxed);
     }
     let filter = filter.map_or(ptr::null_mut(), |filter| ptr::from_ref(filter).cast_mut());

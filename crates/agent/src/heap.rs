@@ -10,6 +10,7 @@
 
 use std::{
     alloc::{GlobalAlloc, Layout},
+    arch::global_asm,
     cell::UnsafeCell,
     ptr,
 };
@@ -41,14 +42,26 @@ struct Inside {
     is_short: bool,
 }
 
-/// Zeros that stand in no file, so they are apart from what does.
-#[repr(align(16))]
-struct ReserveBytes(UnsafeCell<[u8; RESERVE]>);
+// Zeros that stand in no file, in a section of their own behind `.bss`. Between the lock and the
+// registry they would keep these apart, and a forked child copies each page that it writes.
+global_asm!(
+    r#"
+    .pushsection .tompion_reserve, "aw", @nobits
+    .balign 16
+    .hidden tompion_reserve
+    .globl tompion_reserve
+    .type tompion_reserve, @object
+    .size tompion_reserve, {size}
+    tompion_reserve: .zero {size}
+    .popsection
+    "#,
+    size = const RESERVE,
+);
 
-// SAFETY: only reached through the heap.
-unsafe impl Sync for ReserveBytes {}
-
-static RESERVE_BYTES: ReserveBytes = ReserveBytes(UnsafeCell::new([0; RESERVE]));
+unsafe extern "C" {
+    /// The reserve, only reached through the heap.
+    static tompion_reserve: UnsafeCell<[u8; RESERVE]>;
+}
 
 /// Use of the reserve.
 struct Reserve {
@@ -113,7 +126,7 @@ impl Reserve {
     }
 
     fn begin() -> *mut u8 {
-        RESERVE_BYTES.0.get().cast()
+        UnsafeCell::raw_get(&raw const tompion_reserve).cast()
     }
 
     fn has(start: *mut u8) -> bool {

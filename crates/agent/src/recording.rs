@@ -35,10 +35,55 @@ pub struct JoinedRecording {
     pub contexts: bool,
     /// Whether the session keeps its rings in files, so that it admits processes more slowly.
     has_persistent_rings: bool,
-    /// One bit for each event number that the catalog has, up to the highest.
-    described: Vec<u64>,
+    described: Described,
     /// Address ranges whose objects are unknown from now on.
     invalidated: Vec<Range<u64>>,
+}
+
+/// Maximum bytes of descriptions that are kept for forked children. Those of a preloaded library
+/// are fewer. The children of a program with more describe its events again.
+const MAX_KEPT: usize = 8 * 1024;
+
+/// Events that a catalog describes.
+#[derive(Clone, Debug, Default)]
+struct Described {
+    /// One bit for each event number, up to the highest.
+    numbers: Vec<u64>,
+    /// Entries of the catalog that describe these events, for forked children.
+    entries: Vec<u8>,
+    /// Whether `entries` lacks some, or has some of events that don't exist any more.
+    is_stale: bool,
+}
+
+impl Described {
+    /// Notes that the catalog has an event's description.
+    fn add(&mut self, number: u32, description: &[u8]) {
+        self.numbers[number as usize / 64] |= 1 << (number % 64);
+        let end = self.entries.len() + catalog::entry_len(description.len());
+        if self.is_stale || end > MAX_KEPT {
+            (self.is_stale, self.entries) = (true, Vec::new());
+            return;
+        }
+        self.entries.extend(catalog::entry_header(number, description.len()));
+        self.entries.extend(description);
+        self.entries.resize(end, 0);
+    }
+}
+
+/// Events of a parent's recording, in the child of a fork, which has the same ones.
+#[derive(Debug)]
+pub struct ParentEvents {
+    slot: usize,
+    rules: String,
+    contexts: bool,
+    described: Described,
+}
+
+impl ParentEvents {
+    /// Slot that the recording had in the parent.
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
 }
 
 /// Connection of a parent's recording in the child of a fork. While it is open, the session expects
@@ -49,9 +94,15 @@ pub struct InheritedConnection {
     socket: Option<PacketSocket>,
     identity: Option<Identity>,
     has_persistent_rings: bool,
+    events: ParentEvents,
 }
 
 impl InheritedConnection {
+    /// Events of the recording.
+    pub fn events(&self) -> &ParentEvents {
+        &self.events
+    }
+
     /// Returns whether the session keeps its rings in files.
     pub fn has_persistent_rings(&self) -> bool {
         self.has_persistent_rings
@@ -180,7 +231,7 @@ fn read_rules(control: &SharedMap) -> String {
     let len = control.half(control::OFFSET_RULES_LEN).load(Ordering::Acquire);
     let mut text = vec![0; (len as usize).min(control::RULES_SIZE as usize)];
     control.copy_out(control::RULES as usize, &mut text);
-    String::from_utf8_lossy(&text).into_owned()
+    String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
 impl JoinedRecording {
@@ -191,7 +242,7 @@ impl JoinedRecording {
         let flags = memory.control.half(control::OFFSET_FLAGS).load(Ordering::Relaxed);
         let contexts = flags & control::FLAG_CONTEXTS != 0;
         let has_persistent_rings = flags & control::FLAG_PERSISTENT != 0;
-        let (socket, described, invalidated) = (Some(socket), Vec::new(), Vec::new());
+        let (socket, described, invalidated) = (Some(socket), Described::default(), Vec::new());
         Self { name, socket, identity, memory, rules, contexts, has_persistent_rings, described, invalidated }
     }
 
@@ -221,16 +272,41 @@ impl JoinedRecording {
     /// the recording wants them. False if there is no room.
     pub fn describe(&mut self, number: u32, description: &[u8], contexts: u32) -> bool {
         let (index, bit) = (number as usize / 64, 1u64 << (number % 64));
-        if self.described.len() <= index {
-            self.described.resize(index + 1, 0);
+        let numbers = &mut self.described.numbers;
+        if numbers.len() <= index {
+            numbers.resize(index + 1, 0);
         }
-        if self.described[index] & bit != 0 {
+        if numbers[index] & bit != 0 {
             return true;
         }
         let extended = self.contexts.then(|| with_contexts(description, contexts)).flatten();
-        let described = self.add(number, &[extended.as_deref().unwrap_or(description)], u64::MAX);
-        self.described[index] |= if described { bit } else { 0 };
-        described
+        let description = extended.as_deref().unwrap_or(description);
+        let is_added = self.add(number, &[description], u64::MAX);
+        if is_added {
+            self.described.add(number, description);
+        }
+        is_added
+    }
+
+    /// In the child of a fork: describes the events that the parent had in the session. False if
+    /// this recording treats them otherwise, or they are not all known.
+    pub fn resume(&mut self, parent: &ParentEvents) -> bool {
+        let ParentEvents { rules, contexts, described, .. } = parent;
+        // The application's contexts may be other ones since the parent joined.
+        if self.contexts || *contexts || described.is_stale || *rules != self.rules {
+            return false;
+        }
+        let is_added = self.append([&described.entries[..]].into_iter(), described.entries.len(), u64::MAX);
+        if is_added {
+            self.described = described.clone();
+        }
+        is_added
+    }
+
+    /// Notes that an event is gone, or could not be described. Children then describe their events
+    /// again.
+    pub fn forget_descriptions(&mut self) {
+        (self.described.is_stale, self.described.entries) = (true, Vec::new());
     }
 
     /// Adds a record of the process's initial state to the catalog. False if the catalog would get
@@ -256,17 +332,25 @@ impl JoinedRecording {
 
     /// Adds an entry to the catalog, unless that would make it larger than `limit`.
     fn add(&mut self, number: u32, parts: &[&[u8]], limit: u64) -> bool {
+        let size: usize = parts.iter().map(|part| part.len()).sum();
+        let header = catalog::entry_header(number, size);
+        let parts = std::iter::once(&header[..]).chain(parts.iter().copied());
+        self.append(parts, catalog::entry_len(size), limit)
+    }
+
+    /// Appends the parts of whole entries, which take `len` bytes with their padding, unless the
+    /// catalog would get larger than `limit`.
+    fn append<'a>(&mut self, parts: impl Iterator<Item = &'a [u8]>, len: usize, limit: u64) -> bool {
         let control = &self.memory.control;
         let used = control.word(control::CATALOG as usize + catalog::USED);
         // Ordering: only this process's registry, under its lock, writes the catalog.
         let end = used.load(Ordering::Relaxed);
-        let size: usize = parts.iter().map(|part| part.len()).sum();
-        let new_end = end.saturating_add(catalog::entry_len(size) as u64);
+        let new_end = end.saturating_add(len as u64);
         if new_end > (control::CATALOG_SIZE - catalog::ENTRIES as u64).min(limit) {
             return false;
         }
         let mut at = control::CATALOG as usize + catalog::ENTRIES + end as usize;
-        for part in [&number.to_le_bytes()[..], &(size as u32).to_le_bytes()].iter().chain(parts) {
+        for part in parts {
             control.copy_in(at, part);
             at += part.len();
         }
@@ -283,7 +367,8 @@ impl JoinedRecording {
     }
 
     /// Counts an event that could not be described.
-    pub fn count_undescribed(&self, slot: usize) {
+    pub fn count_undescribed(&mut self, slot: usize) {
+        self.forget_descriptions();
         // SAFETY: the place of a slot in use is valid.
         if let Some(recording) = unsafe { event::place(slot).as_ref() } {
             recording.count_without_ring(Cause::CatalogFull);
@@ -315,15 +400,18 @@ impl JoinedRecording {
         // thread is restarted: an append that has begun completes.
         let no_sections =
             self.memory.form == WriteProtocol::Rseq && tompion_os::barrier_all_sections().is_ok();
-        let (connection, retired) = self.abandon(no_sections);
+        let (connection, retired) = self.abandon(slot, no_sections);
         connection.close();
         retired
     }
 
     /// Releases the memory of a recording that has ended, or whose page was wiped by a fork.
     /// `no_sections`: no thread is inside a section. Returns memory that a thread may still write.
-    pub fn abandon(self, no_sections: bool) -> (InheritedConnection, Vec<Retired>) {
-        let Self { name, socket, identity, has_persistent_rings, memory, .. } = self;
-        (InheritedConnection { name, socket, identity, has_persistent_rings }, memory.release(no_sections))
+    pub fn abandon(self, slot: usize, no_sections: bool) -> (InheritedConnection, Vec<Retired>) {
+        let Self { name, socket, identity, has_persistent_rings, memory, rules, contexts, described, .. } =
+            self;
+        let events = ParentEvents { slot, rules, contexts, described };
+        let connection = InheritedConnection { name, socket, identity, has_persistent_rings, events };
+        (connection, memory.release(no_sections))
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     context, filters, heap, lock,
     objects::{self, Object, Objects},
     pending::{Pending, RetryLater},
-    recording::{InheritedConnection, JoinedRecording},
+    recording::{InheritedConnection, JoinedRecording, ParentEvents},
     site::{END_SHIFT, Module, PINNED, SITE_ASKS, SLOW, Site},
     thread_state::Background,
     writer::{self, Writer},
@@ -189,6 +189,7 @@ impl Registry {
     /// Lets a module's sites go.
     pub fn unload(&mut self, module: *mut Module) {
         self.modules.retain(|&known| known != module);
+        self.recordings.iter_mut().flatten().for_each(JoinedRecording::forget_descriptions);
         // SAFETY: the module is still loaded; it says that it is about to go.
         for site in unsafe { (*module).sites() } {
             site.enabled.store(0, Ordering::Relaxed);
@@ -257,8 +258,8 @@ impl Registry {
     /// events there are), then enables it where it is wanted.
     fn enable_site(&mut self, site: &Site) {
         if heap::is_short() {
-            for (slot, joined) in self.recordings.iter().enumerate() {
-                joined.iter().for_each(|joined| joined.count_undescribed(slot));
+            for (slot, joined) in self.recordings.iter_mut().enumerate() {
+                joined.iter_mut().for_each(|joined| joined.count_undescribed(slot));
             }
             return;
         }
@@ -382,6 +383,20 @@ impl Registry {
         }
     }
 
+    /// In the child of a fork: begins a recording with the events that its parent had in the
+    /// session. False if they have to be described and enabled again.
+    ///
+    /// The sites and the filters of the slot are as they were in the parent.
+    pub fn resume_events(&mut self, slot: usize, parent: &ParentEvents) -> bool {
+        let recording = self.recordings[slot].as_mut().filter(|_| parent.slot() == slot);
+        let is_resumed = recording.is_some_and(|joined| joined.resume(parent));
+        if is_resumed {
+            filters::note_child();
+            self.record_objects(slot);
+        }
+        is_resumed
+    }
+
     /// Ends a recording whose session is gone.
     pub fn end(&mut self, slot: usize) {
         self.disable(slot);
@@ -411,14 +426,15 @@ impl Registry {
 
     /// In the child of a fork: the parent's recordings are not ours. Returns its conversations,
     /// which are to be closed.
+    ///
+    /// The sites stay as they are. Until others begin, events find the recordings' page wiped.
     pub fn forget_recordings(&mut self) -> Vec<InheritedConnection> {
         let mut conversations = Vec::new();
         for slot in 0..MAX_RECORDINGS {
             if let Some(joined) = self.recordings[slot].take() {
-                self.disable(slot);
                 // The only thread is in `fork`. One that is to go back into a section finds the
                 // page wiped.
-                let (conversation, retired) = joined.abandon(true);
+                let (conversation, retired) = joined.abandon(slot, true);
                 conversations.push(conversation);
                 self.retired.extend(retired);
             }

@@ -3,13 +3,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
     fs,
     path::Path,
+    process::Command,
 };
 
 use crate::{
     recovery::kill_session,
-    support::{TestDir, installed, rounds, run, start, wait_until},
+    support::{TOMPION, TestDir, installed, rounds, run, start, wait_until},
 };
 
 /// Files and folders of a recording may be so many, however many processes there were.
@@ -81,6 +83,75 @@ fn given_a_stopped_recorder_then_forked_children_are_recorded_without_its_answer
         assert!(events.is_some_and(|events| events > 0), "process {pid} in {sources:?}");
     }
     assert_eq!((trace.left_out(), &trace.stat()["lost"]["total"]), (0, &0.into()));
+}
+
+/// Children in prepared memory take over what their parent has described and enabled.
+#[test]
+fn forked_children_record_the_events_that_their_parent_records() {
+    let dir = TestDir::new();
+    let options = ["--preload", "malloc", "-e", "lttng_ust_libc:malloc", "--filter", "size > 64"];
+    let trace = dir.record(&options, &[&"bash", &"-c", &script(20)]);
+
+    let sources = trace.manifest()["sources"].as_array().expect("sources").clone();
+    assert_eq!(sources.len(), 21);
+    for source in &sources {
+        assert!(source["events"].as_u64().is_some_and(|events| events > 0), "{source}");
+    }
+    for event in trace.events() {
+        assert_eq!(event.name, "lttng_ust_libc:malloc");
+        assert!(event.number("size") > 64, "{event:?}");
+    }
+    assert_eq!(trace.stat()["lost"]["total"], 0);
+}
+
+/// A child has its parent's filters, and an id of its own.
+#[test]
+fn forked_children_filter_by_their_own_id() {
+    let allowed = Command::new("unshare").args(["--pid", "--fork", "true"]).status();
+    if !allowed.is_ok_and(|status| status.success()) {
+        return eprintln!("SKIPPED, this user can make no pid namespace (unshare)");
+    }
+    let dir = TestDir::new();
+    let script = script(20);
+    let command: [&dyn AsRef<OsStr>; 6] = [&"unshare", &"--pid", &"--fork", &"bash", &"-c", &script];
+    let trace = dir.record(&["--preload", "malloc", "--filter", "$pid > 1"], &command);
+
+    let sources = trace.manifest()["sources"].as_array().expect("sources").clone();
+    let shell: Vec<u64> = sources
+        .iter()
+        .filter(|source| source["name"] == "bash")
+        .map(|source| source["events"].as_u64().unwrap_or(0))
+        .collect();
+    let silent = shell.iter().filter(|events| **events == 0).count();
+    assert_eq!((shell.len(), silent), (21, 1), "only the shell itself has the id 1: {sources:?}");
+}
+
+/// Two recordings of the same children have different rules.
+#[test]
+fn forked_children_of_two_recordings_record_what_each_wants() {
+    let dir = TestDir::new();
+    let inner = dir.path("inner");
+    let command: [&dyn AsRef<OsStr>; 11] = [
+        &TOMPION,
+        &"record",
+        &"-o",
+        &inner,
+        &"-e",
+        &"lttng_ust_libc:malloc",
+        &"--preload",
+        &"malloc",
+        &"bash",
+        &"-c",
+        &script(20),
+    ];
+    let outer = dir.record(&["-e", "lttng_ust_libc:free"], &command);
+
+    for (trace, name) in [(outer, "lttng_ust_libc:free"), (dir.trace("inner"), "lttng_ust_libc:malloc")] {
+        let sources = trace.manifest()["sources"].as_array().expect("sources").clone();
+        let recorded = sources.iter().filter(|source| source["events"].as_u64() > Some(0));
+        assert_eq!((recorded.count(), trace.left_out()), (21, 0), "{name}");
+        assert!(trace.events().iter().all(|event| event.name == name), "{name}");
+    }
 }
 
 #[test]

@@ -33,6 +33,14 @@ pub const INITIAL_ROOM: u64 = crate::control::CATALOG_SIZE / 2;
 /// Limit in bytes of the catalog for records that revoke earlier ones.
 pub const DOUBT_ROOM: u64 = INITIAL_ROOM + (64 << 10);
 
+/// Returns the header of an entry whose description has `size` bytes.
+pub fn entry_header(number: u32, size: usize) -> [u8; ENTRY_HEADER] {
+    let mut header = [0; ENTRY_HEADER];
+    header[..4].copy_from_slice(&number.to_le_bytes());
+    header[4..].copy_from_slice(&(size as u32).to_le_bytes());
+    header
+}
+
 /// Returns the size in bytes of an entry whose description has `size` bytes.
 pub const fn entry_len(size: usize) -> usize {
     (ENTRY_HEADER + size + 7) & !7

@@ -1,9 +1,34 @@
 //! Environment of a process that has just been forked.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 unsafe extern "C" {
     static mut environ: *const *const libc::c_char;
+}
+
+/// Returns a variable of the environment that programs inherit which this process starts.
+///
+/// Without libc's `getenv`, which a program may replace (bash does), and without the standard
+/// library's lock, whose page the child of a fork would have to copy.
+///
+/// # Safety
+/// The process has one thread, as after a fork, and does not change the variable while the text is
+/// in use.
+pub unsafe fn environment_variable<'a>(name: &str) -> Option<&'a CStr> {
+    // SAFETY: `environ` is null or a list of NUL-terminated texts that ends with a null pointer; no
+    // other thread changes it, as the caller promises. What follows a part of a text that has no
+    // NUL is inside the text.
+    unsafe {
+        let mut next = environ;
+        while !next.is_null() && !(*next).is_null() {
+            let entry = CStr::from_ptr(*next);
+            if entry.to_bytes().strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"=")) {
+                return Some(CStr::from_ptr((*next).add(name.len() + 1)));
+            }
+            next = next.add(1);
+        }
+    }
+    None
 }
 
 /// Puts a variable into the environment that programs inherit which this process starts.
@@ -22,7 +47,7 @@ pub unsafe fn put_into_environment(name: &str, value: &str) {
         let mut entries = Vec::new();
         let mut next = environ;
         while !next.is_null() && !(*next).is_null() {
-            if !std::ffi::CStr::from_ptr(*next).to_bytes().starts_with(&prefix) {
+            if !CStr::from_ptr(*next).to_bytes().starts_with(&prefix) {
                 entries.push(*next);
             }
             next = next.add(1);
@@ -47,8 +72,11 @@ mod tests {
                 put_into_environment("TOMPION_TEST", "1");
                 put_into_environment("TOMPION_TEST", "2");
                 put_into_environment("TOMPION_TEST_LONGER", "3");
+                let known = environment_variable("TOMPION_TEST") == Some(c"2")
+                    && environment_variable("TOMPION_TES").is_none();
                 let read = |name: &std::ffi::CStr| std::ffi::CStr::from_ptr(libc::getenv(name.as_ptr()));
-                let right = read(c"TOMPION_TEST") == c"2"
+                let right = known
+                    && read(c"TOMPION_TEST") == c"2"
                     && read(c"TOMPION_TEST_LONGER") == c"3"
                     && !libc::getenv(c"PATH".as_ptr()).is_null();
                 libc::_exit(libc::c_int::from(!right));

@@ -50,7 +50,7 @@ pub use counter::Counter;
 pub use deferred_close::{close_in_background, close_in_parallel};
 pub use descriptors::{hand_down, take_inherited, take_own_table};
 pub use dir_handle::{DirHandle, is_private, write_file};
-pub use environment::put_into_environment;
+pub use environment::{environment_variable, put_into_environment};
 pub use fp_env::with_default_fp_env;
 pub use futex::{futex_wait, futex_wake_one};
 pub use interposition::{fail_with_enosys, has_other_definition, libc_clone, next_libc_function};

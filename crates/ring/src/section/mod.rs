@@ -89,5 +89,9 @@ pub(crate) fn set_rseq_offset(offset: isize) {
     // Ordering: relaxed; a thread that comes to a section has seen something that was published
     // after the first recording began (in the agent, a site's bit). SAFETY: a word of this
     // library's own, defined below, only used atomically.
-    unsafe { tompion_rseq_offset.store(offset as i64, Ordering::Relaxed) };
+    let known = unsafe { &tompion_rseq_offset };
+    // A store would copy the page in each forked child.
+    if known.load(Ordering::Relaxed) != offset as i64 {
+        known.store(offset as i64, Ordering::Relaxed);
+    }
 }
