@@ -383,6 +383,7 @@ fn hello(origin: Origin, registry: &Registry) -> Hello {
         executable: EXECUTABLE.get_or_init(executable).clone(),
         has_listener: registry.reachable,
         prepared: None,
+        cpu: Some(tompion_os::current_cpu()),
     }
 }
 

@@ -5,7 +5,11 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use tompion_layout::{LAYOUT_VERSION, control, record::WriteProtocol, ring::Geometry};
+use tompion_layout::{
+    LAYOUT_VERSION, control,
+    record::WriteProtocol,
+    ring::{self, Geometry},
+};
 use tompion_os::{PacketSocket, SharedMap};
 use tompion_protocol::{
     MAX_RECORDINGS,
@@ -24,9 +28,6 @@ use crate::{
 
 /// Bytes of the current CPU's ring that are made present at once, with its header.
 const WARM_BYTES: usize = 64 * 1024 + tompion_layout::PAGE as usize;
-/// The same in the child of a fork. Most such children are short, and a page costs as much as some
-/// fifty events; all their other memory is made present page by page, too.
-const WARM_BYTES_OF_CHILD: usize = 4 * tompion_layout::PAGE as usize;
 /// Room for any message that an agent acts on: only reasons of a refusal are longer.
 pub const SMALL_MESSAGE: usize = 128;
 /// Maximum number of bytes of address space that the rings of all recordings take together.
@@ -91,9 +92,9 @@ fn begin_recording(files: &[OwnedFd], registry: &mut Registry) -> Result<(usize,
     let rings = SharedMap::received(ring_file.as_fd(), geometry.file_size(), trust::believes)
         .map_err(|error| format!("can't map the rings: {error}"))?;
     // The first events should not wait for pages. The kernel supplies the others when they are
-    // touched.
+    // touched. In prepared memory they are there already, and are only mapped.
     let warm = geometry.cpu_stride() * u64::from(tompion_os::current_cpu().min(geometry.cpus() - 1));
-    let warm_bytes = if registry.is_fork_child { WARM_BYTES_OF_CHILD } else { WARM_BYTES };
+    let warm_bytes = if registry.is_fork_child { ring::FIRST_OF_CHILD } else { WARM_BYTES };
     tompion_os::populate(rings.base().wrapping_add(warm as usize), warm_bytes.min(rings.len()));
     let memory = SharedMemory::new(control, rings, selector, geometry, setup.form);
     begin(slot, &setup, &memory)?;

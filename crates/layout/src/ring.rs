@@ -40,6 +40,9 @@ pub const SUBBUF_COUNT: std::ops::RangeInclusive<u64> = 2..=4096;
 pub const MAX_RING: u64 = 1 << 32;
 /// Maximum number of bytes of a ring that are populated ahead of the writer.
 pub const MAX_AHEAD: u64 = 16 << 20;
+/// Bytes of a CPU's ring that are made present for the child of a fork, with the header. Most such
+/// children are short, and a page costs as much as some fifty events.
+pub const FIRST_OF_CHILD: usize = 4 * PAGE as usize;
 /// Maximum number of CPUs.
 pub const MAX_CPUS: u32 = 8192;
 

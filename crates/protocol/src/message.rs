@@ -69,6 +69,8 @@ pub struct Hello {
     pub has_listener: bool,
     /// Number of the prepared memory that it records into, if it doesn't wait for an answer.
     pub prepared: Option<u64>,
+    /// CPU on which it runs, where its next siblings probably run. Older versions don't tell.
+    pub cpu: Option<u32>,
 }
 
 /// Message from a session to an agent.
@@ -127,6 +129,8 @@ const TSC: u32 = 1 << 1;
 const NO_LISTENER: u32 = 1 << 2;
 /// The number of prepared memory follows.
 const HAS_PREPARED: u32 = 1 << 3;
+/// The CPU follows.
+const HAS_CPU: u32 = 1 << 4;
 
 struct Writer(Vec<u8>);
 
@@ -195,7 +199,8 @@ impl Hello {
         flags |= if self.rseq { RSEQ } else { 0 };
         flags |= if self.tsc { TSC } else { 0 };
         flags |= if self.has_listener { 0 } else { NO_LISTENER };
-        flags | if self.prepared.is_some() { HAS_PREPARED } else { 0 }
+        flags |= if self.prepared.is_some() { HAS_PREPARED } else { 0 };
+        flags | if self.cpu.is_some() { HAS_CPU } else { 0 }
     }
 }
 
@@ -211,7 +216,8 @@ impl ToSession {
                     .text(&hello.agent_version)
                     .text(&hello.name)
                     .text(&hello.executable);
-                hello.prepared.into_iter().fold(writer, Writer::u64).0
+                let writer = hello.prepared.into_iter().fold(writer, Writer::u64);
+                hello.cpu.into_iter().fold(writer, Writer::u32).0
             }
             Self::Failed(reason) => Writer::new(FAILED).text(reason).0,
             Self::ChildFailed(reason) => Writer::new(CHILD_FAILED).text(reason).0,
@@ -236,6 +242,7 @@ impl ToSession {
                     executable: reader.text()?,
                     has_listener: flags & NO_LISTENER == 0,
                     prepared: if flags & HAS_PREPARED != 0 { Some(reader.u64()?) } else { None },
+                    cpu: if flags & HAS_CPU != 0 { Some(reader.u32()?) } else { None },
                 }))
             }
             FAILED => Ok(Self::Failed(reader.text()?)),
@@ -288,6 +295,7 @@ mod tests {
             executable: "/usr/bin/find".into(),
             has_listener: true,
             prepared: None,
+            cpu: None,
         }
     }
 
@@ -298,6 +306,8 @@ mod tests {
             ToSession::Hello(hello()),
             ToSession::Hello(request),
             ToSession::Hello(Hello { has_listener: false, prepared: Some(u64::MAX), ..hello() }),
+            ToSession::Hello(Hello { prepared: Some(7), cpu: Some(u32::MAX), ..hello() }),
+            ToSession::Hello(Hello { cpu: Some(3), ..hello() }),
             ToSession::Failed("no memory".into()),
             ToSession::ChildFailed("timed out".into()),
         ] {

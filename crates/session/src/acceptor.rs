@@ -23,8 +23,9 @@ use crate::{
     handshakes::{Connection, PendingHandshakes},
     lineage::{self, Lineage},
     listening,
-    memory::{MappedMemory, PreparedMemory, Writing},
+    memory::{Expected, MappedMemory, PreparedMemory, Writing},
     messages::reason,
+    pace::Pace,
     process::{self, Process, ThreadContextSources},
     session_config::{SessionConfig, describe},
     target::{self, Admission},
@@ -100,6 +101,8 @@ pub struct ClientAcceptor {
     inherited_sockets: BTreeMap<u64, Arc<PacketSocket>>,
     /// Memory for the next children of clients.
     prepared: PreparedMemory,
+    /// Pace at which they come.
+    pub pace: Pace,
     next_key: u64,
     commands: CommandSender,
     /// Names of sources' folders that are taken, by their hashes: programs make up any number of
@@ -170,6 +173,7 @@ impl ClientAcceptor {
             budget: Shared::default(),
             inherited_sockets: BTreeMap::new(),
             prepared: PreparedMemory::default(),
+            pace: Pace::default(),
             next_key: 0,
             commands,
             folders: HashSet::new(),
@@ -398,6 +402,7 @@ impl ClientAcceptor {
             format!("refused process {}: {reason}", peer.pid)
         })?;
         self.introductions.add(peer.pid, &hello.executable);
+        self.pace.note(hello.prepared.is_none(), Instant::now());
         let hello = Hello { rseq: hello.rseq && self.config.rseq, ..hello };
         let (parent, prepared) = self.claim_prepared(&hello, peer)?.unzip();
         let lineage = self.lineage_of(peer.pid, parent);
@@ -427,8 +432,11 @@ impl ClientAcceptor {
             }
             format!("{} ({}) is not recorded: {reason}", hello.name, peer.pid)
         })?;
-        let forked =
-            (hello.origin == Origin::Fork && !hello.has_listener).then(|| self.config.writing(&hello));
+        let forked = (hello.origin == Origin::Fork && !hello.has_listener).then(|| Expected {
+            writing: self.config.writing(&hello),
+            cpu: hello.cpu,
+            is_steady: false,
+        });
         let socket = Arc::new(socket);
         let (name, open) = (hello.name.clone(), Some(socket.clone()));
         log::debug!("process {} ({name:?}) joined as number {key}, {:?}", peer.pid, hello.origin);
@@ -442,8 +450,8 @@ impl ClientAcceptor {
             self.join_counts.remove(&peer.pid);
             self.remove_client(key, poller, tompion_manifest::ENDED.into());
         }
-        if let Some(writing) = forked {
-            self.prepare_for_siblings(peer, parent, writing);
+        if let Some(expected) = forked {
+            self.prepare_for_siblings(peer, parent, expected);
         }
         Ok(())
     }
@@ -469,7 +477,7 @@ impl ClientAcceptor {
     }
 
     /// Prepares memory for the next children of a process whose child this is.
-    fn prepare_for_siblings(&mut self, child: Peer, parent: Option<u64>, writing: Writing) {
+    fn prepare_for_siblings(&mut self, child: Peer, parent: Option<u64>, expected: Expected) {
         if !self.config.users.contains(&child.uid) {
             // Whether it may join depends on processes that are alive.
             return;
@@ -484,7 +492,8 @@ impl ClientAcceptor {
         let client = parent.and_then(|key| self.clients.get_key_value(&key));
         let connection = client.and_then(|(key, client)| Some((*key, client.socket.as_deref()?)));
         if let Some((key, socket)) = connection {
-            self.prepared.prepare(key, socket, writing, &self.config);
+            let expected = Expected { is_steady: self.pace.is_steady(Instant::now()), ..expected };
+            self.prepared.prepare(key, socket, expected, &self.config);
         }
     }
 

@@ -204,6 +204,7 @@ impl SavedProcess {
             executable: self.executable.clone(),
             has_listener: true,
             prepared: None,
+            cpu: None,
         }
     }
 }

@@ -28,6 +28,7 @@ mod listening;
 mod memory;
 mod messages;
 mod newcomers;
+mod pace;
 mod process;
 mod record;
 mod recover;

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tompion_layout::{LAYOUT_VERSION, control, record::WriteProtocol};
+use tompion_layout::{LAYOUT_VERSION, control, record::WriteProtocol, ring};
 use tompion_os::{PacketSocket, SharedMap, create_memfd};
 use tompion_protocol::message::{Hello, ToAgent};
 
@@ -26,6 +26,8 @@ use crate::{
 
 /// Maximum number of memories that wait for the children of one process: a pipeline's two.
 const MAX_PREPARED_OF_ONE: usize = 2;
+/// The same while children come one after the other: those of two [`crate::pace::BATCH_INTERVAL`]s.
+const MAX_PREPARED_IF_STEADY: usize = 8;
 /// Maximum number that wait for the children of all.
 const MAX_PREPARED: usize = 64;
 /// Time after which prepared memory is lost if a child found none, or if its parent is gone: the
@@ -39,6 +41,17 @@ pub struct Writing {
     pub form: WriteProtocol,
     /// Timestamps are CLOCK_MONOTONIC.
     pub given_time: bool,
+}
+
+/// Expectation of a process's next children, from the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Format in which they write.
+    pub writing: Writing,
+    /// CPU on which they run, if the last one has told.
+    pub cpu: Option<u32>,
+    /// Whether they come one after the other, so that the session looks after several at a time.
+    pub is_steady: bool,
 }
 
 /// The mapped memory of a process.
@@ -63,6 +76,13 @@ impl SessionConfig {
         writing: Writing,
         message: &ToAgent,
     ) -> io::Result<MappedMemory> {
+        let (memory, files) = self.create_memory(writing)?;
+        self.send_memory(socket, message, files.each_ref().map(AsFd::as_fd))?;
+        Ok(memory)
+    }
+
+    /// Makes two sealed memory files, with the header of a process that writes like this.
+    fn create_memory(&self, writing: Writing) -> io::Result<(MappedMemory, [OwnedFd; 2])> {
         let new = |name: &CStr, size| -> io::Result<(OwnedFd, SharedMap)> {
             let file = create_memfd(name, size)?;
             let map = SharedMap::new(file.as_fd(), size)?;
@@ -71,8 +91,28 @@ impl SessionConfig {
         let (control_file, control) = new(c"tompion-control", control::FILE_SIZE)?;
         let (ring_file, rings) = new(c"tompion-rings", self.geometry.file_size())?;
         self.write_header(&control, writing);
-        self.send_memory(socket, message, [control_file.as_fd(), ring_file.as_fd()])?;
-        Ok(MappedMemory { control, rings })
+        Ok((MappedMemory { control, rings }, [control_file, ring_file]))
+    }
+
+    /// Makes memory for a child, with the pages present that each child needs if it runs on this
+    /// CPU, and sends it. The child then only maps them.
+    fn prepare_memory(
+        &self,
+        socket: &PacketSocket,
+        expected: Expected,
+        number: u64,
+    ) -> io::Result<MappedMemory> {
+        let (memory, files) = self.create_memory(expected.writing)?;
+        let catalog = memory.control.base().wrapping_add(control::CATALOG as usize);
+        tompion_os::populate(catalog, tompion_layout::PAGE as usize);
+        if let Some(cpu) = expected.cpu.filter(|cpu| *cpu < self.geometry.cpus()) {
+            let ring = (self.geometry.cpu_stride() * u64::from(cpu)) as usize;
+            let len = ring::FIRST_OF_CHILD.min(memory.rings.len());
+            tompion_os::populate(memory.rings.base().wrapping_add(ring), len);
+        }
+        let message = ToAgent::Prepared { number };
+        self.send_memory(socket, &message, files.each_ref().map(AsFd::as_fd))?;
+        Ok(memory)
     }
 
     /// Sends memory files with a message, and what selects the buffer.
@@ -139,18 +179,20 @@ pub struct PreparedMemory(Vec<Prepared>);
 
 impl PreparedMemory {
     /// Prepares memory for the next children of a process, which has this key and connection.
-    pub fn prepare(&mut self, key: u64, socket: &PacketSocket, writing: Writing, config: &SessionConfig) {
+    pub fn prepare(&mut self, key: u64, socket: &PacketSocket, expected: Expected, config: &SessionConfig) {
         if !config.allow_prepared() {
             return;
         }
         let is_lost = |it: &Prepared| it.orphaned.is_some_and(|when| when.elapsed() >= CLAIM_TIMEOUT);
         self.0.retain(|prepared| !is_lost(prepared));
         let of_parent = self.0.iter().filter(|prepared| prepared.parent == key).count();
-        for _ in of_parent..MAX_PREPARED_OF_ONE.min(of_parent + MAX_PREPARED.saturating_sub(self.0.len())) {
+        let wanted = if expected.is_steady { MAX_PREPARED_IF_STEADY } else { MAX_PREPARED_OF_ONE };
+        for _ in of_parent..wanted.min(of_parent + MAX_PREPARED.saturating_sub(self.0.len())) {
             // A random number, so that only a child that received the memory can claim it.
             let (number, _) = uuid::Uuid::new_v4().as_u64_pair();
-            match config.make_memory(socket, writing, &ToAgent::Prepared { number }) {
+            match config.prepare_memory(socket, expected, number) {
                 Ok(memory) => {
+                    let writing = expected.writing;
                     let (parent, since, orphaned) = (key, Instant::now(), None);
                     self.0.push(Prepared { number, parent, since, orphaned, writing, memory });
                 }

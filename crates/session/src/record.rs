@@ -8,6 +8,7 @@ use std::{
     path::PathBuf,
     process::{Child, Command, ExitStatus},
     sync::{Arc, mpsc},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -36,6 +37,7 @@ use crate::{
     kernel::{self, Kernel, KernelChoice},
     lineage, listening, messages,
     newcomers::NewcomerSearch,
+    pace::BATCH_INTERVAL,
     rseq,
     running::own_recorder,
     session_config::SessionConfig,
@@ -633,6 +635,10 @@ impl Control {
             let others =
                 leave_at.into_iter().chain(search_at).chain(look_at).chain(self.acceptor.next_timeout());
             let until = self.deadline.into_iter().chain(others).min();
+            if self.acceptor.pace.is_steady(now) {
+                // What comes meanwhile wakes no thread.
+                thread::sleep(BATCH_INTERVAL);
+            }
             let timeout = until.map(|until| until.saturating_duration_since(now) + Duration::from_millis(1));
             let Ok(ready) = self.poller.wait(timeout) else { return };
             for interest in ready {

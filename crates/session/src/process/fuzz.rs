@@ -141,6 +141,7 @@ impl Fixture {
             executable: String::new(),
             has_listener: true,
             prepared: None,
+            cpu: None,
         };
         let filter = (random.index(4) == 0).then(|| "$cpu == 0 && f1 < 9 || $tid == 3".to_owned());
         let form = [WriteProtocol::Rseq, WriteProtocol::Rseq, WriteProtocol::ReserveCommit][random.index(3)];
