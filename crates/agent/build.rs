@@ -22,7 +22,12 @@ fn link_unwinder() {
     let (Ok(folder), Ok("gnu")) = (env::var("OUT_DIR"), env::var("CARGO_CFG_TARGET_ENV").as_deref()) else {
         return;
     };
-    let linker = env::var("RUSTC_LINKER").unwrap_or_else(|_| "cc".into());
+    let linker = match env::var("RUSTC_LINKER") {
+        Ok(linker) => linker,
+        // For another machine, the linker may be named by other flags.
+        Err(_) if env::var("HOST") == env::var("TARGET") => "cc".into(),
+        Err(_) => return,
+    };
     let Ok(found) = Command::new(linker).arg("-print-file-name=libgcc_eh.a").output() else { return };
     // A compiler that doesn't find the file prints its bare name.
     let archive = String::from_utf8_lossy(&found.stdout).trim().to_owned();
