@@ -116,7 +116,11 @@ again:
 		:: atomic { place + size - consumed > RING -> lost++; goto next }
 #elif !defined(BROKEN_NOT_FULL)
 		/* Not even the sub-buffer's first byte while any of its last lap is to be read. */
-		:: atomic { ((place + size - 1) / SUBBUF + 1) * SUBBUF - consumed > RING -> lost++; goto next }
+		:: atomic { ((place + size - 1) / SUBBUF + 1) * SUBBUF - consumed > RING ->
+			if
+			:: rest == 0 -> lost++; goto next
+			:: else -> goto close
+			fi }
 #endif
 #else
 #ifndef BROKEN_LAP
@@ -161,6 +165,17 @@ again:
 		atomic { commit[(place / SUBBUF) % SUBBUFS] = commit[(place / SUBBUF) % SUBBUFS] + size };
 #endif
 		committed = committed | (1 << id);
+		goto next;
+close:
+		/* No smaller record goes behind one that is lost. */
+		atomic {
+			if
+			:: write == old -> write = place
+			:: else -> goto again
+			fi
+		}
+		data[old % RING] = PADDING;
+		atomic { commit[(old / SUBBUF) % SUBBUFS] = commit[(old / SUBBUF) % SUBBUFS] + rest; lost++ };
 next:		atomic { event++; finished++; id = 0; size = 0; old = 0; place = 0; rest = 0 }
 	od
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! rings   one entry for each CPU:  0 write │ 8 events │ 16 lost [16] │ … │ 192 consumed │ …
-//!                                  256 commit [1024]
+//!                                  256 commit [1024] │ 8448 opened [1024]
 //! data    one entry for each sub-buffer: 64 KiB of records │ 8256 bytes that are never used
 //! ```
 //!
@@ -18,6 +18,9 @@
 //!   lies below the position and of nothing else.
 //! - In overwrite mode the position is read again behind the copy. What writers may have come to is
 //!   dropped.
+//!
+//! In discard mode a full ring loses events only between two sub-buffers: a writer without room
+//! closes the one in which it stands. `opened` tells how many were lost when the next was entered.
 //!
 //! The reader polls and is never woken; it never waits for a writer.
 
@@ -39,8 +42,9 @@ const EVENTS: usize = 8;
 const LOST: usize = 16;
 const CONSUMED: usize = 192;
 const COMMIT: usize = 256;
+const OPENED: usize = COMMIT + MAX_SUBBUFS as usize * 8;
 /// Bytes of a ring's entry.
-const RING: usize = COMMIT + MAX_SUBBUFS as usize * 8;
+const RING: usize = OPENED + MAX_SUBBUFS as usize * 8;
 /// Maximum number of attempts to find a position at which no writer is active.
 const ATTEMPTS: usize = 10_000;
 
@@ -95,6 +99,25 @@ impl Span {
     pub fn is_empty(&self) -> bool {
         self.begin == self.end
     }
+}
+
+/// Outcome of taking what a ring holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Bytes that were copied.
+    pub span: Span,
+    /// Sub-buffers that begin among them.
+    pub openings: Vec<Opening>,
+}
+
+/// Beginning of a sub-buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// Position of its first byte.
+    pub position: u64,
+    /// Events that the ring had lost for want of room when a writer entered the sub-buffer. They
+    /// lie between the events before it and those in it.
+    pub lost: u64,
 }
 
 /// Reads one ring.
@@ -166,8 +189,9 @@ impl<'a> RingReader<'a> {
     /// Discard mode: copies what is committed behind `read` and gives its room back.
     ///
     /// It ends before bytes that are still being written. Positions that can't be are an error.
-    pub fn take(&self, read: u64, to: &mut Vec<u8>) -> Result<Span, UntrustedPosition> {
+    pub fn take(&self, read: u64, to: &mut Vec<u8>) -> Result<Taken, UntrustedPosition> {
         let mut span = Span { begin: read, end: read };
+        let mut openings = Vec::new();
         let written = self.written();
         if written < read || written - read > self.geometry.ring_size() {
             return Err(UntrustedPosition(written));
@@ -186,12 +210,16 @@ impl<'a> RingReader<'a> {
                 }
             };
             self.copy(Span { begin: span.end, end }, to);
+            if span.end % SUBBUF_SIZE == 0 {
+                let lost = self.load(OPENED + self.index(span.end) * 8);
+                openings.push(Opening { position: span.end, lost });
+            }
             span.end = end;
         }
         // Ordering: pairs with the programs' look at `consumed` before they enter a sub-buffer: the
         // copy is made.
         self.rings.word(self.cpu as usize * RING + CONSUMED).store(span.end, Ordering::Release);
-        Ok(span)
+        Ok(Taken { span, openings })
     }
 
     /// Overwrite mode: copies the history behind `read`, as one span for each sub-buffer.
@@ -265,13 +293,21 @@ mod tests {
             let left = SUBBUF_SIZE - old % SUBBUF_SIZE;
             let rest = if left < size { left } else { 0 };
             let end = (old + rest + size).next_multiple_of(SUBBUF_SIZE);
-            if end - self.word(CONSUMED).load(Ordering::Relaxed) > self.geometry.ring_size() {
-                return None;
-            }
-            self.word(WRITE).store(old + rest + size, Ordering::Relaxed);
+            let is_full = end - self.word(CONSUMED).load(Ordering::Relaxed) > self.geometry.ring_size();
+            let reserved = if is_full { rest } else { rest + size };
+            self.word(WRITE).store(old + reserved, Ordering::Relaxed);
             if rest > 0 {
                 self.put(old, &[&(rest as u16).to_le_bytes()[..], &[0, 0]].concat());
                 self.commit(old, rest);
+            }
+            let full = self.word(LOST + Cause::Full as usize * 8);
+            if is_full {
+                full.fetch_add(1, Ordering::Relaxed);
+                return None;
+            }
+            if (old + rest) % SUBBUF_SIZE == 0 {
+                let opened = self.word(OPENED + self.reader().index(old + rest) * 8);
+                opened.store(full.load(Ordering::Relaxed), Ordering::Relaxed);
             }
             Some(old + rest)
         }
@@ -305,10 +341,10 @@ mod tests {
         writer.append(64).unwrap();
         let unfinished = writer.reserve(64).unwrap();
         writer.append(64).unwrap();
-        assert!(writer.reader().take(0, &mut bytes).unwrap().is_empty());
+        assert!(writer.reader().take(0, &mut bytes).unwrap().span.is_empty());
         writer.put(unfinished, &[64, 0, 3, 0]);
         writer.commit(unfinished, 64);
-        let span = writer.reader().take(0, &mut bytes).unwrap();
+        let span = writer.reader().take(0, &mut bytes).unwrap().span;
         assert_eq!((span.end, records(span, &bytes)), (192, 3));
     }
 
@@ -329,6 +365,25 @@ mod tests {
     }
 
     #[test]
+    fn a_full_ring_loses_events_between_two_sub_buffers() {
+        let writer = Writer::new(2);
+        while writer.append(1000).is_some() {}
+        // 536 bytes are left, but an event behind a lost one is lost too.
+        assert_eq!(writer.append(24), None);
+        let mut bytes = Vec::new();
+        let taken = writer.reader().take(0, &mut bytes).unwrap();
+        assert_eq!(taken.span, Span { begin: 0, end: 2 * SUBBUF_SIZE });
+        assert_eq!(writer.append(24), Some(2 * SUBBUF_SIZE));
+        let opening = |position, lost| Opening { position, lost };
+        assert_eq!(taken.openings, [opening(0, 0), opening(SUBBUF_SIZE, 0)]);
+        let next = writer.reader().take(taken.span.end, &mut bytes).unwrap();
+        assert_eq!(next.openings, [opening(2 * SUBBUF_SIZE, 2)]);
+        writer.append(24).unwrap();
+        let rest = writer.reader().take(next.span.end, &mut bytes).unwrap();
+        assert_eq!((rest.span.end, rest.openings), (2 * SUBBUF_SIZE + 48, Vec::new()));
+    }
+
+    #[test]
     fn many_laps_lose_nothing() {
         let writer = Writer::new(4);
         let (mut read, mut taken, mut appended) = (0, 0, 0);
@@ -337,7 +392,7 @@ mod tests {
                 appended += usize::from(writer.append(24 + (round * 7 + step) % 60 * 8).is_some());
             }
             let mut bytes = Vec::new();
-            let span = writer.reader().take(read, &mut bytes).unwrap();
+            let span = writer.reader().take(read, &mut bytes).unwrap().span;
             assert_eq!((span.begin, span.end - span.begin), (read, bytes.len() as u64));
             taken += records(span, &bytes);
             read = span.end;

@@ -117,7 +117,7 @@ impl Recording {
         let mut all = Vec::new();
         for cpu in 0..self.recorder.geometry().cpus {
             let mut bytes = Vec::new();
-            let span = self.recorder.ring(cpu).take(0, &mut bytes).unwrap();
+            let span = self.recorder.ring(cpu).take(0, &mut bytes).unwrap().span;
             for record in Records::new(&bytes, span.begin) {
                 let record: UntrustedRecord<'_> = record.unwrap();
                 let (class, payload) = decoder.decode(&record).unwrap();

@@ -46,7 +46,7 @@ impl Found {
         self.last.resize(cpus as usize, 0);
         for cpu in 0..cpus {
             let mut bytes = Vec::new();
-            let span = recorder.ring(cpu).take(self.read[cpu as usize], &mut bytes).unwrap();
+            let span = recorder.ring(cpu).take(self.read[cpu as usize], &mut bytes).unwrap().span;
             self.read[cpu as usize] = span.end;
             for record in Records::new(&bytes, span.begin) {
                 let record = record.expect("no garbage in a ring");
@@ -168,7 +168,7 @@ fn paths_are_decoded() {
     let mut names = Vec::new();
     for cpu in 0..options.geometry.cpus {
         let mut bytes = Vec::new();
-        let span = recorder.ring(cpu).take(0, &mut bytes).unwrap();
+        let span = recorder.ring(cpu).take(0, &mut bytes).unwrap().span;
         for record in Records::new(&bytes, span.begin) {
             let (class, payload) = decoder.decode(&record.unwrap()).unwrap();
             let payload = payload.to_vec();

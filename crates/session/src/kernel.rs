@@ -9,6 +9,7 @@ mod context;
 mod stacks;
 
 use std::{
+    collections::VecDeque,
     io,
     sync::{
         Arc,
@@ -28,7 +29,7 @@ use tompion_kernel::{
     decode::{Class, Decoder, Vocabulary},
     filter::Filter,
     records::Records,
-    ring::{Geometry, Span},
+    ring::{Geometry, Opening, Span, Taken},
     state::{self, State},
     switch_gaps::{Findings, SwitchGapDetector},
     syscalls::Calls,
@@ -191,6 +192,19 @@ fn follow_newcomers(recorder: &Recorder, family: &ProcessTree) -> Result<(), Err
     }
 }
 
+/// Losses of a ring in discard mode, as far as their place is known.
+#[derive(Clone, Default)]
+struct KnownLosses {
+    /// Sub-buffers that were taken and whose first record is still to be converted.
+    openings: VecDeque<Opening>,
+    /// Events lost for want of room before the last sub-buffer that was converted.
+    full: u64,
+    /// Events lost for other causes.
+    others: u64,
+    /// Position behind which the next event ends the packet: losses that it counts came before.
+    packet_end: Option<u64>,
+}
+
 /// The thread's state.
 struct Drain {
     recorder: Recorder,
@@ -212,6 +226,8 @@ struct Drain {
     read: Vec<u64>,
     /// Position up to which each ring was converted.
     converted: Vec<u64>,
+    /// What is known of each ring's losses.
+    losses: Vec<KnownLosses>,
     /// Records that were read.
     records: u64,
     /// None where a filter leaves switches out, so that nothing follows from those that are there.
@@ -262,6 +278,7 @@ impl Drain {
             context: Vec::new(),
             read: vec![0; cpus],
             converted: vec![0; cpus],
+            losses: vec![KnownLosses::default(); cpus],
             records: 0,
             switch_gaps: Some(SwitchGapDetector::new(cpus)),
             executions: ExecutionLog::new(&[]),
@@ -371,14 +388,16 @@ impl Drain {
         for cpu in 0..self.read.len() {
             let mut bytes = std::mem::take(&mut self.bytes);
             bytes.clear();
-            let ring = self.recorder.ring(cpu as u32);
-            let lost = lost_of(&self.recorder, cpu as u32);
-            match ring.take(self.read[cpu], &mut bytes) {
-                Ok(span) => {
+            let taken = self.recorder.ring(cpu as u32).take(self.read[cpu], &mut bytes);
+            match taken {
+                Ok(Taken { span, openings }) => {
                     self.read[cpu] = span.end;
                     let share = (span.end - span.begin) * 100 / self.recorder.geometry().ring_size();
                     fullest = fullest.max(share);
-                    self.attempt(|drain| drain.writer.set_discarded(cpu, lost, drain.mark(cpu)));
+                    self.losses[cpu].openings = openings.into();
+                    // They came between the last bytes that were taken before and the next ones.
+                    self.losses[cpu].others = lost_otherwise(&self.recorder, cpu as u32);
+                    self.note_losses(cpu, span.end);
                     self.convert(cpu, span, &bytes);
                 }
                 Err(_) => self.refused += 1,
@@ -387,6 +406,31 @@ impl Drain {
         }
         self.executions.settle(begin);
         fullest
+    }
+
+    /// Ends the packet if the ring lost events that it doesn't count. The next one counts them and
+    /// ends with the first event behind a position, so the losses lie between two known times.
+    fn note_losses(&mut self, cpu: usize, position: u64) {
+        let lost = self.losses[cpu].full.saturating_add(self.losses[cpu].others);
+        if lost > self.writer.discarded(cpu) {
+            self.attempt(|drain| {
+                drain.writer.flush(cpu, drain.mark(cpu))?;
+                drain.writer.set_discarded(cpu, lost, drain.mark(cpu))
+            });
+            self.losses[cpu].packet_end = Some(position);
+        }
+    }
+
+    /// Notes the losses before a sub-buffer whose first record is to be converted. It has a byte at
+    /// this position.
+    fn enter_subbuf(&mut self, cpu: usize, position: u64) {
+        let losses = &mut self.losses[cpu];
+        let Some(&Opening { position: begin, lost }) = losses.openings.front() else { return };
+        if begin <= position {
+            losses.openings.pop_front();
+            losses.full = lost;
+            self.note_losses(cpu, begin);
+        }
     }
 
     /// Takes the history of a flight recorder, behind what was saved before.
@@ -409,6 +453,8 @@ impl Drain {
         loop {
             let position = records.position();
             let Some(record) = records.next() else { return };
+            // A record ends in the sub-buffer in which it begins, and padding ends its sub-buffer.
+            self.enter_subbuf(cpu, records.position() - 1);
             let Ok(record) = record else {
                 self.refused += 1;
                 self.interrupt(cpu);
@@ -447,7 +493,12 @@ impl Drain {
             let encoded = Record { id, time: record.time, tid: 0, context: &self.context, payload };
             let pushed = self.writer.push(cpu, cpu as u32, position, &encoded);
             self.converted[cpu] = records.position();
+            let ends_packet = self.losses[cpu].packet_end.is_some_and(|end| records.position() > end);
             match pushed {
+                Ok(Pushed::Taken) if ends_packet => {
+                    self.losses[cpu].packet_end = None;
+                    self.attempt(|drain| drain.writer.flush(cpu, drain.mark(cpu)));
+                }
                 Ok(Pushed::Taken) => {}
                 Ok(Pushed::Full) => self.attempt(|drain| drain.writer.flush(cpu, drain.mark(cpu))),
                 Ok(Pushed::Misfit) => self.refused += 1,
@@ -596,6 +647,11 @@ fn read_state() -> io::Result<Receiver<Vec<State>>> {
     };
     thread::Builder::new().name("state".into()).spawn(read)?;
     Ok(receiver)
+}
+
+/// Number of events that a ring lost so far for other causes than want of room.
+fn lost_otherwise(recorder: &Recorder, cpu: u32) -> u64 {
+    lost_of(recorder, cpu).saturating_sub(recorder.ring(cpu).lost(Cause::Full))
 }
 
 /// Number of events that a ring lost so far.

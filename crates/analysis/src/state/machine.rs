@@ -228,7 +228,8 @@ impl Machine {
         fact.thread().or_else(|| self.current(cpu)).filter(|&tid| tid != 0)
     }
 
-    /// Learns from an event's context which thread runs on the CPU, if that was unknown.
+    /// Learns from an event's context which thread runs on the CPU. If another one was known to run,
+    /// a switch is missing without a count, at an unknown time.
     fn learn_current(
         &mut self,
         fact: FactView<'_>,
@@ -236,11 +237,32 @@ impl Machine {
         (time, cpu): (i64, u32),
         visitor: &mut dyn Visitor,
     ) {
-        if matches!(action, Action::Switch | Action::ProcessState) || self.current(Some(cpu)).is_some() {
+        if matches!(action, Action::Switch | Action::ProcessState) {
             return;
         }
-        if let Some(tid) = fact.thread() {
-            self.put(tid, (time, cpu), false, visitor);
+        let Some(tid) = fact.thread() else { return };
+        match self.current(Some(cpu)) {
+            Some(known) if known == tid => {}
+            // Between the event of a switch and the switch itself, the kernel has other events of
+            // the previous thread.
+            Some(_) if matches!(action, Action::OtherOfKernel) => {}
+            known => {
+                if let Some(known) = known {
+                    self.doubt_current(known, cpu);
+                }
+                self.put(tid, (time, cpu), false, visitor);
+            }
+        }
+    }
+
+    /// Makes unknown what a CPU and its thread did since the last switch, up to its next event.
+    fn doubt_current(&mut self, tid: i32, cpu: u32) {
+        if let Some(known) = self.cpus.get_mut(&cpu) {
+            known.current.state = State::Unknown;
+        }
+        let runs_here = |thread: &&mut Thread| thread.state.state == State::Running { cpu };
+        if let Some(thread) = self.threads.get_mut(&tid).filter(runs_here) {
+            thread.state.state = State::Unknown;
         }
     }
 

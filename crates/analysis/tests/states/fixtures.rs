@@ -307,8 +307,8 @@ fn a_waker_is_the_thread_that_the_wakeup_names() {
         Happening::Wakeup { tid, waker } => Some((tid, waker)),
         _ => None,
     });
-    let expected =
-        [(20, Waker::Thread(9)), (21, Waker::During(9)), (22, Waker::Unknown), (23, Waker::Unknown)];
+    let interrupt = Waker::Interrupt { cpu: 0 };
+    let expected = [(20, Waker::Thread(9)), (21, Waker::During(9)), (22, Waker::Unknown), (23, interrupt)];
     assert_eq!(wakers.collect::<Vec<_>>(), expected);
 }
 
@@ -323,6 +323,30 @@ fn a_thread_that_only_a_context_names_is_not_taken_to_run_until_another_one_leav
     let states = folder.states();
     assert_eq!(of_thread(&states, 9), [(100, 160, State::Unknown)]);
     assert_eq!(of_cpu(&states, 0), [(100, 150, State::Unknown), (150, 160, State::Runs { tid: 8 })]);
+}
+
+#[test]
+fn a_context_that_contradicts_the_last_switch_makes_its_state_unknown() {
+    let folder = Folder::new("contradiction");
+    let event = |time, name: &str, tid: i32, numbers: &[i32]| (time, class(name), [&[tid], numbers].concat());
+    // The switch from thread 8 to 9 is missing.
+    let events = [
+        event(90, "sched_switch", 9, &[9, 1, 7]),
+        event(100, "sched_switch", 7, &[7, 1, 8]),
+        event(110, "irq_handler_entry", 8, &[1]),
+        event(111, "irq_handler_exit", 8, &[1]),
+        event(150, "irq_handler_entry", 9, &[1]),
+        event(151, "irq_handler_exit", 9, &[1]),
+        event(160, "sched_switch", 9, &[9, 1, 0]),
+    ];
+    folder.trace("kernel", &metadata("kernel", &EVENTS, IN_CONTEXT), &[packet(0, &events, 0)]);
+    let states = folder.states();
+    assert_eq!(of_thread(&states, 8), [(100, 160, State::Unknown)]);
+    let sleep = State::Blocked { sleep: Sleep::Interruptible, syscall: None };
+    assert_eq!(of_thread(&states, 9)[..2], [(90, 150, sleep), (150, 160, State::Running { cpu: 0 })]);
+    let expected =
+        [(90, 100, State::Runs { tid: 7 }), (100, 150, State::Unknown), (150, 160, State::Runs { tid: 9 })];
+    assert_eq!(of_cpu(&states, 0), expected);
 }
 
 #[test]

@@ -40,6 +40,7 @@ struct ring {
 	u64 consumed; /* the reader */
 	u64 unused[7];
 	u64 commit[MAX_SUBBUFS]; /* writers: bytes committed to the sub-buffer, over all laps */
+	u64 opened[MAX_SUBBUFS]; /* the writer of the sub-buffer's first record: lost[FULL] by then */
 };
 
 struct {
@@ -82,9 +83,14 @@ struct place {
 	u32 size; /* of all that is reserved */
 };
 
+static ALWAYS_INLINE u32 subbuf_at(u64 position)
+{
+	return (position >> SUBBUF_SHIFT) & (subbufs - 1) & (MAX_SUBBUFS - 1);
+}
+
 static ALWAYS_INLINE u64 *commit_counter(struct ring *ring, u64 position)
 {
-	return &ring->commit[(position >> SUBBUF_SHIFT) & (subbufs - 1) & (MAX_SUBBUFS - 1)];
+	return &ring->commit[subbuf_at(position)];
 }
 
 static ALWAYS_INLINE char *data_at(u32 cpu, u64 position)
@@ -151,6 +157,19 @@ static ALWAYS_INLINE void pad(struct ring *ring, u32 cpu, u64 position, u32 size
 	add_to(commit_counter(ring, position), size);
 }
 
+/*
+ * Closes the rest of a sub-buffer behind which a ring is full. No smaller event goes there behind
+ * one that was lost, so the lost ones all lie between this sub-buffer and the next. False if
+ * another writer has moved the position.
+ */
+static ALWAYS_INLINE int close_subbuf(struct ring *ring, u32 cpu, u64 old, u32 rest)
+{
+	if (__sync_val_compare_and_swap(&ring->write, old, old + rest) != old)
+		return 0;
+	pad(ring, cpu, old, rest);
+	return 1;
+}
+
 /* What is reserved: only events are counted. */
 enum what { AN_EVENT, NO_EVENT };
 
@@ -181,6 +200,8 @@ static ALWAYS_INLINE int reserve_bytes(struct place *place, u32 size, enum what 
 			/* What was found belongs to `old` only as long as that is the position. */
 			if (*(volatile u64 *)&ring->write != old)
 				continue;
+			if (rest && !overwrite && what == AN_EVENT && !close_subbuf(ring, cpu, old, rest))
+				continue;
 			return no_place(ring, what, overwrite ? UNFINISHED : FULL);
 		}
 		place->time = bpf_ktime_get_ns();
@@ -188,6 +209,9 @@ static ALWAYS_INLINE int reserve_bytes(struct place *place, u32 size, enum what 
 			continue;
 		if (rest)
 			pad(ring, cpu, old, rest);
+		if (position % SUBBUF_SIZE == 0)
+			*(volatile u64 *)&ring->opened[subbuf_at(position)] =
+				*(volatile u64 *)&ring->lost[FULL];
 		place->ring = ring;
 		place->size = size;
 		place->position = position;
