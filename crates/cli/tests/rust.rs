@@ -236,6 +236,17 @@ fn events_before_and_after_main_are_recorded() {
     assert_eq!(lines(&trace), ["places:before_main", "places:in_main", "places:after_main"]);
 }
 
+/// A filter on fields that only the begin of a span has.
+#[test]
+fn a_span_that_passes_the_filter_has_its_end() {
+    let dir = TestDir::new();
+    let program = RELEASE.programs().join("places");
+    run(&mut dir.recording("trace", &["--filter", "number == 1"], &[&program, &"panics"])).succeeded();
+    // The inner span has no such field.
+    let names: Vec<String> = dir.trace("trace").events().into_iter().map(|event| event.name).collect();
+    assert_eq!(names, ["places:outer_begin", "places:outer_end"]);
+}
+
 #[test]
 fn threads_lose_nothing() {
     let dir = TestDir::new();

@@ -235,10 +235,10 @@ macro_rules! __record_span {
         match $probe {
             probe => {
                 if let $crate::private::Some(taken) = probe.taken() {
-                    match $values {
-                        values => taken.record(&values),
-                    }
-                    $crate::Span::begun($end)
+                    let recordings = match $values {
+                        values => taken.begin(&values),
+                    };
+                    $crate::Span::begun(recordings, $end)
                 } else {
                     $crate::Span::none()
                 }

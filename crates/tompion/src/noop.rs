@@ -49,6 +49,28 @@ pub unsafe fn append_tails(
 ) {
 }
 
+/// Records nothing.
+///
+/// # Safety
+/// Always.
+#[inline(always)]
+pub unsafe fn append_begin(
+    _site: &'static Site,
+    _image: *const u8,
+    _size: usize,
+    _tails: *const Tail,
+    _count: usize,
+) -> u32 {
+    0
+}
+
+/// Records nothing.
+///
+/// # Safety
+/// Always.
+#[inline(always)]
+pub unsafe fn append_end(_site: &'static Site, _recordings: u32) {}
+
 /// There is no library.
 pub fn load() -> bool {
     false

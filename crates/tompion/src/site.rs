@@ -61,8 +61,7 @@ impl Site {
     /// Whether a recording takes the event.
     #[inline(always)]
     pub fn is_enabled(&self) -> bool {
-        // Ordering: relaxed for the many that find it disabled; `Probe::taken` and `Span` go on
-        // with a fence.
+        // Ordering: relaxed for the many that find it disabled; `Probe::taken` goes on with a fence.
         self.enabled.load(Ordering::Relaxed) != 0
     }
 }
@@ -122,6 +121,30 @@ impl<F: Fields> Taken<F> {
     /// Records the event.
     #[inline(always)]
     pub fn record(self, fields: &F) {
+        // SAFETY: the site is enabled, and `with_image` makes the image and the tails.
+        Self::with_image(fields, |image, size, tails, count| unsafe {
+            if count == 0 {
+                platform::append(self.site, image, size);
+            } else {
+                platform::append_tails(self.site, image, size, tails, count);
+            }
+        });
+    }
+
+    /// Records the begin of a span. Returns the recordings whose filters let it through, a bit
+    /// each.
+    #[inline(always)]
+    pub fn begin(self, fields: &F) -> u32 {
+        // SAFETY: as in `record`.
+        Self::with_image(fields, |image, size, tails, count| unsafe {
+            platform::append_begin(self.site, image, size, tails, count)
+        })
+    }
+
+    /// Calls a function with the fields' image, readable up to a multiple of 8 bytes, its size, the
+    /// tails and their count.
+    #[inline(always)]
+    fn with_image<R>(fields: &F, append: impl FnOnce(*const u8, usize, *const Tail, usize) -> R) -> R {
         let size = const {
             let size = size_of::<F::Image>();
             assert!(size <= MAX_IMAGE, "tompion: the fields of fixed size take more than 512 bytes");
@@ -144,49 +167,45 @@ impl<F: Fields> Taken<F> {
             assert!(count <= MAX_TAILS, "tompion: more than 64 fields are text, slices or arrays");
             count
         };
-        // SAFETY: the site is enabled; the image is complete; the tails are `count` tails, whose
-        // bytes live as long as `fields` and `scratch`, as `Field` promises.
-        unsafe {
-            if count == 0 {
-                platform::append(self.site, start, size);
-            } else {
-                platform::append_tails(self.site, start, size, (&raw const tails).cast(), count);
-            }
-        }
+        // The tails are `count` tails, whose bytes live as long as `fields` and `scratch`, as
+        // `Field` promises.
+        append(start, size, (&raw const tails).cast(), count)
     }
 }
 
 /// A span, which ends when this is dropped: made by [`span!`](crate::span) and
 /// [`job!`](crate::job).
 ///
-/// It stays on its thread, because a span belongs to the thread that begins it. If nothing recorded
-/// the beginning, the end is not recorded either.
+/// It stays on its thread, because a span belongs to the thread that begins it. Its end is recorded
+/// where its begin was, whatever the filters say of an event without fields.
 #[must_use = "the span ends when this is dropped, here at once; write `let _span = …`"]
 #[derive(Debug)]
 pub struct Span {
     /// The site of its end.
     end: Option<&'static Site>,
+    /// Recordings that have its begin, a bit each.
+    recordings: u32,
     on_one_thread: PhantomData<NonNull<()>>,
 }
 
 impl Span {
-    /// A span that has begun, with the event that ends it.
+    /// A span that has begun in these recordings, with the event that ends it.
     #[inline(always)]
     #[doc(hidden)]
-    pub fn begun<D: Described>(_end: Probe<D, Nil>) -> Self {
-        Self { end: Some(site_of::<D, Nil>()), on_one_thread: PhantomData }
+    pub fn begun<D: Described>(recordings: u32, _end: Probe<D, Nil>) -> Self {
+        Self { end: Some(site_of::<D, Nil>()), recordings, on_one_thread: PhantomData }
     }
 
     /// A span that nothing records.
     #[inline(always)]
     pub const fn none() -> Self {
-        Self { end: None, on_one_thread: PhantomData }
+        Self { end: None, recordings: 0, on_one_thread: PhantomData }
     }
 
     /// Whether something recorded its beginning.
     #[inline(always)]
     pub const fn is_recorded(&self) -> bool {
-        self.end.is_some()
+        self.recordings != 0
     }
 
     /// Ends the span now.
@@ -197,13 +216,10 @@ impl Span {
 impl Drop for Span {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(site) = self.end {
+        if let Some(site) = self.end.filter(|_| self.recordings != 0) {
             seldom();
-            if site.is_enabled() {
-                // Ordering: as in `Probe::taken`.
-                fence(Ordering::Acquire);
-                Taken::<Nil> { site, fields: PhantomData }.record(&Nil);
-            }
+            // SAFETY: `append_begin` returned these recordings, and an end has no fields.
+            unsafe { platform::append_end(site, self.recordings) };
         }
     }
 }

@@ -28,7 +28,12 @@ const ABI: u32 = 1;
 pub type AgentFunction = unsafe extern "C" fn(*const Module, u32) -> c_int;
 type AppendFunction = unsafe extern "C" fn(*const Site, *const u8, usize);
 type AppendTailsFunction = unsafe extern "C" fn(*const Site, *const u8, usize, *const Tail, usize);
+type AppendBeginFunction = unsafe extern "C" fn(*const Site, *const u8, usize, *const Tail, usize) -> u32;
+type AppendEndFunction = unsafe extern "C" fn(*const Site, u32);
 type ContextFunction = unsafe extern "C" fn(*const c_char, u32, *mut c_void) -> c_int;
+
+/// Bits of recordings in a site's `enabled`.
+const RECORDINGS: u32 = 0xffff;
 
 /// Verb: the object goes away.
 const UNLOAD: u32 = 0;
@@ -62,7 +67,10 @@ pub struct Module {
     sites_end: *const *const Site,
     append: Place<Option<AppendFunction>>,
     append_tails: Place<Option<AppendTailsFunction>>,
-    reserved: Place<[*mut c_void; 4]>,
+    append_begin: Place<Option<AppendBeginFunction>>,
+    append_end: Place<Option<AppendEndFunction>>,
+    flags: usize,
+    reserved: Place<[*mut c_void; 1]>,
 }
 
 impl Module {
@@ -75,7 +83,10 @@ impl Module {
             sites_end: sites.end,
             append: Place(UnsafeCell::new(None)),
             append_tails: Place(UnsafeCell::new(None)),
-            reserved: Place(UnsafeCell::new([ptr::null_mut(); 4])),
+            append_begin: Place(UnsafeCell::new(None)),
+            append_end: Place(UnsafeCell::new(None)),
+            flags: 0,
+            reserved: Place(UnsafeCell::new([ptr::null_mut(); 1])),
         }
     }
 }
@@ -278,6 +289,64 @@ pub unsafe fn append_tails(
 ) {
     // SAFETY: as in `append`.
     unsafe { OBJECT.module.append_tails.get().unwrap_unchecked()(site, image, size, tails, count) }
+}
+
+/// Records the begin of a span. Returns the recordings that have it, a bit each.
+///
+/// # Safety
+/// As [`append_tails`]; `count` may be 0.
+#[inline(always)]
+pub unsafe fn append_begin(
+    site: &'static Site,
+    image: *const u8,
+    size: usize,
+    tails: *const Tail,
+    count: usize,
+) -> u32 {
+    // SAFETY: as in `append`; an agent that doesn't know this function leaves it empty.
+    unsafe {
+        if let Some(append_begin) = OBJECT.module.append_begin.get() {
+            return append_begin(site, image, size, tails, count);
+        }
+        // Ordering: relaxed, since the caller has seen the site enabled.
+        let takers = site.enabled.load(Ordering::Relaxed) & RECORDINGS;
+        match count {
+            0 => append(site, image, size),
+            _ => append_tails(site, image, size, tails, count),
+        }
+        takers
+    }
+}
+
+/// Records the end of a span in those of the given recordings that still take it.
+///
+/// # Safety
+/// [`append_begin`] has returned `recordings`, which is not 0, and the site's event has no fields.
+#[cold]
+pub unsafe fn append_end(site: &'static Site, recordings: u32) {
+    // SAFETY: as in `append`: the begin was enabled.
+    unsafe {
+        if let Some(append_end) = OBJECT.module.append_end.get() {
+            return append_end(site, recordings);
+        }
+    }
+    // Ordering: pairs with the agent's release store of `enabled`, so that the number is there.
+    let enabled = site.enabled.load(Ordering::Acquire);
+    if enabled & recordings == 0 {
+        return;
+    }
+    // An agent without the function takes the recordings from the site.
+    let copy = Site {
+        enabled: AtomicU32::new(enabled & (recordings | !RECORDINGS)),
+        number: AtomicU32::new(site.number.load(Ordering::Relaxed)),
+        description: site.description,
+        enumerations: site.enumerations,
+        kind: site.kind,
+        reserved: site.reserved,
+    };
+    let image = [0u64; 1];
+    // SAFETY: as above; the image has no bytes, and the agent keeps no site.
+    unsafe { OBJECT.module.append.get().unwrap_unchecked()(&raw const copy, image.as_ptr().cast(), 0) }
 }
 
 #[cfg(test)]

@@ -5,7 +5,10 @@ mod agent;
 mod loader;
 mod site;
 
-pub use agent::{append, append_tails, is_loaded, load, provide_context, register, request_snapshot};
+pub use agent::{
+    append, append_begin, append_end, append_tails, is_loaded, load, provide_context, register,
+    request_snapshot,
+};
 pub use site::site_of;
 
 #[cfg(test)]
