@@ -169,6 +169,17 @@ fn flags_and_errors_are_explained() {
 }
 
 #[test]
+fn a_process_that_is_not_there_is_an_error() {
+    if !permitted() {
+        return;
+    }
+    let dir = TestDir::new();
+    let refused = run(&mut dir.tompion(&["record", "-k", "-o", "trace", "-p", "4194305"])).exited(125);
+    assert!(refused.err.contains("there is no process 4194305"), "{}", refused.err);
+    assert!(!dir.path("trace").exists());
+}
+
+#[test]
 fn tiny_rings_lose_and_say_so() {
     if !permitted() {
         return;

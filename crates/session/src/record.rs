@@ -5,7 +5,7 @@ use std::{
     fs, io,
     os::fd::{AsFd, OwnedFd},
     os::unix::{fs::MetadataExt, process::ExitStatusExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus},
     sync::{Arc, mpsc},
     thread,
@@ -519,8 +519,10 @@ fn ask_family(
     let ask = |pid: u32| attach::ask_patiently(pid, session);
     let named: Vec<_> = family.named.iter().filter_map(|pid| ask(*pid).err()).collect();
     let others: Vec<_> = family.descendants.iter().filter_map(|pid| ask(*pid).err()).collect();
+    let is_gone = |pid: &u32| !Path::new("/proc").join(pid.to_string()).exists();
+    let is_there = !family.named.iter().all(is_gone);
     let is_reached = named.len() < family.named.len() || others.len() < family.descendants.len();
-    if !is_reached && !has_kernel {
+    if !(is_reached || has_kernel && is_there) {
         let reasons: Vec<String> = named.into_iter().map(|failure| failure.text).collect();
         return Err(Error::Unreachable(reasons.join("; ")));
     }
