@@ -42,6 +42,24 @@ ctypes.CDLL(None).connect(unix.fileno(), ctypes.c_void_p(4096), 16)
 ";
 
 #[test]
+fn the_return_from_a_signal_handler_is_a_call() {
+    if !permitted() {
+        return;
+    }
+    let dir = TestDir::new();
+    let trace = dir.record(&["-k"], &[&"sh", &"-c", &"trap : USR1; kill -USR1 $$; sleep 0.01"]);
+    let text = run(tompion().args(["print", "--calls"]).arg(&trace.folder)).succeeded().out;
+    let returns = of_call(&text, "rt_sigreturn");
+    assert!(!returns.is_empty() && returns.iter().all(|call| call.contains(" = ")), "{returns:?}");
+    assert!(returns.iter().all(|call| !call.contains("unfinished")), "{returns:?}");
+    assert!(!text.contains("unknown(<entry not seen>"), "{text}");
+    let stat = trace.stat();
+    let rows = stat["durations"]["syscalls"].as_array().expect("a list");
+    let row = rows.iter().find(|row| row["name"] == "rt_sigreturn").expect("the call");
+    assert_eq!((&row["count"], &row["unfinished"]), (&returns.len().into(), &0.into()), "{row}");
+}
+
+#[test]
 fn addresses_of_sockets_are_shown() {
     if !permitted() {
         return;

@@ -160,7 +160,7 @@ impl Machine {
                 if let Some(syscall) = syscall {
                     // The return of another call than was entered: two events are missing without a
                     // count.
-                    let is_same = matches!(&syscall.state, State::Syscall(open) if open == name);
+                    let is_same = matches!(&syscall.state, State::Syscall(open) if is_exit_of(name, open));
                     visitor.interval(&syscall.end(Track::Syscall(id), time, is_same || name.is_empty()));
                 }
             }
@@ -563,6 +563,12 @@ impl Machine {
             thread.end(ThreadId { machine: id, tid }, now, (false, visitor));
         }
     }
+}
+
+/// Whether a call's return is that of the open one. A thread that returns from a signal's handler
+/// has the number -1 at the exit, which is no call's.
+fn is_exit_of(exit: &str, open: &str) -> bool {
+    exit == open || exit == "unknown" && open == "rt_sigreturn"
 }
 
 /// Whether a state dump describes a thread that has ended, which needs no state.

@@ -58,6 +58,19 @@ fn a_call_that_is_open_at_the_end_has_no_duration() {
 }
 
 #[test]
+fn the_return_from_a_signal_handler_ends_with_a_call_without_a_name() {
+    let folder = Folder::new("durations-sigreturn");
+    let events = [
+        call(100, "syscall_entry_rt_sigreturn", 7),
+        call(130, "syscall_exit_unknown", 7),
+        call(140, "syscall_entry_read", 7),
+        call(150, "syscall_exit_unknown", 7),
+    ];
+    let path = folder.trace("kernel", &metadata("kernel", &EVENTS, OF_KERNEL), &[packet(0, &events, 0)]);
+    assert_eq!(measured(path, &[]).syscalls, [row("rt_sigreturn", &[30], 0), row("read", &[], 1)]);
+}
+
+#[test]
 fn a_call_across_a_loss_has_no_duration() {
     let folder = Folder::new("durations-loss");
     let before = [call(100, "syscall_entry_read", 7), call(130, "syscall_exit_read", 7)];

@@ -10,7 +10,7 @@ use tompion_testing::{Random, TestDir};
 use crate::checked::Checked;
 
 /// Events of a kernel and of a program, whose fields are all signed integers of 32 bits.
-pub const EVENTS: [(&str, &str); 13] = [
+pub const EVENTS: [(&str, &str); 15] = [
     ("sched_switch", "prev_tid prev_state next_tid"),
     ("sched_waking", "tid target_cpu"),
     ("sched_process_fork", "parent_tid child_tid child_pid"),
@@ -24,6 +24,8 @@ pub const EVENTS: [(&str, &str); 13] = [
     ("syscall_exit_read", "ret"),
     ("syscall_exit_write", "ret"),
     ("lttng_statedump_process_state", "tid pid status"),
+    ("syscall_entry_rt_sigreturn", "none"),
+    ("syscall_exit_unknown", "id"),
 ];
 
 /// Event context with the thread in which an event happened.

@@ -33,6 +33,8 @@ use arguments::{Call, WrittenEntry};
 const MAX_THREADS: usize = 1 << 16;
 /// Calls that never return.
 const ENDLESS: [&str; 2] = ["exit", "exit_group"];
+/// Return from a signal's handler. The kernel has forgotten the call's number at its exit.
+const SIGNAL_RETURN: &str = "rt_sigreturn";
 /// Calls that return an address.
 const RETURN_ADDRESS: [&str; 4] = ["mmap", "mremap", "brk", "shmat"];
 /// Length of a thread's name in bytes. Source: `TASK_COMM_LEN` in `linux/sched.h`, without the NUL.
@@ -384,6 +386,9 @@ impl Printer {
         let time = event.timestamp().unwrap_or(0);
         let open = tid.and_then(|tid| self.open.remove(&(trace, tid)));
         let mut renamed = None;
+        let is_unnamed = number(event, "id") == Some(-1);
+        let is_signal_return = is_unnamed && open.as_ref().is_some_and(|open| open.call == SIGNAL_RETURN);
+        let call = if is_signal_return { SIGNAL_RETURN } else { call };
         let begin = match open {
             Some(open) if open.call == call => {
                 self.begin_time(open.time, line);
