@@ -226,7 +226,7 @@ struct Drain {
     read: Vec<u64>,
     /// Position up to which each ring was converted.
     converted: Vec<u64>,
-    /// What is known of each ring's losses.
+    /// Known losses of each ring.
     losses: Vec<KnownLosses>,
     /// Records that were read.
     records: u64,

@@ -61,7 +61,7 @@ impl Site {
     /// Whether a recording takes the event.
     #[inline(always)]
     pub fn is_enabled(&self) -> bool {
-        // Ordering: relaxed for the many that find it disabled; `Probe::taken` goes on with a fence.
+        // Ordering: relaxed for the many that find it disabled; `Probe::taken` has a fence.
         self.enabled.load(Ordering::Relaxed) != 0
     }
 }

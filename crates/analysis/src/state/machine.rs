@@ -228,8 +228,8 @@ impl Machine {
         fact.thread().or_else(|| self.current(cpu)).filter(|&tid| tid != 0)
     }
 
-    /// Learns from an event's context which thread runs on the CPU. If another one was known to run,
-    /// a switch is missing without a count, at an unknown time.
+    /// Learns from an event's context which thread runs on the CPU. If another one was known to
+    /// run, a switch is missing without a count, at an unknown time.
     fn learn_current(
         &mut self,
         fact: FactView<'_>,
