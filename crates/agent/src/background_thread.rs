@@ -68,6 +68,9 @@ pub fn ensure(registry: &mut Registry) {
     event::note_starter();
     // Without the thread, events are recorded all the same; only later changes are not heard of.
     background.running = tompion_os::spawn_background(run).is_ok();
+    if background.running {
+        registry.acknowledge_listening();
+    }
 }
 
 /// In the child of a fork, where the thread doesn't exist and the attach socket is the parent's.

@@ -10,7 +10,7 @@ use tompion_layout::{
 };
 use tompion_os::{Identity, PacketSocket, Retired, SharedMap};
 use tompion_protocol::message::{ToAgent, ToSession};
-use tompion_ring::in_flight;
+use tompion_ring::{in_flight, rules_text};
 use tompion_schema::{Field, Integer, Type};
 
 use crate::{context, event, session::SMALL_MESSAGE};
@@ -31,6 +31,8 @@ pub struct JoinedRecording {
     memory: SharedMemory,
     /// The rules as text.
     pub rules: String,
+    /// Their generation.
+    generation: u32,
     /// Whether events carry the application's contexts.
     pub contexts: bool,
     /// Whether the session keeps its rings in files, so that it admits processes more slowly.
@@ -225,25 +227,36 @@ fn with_contexts(description: &[u8], contexts: u32) -> Option<Vec<u8>> {
     Some(tompion_schema::encode(&event))
 }
 
-/// The rules as they stand in the control file.
-fn read_rules(control: &SharedMap) -> String {
-    // Ordering: pairs with the session's release store of the length, behind the text.
-    let len = control.half(control::OFFSET_RULES_LEN).load(Ordering::Acquire);
-    let mut text = vec![0; (len as usize).min(control::RULES_SIZE as usize)];
-    control.copy_out(control::RULES as usize, &mut text);
-    String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+/// The rules as they stand in the control file, and their generation. Where the session is being
+/// stopped while it replaces them, there are none.
+fn read_rules(control: &SharedMap) -> (String, u32) {
+    let Some(rules) = rules_text::read(control) else { return (String::new(), 0) };
+    let text = String::from_utf8(rules.text);
+    let text = text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    (text, rules.generation)
 }
 
 impl JoinedRecording {
     /// Describes a recording that has just begun.
     pub fn new(name: String, socket: PacketSocket, memory: SharedMemory) -> Self {
-        let rules = read_rules(&memory.control);
+        let (rules, generation) = read_rules(&memory.control);
         let identity = socket.identity();
         let flags = memory.control.half(control::OFFSET_FLAGS).load(Ordering::Relaxed);
         let contexts = flags & control::FLAG_CONTEXTS != 0;
         let has_persistent_rings = flags & control::FLAG_PERSISTENT != 0;
         let (socket, described, invalidated) = (Some(socket), Described::default(), Vec::new());
-        Self { name, socket, identity, memory, rules, contexts, has_persistent_rings, described, invalidated }
+        Self {
+            name,
+            socket,
+            identity,
+            memory,
+            rules,
+            generation,
+            contexts,
+            has_persistent_rings,
+            described,
+            invalidated,
+        }
     }
 
     /// The connection to the session, as long as its descriptor is the agent's. (The program may
@@ -265,7 +278,18 @@ impl JoinedRecording {
 
     /// Reads the rules again.
     pub fn refresh_rules(&mut self) {
-        self.rules = read_rules(&self.memory.control);
+        (self.rules, self.generation) = read_rules(&self.memory.control);
+    }
+
+    /// Tells the session that a thread receives what it says from now on.
+    pub fn acknowledge_listening(&self) {
+        // Ordering: a fact by itself; the thread reads what waits when it begins.
+        self.memory.control.word(control::OFFSET_LISTENS).store(1, Ordering::Relaxed);
+    }
+
+    /// Tells the session that sites are enabled by these rules.
+    pub fn acknowledge_rules(&self) {
+        rules_text::acknowledge(&self.memory.control, self.generation);
     }
 
     /// Puts an event into the catalog, unless it is there, with the first `contexts` contexts if

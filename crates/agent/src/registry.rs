@@ -208,6 +208,15 @@ impl Registry {
     pub fn enable_all(&mut self) {
         let modules = self.modules.clone();
         self.enable(&modules);
+        self.recordings.iter().flatten().for_each(JoinedRecording::acknowledge_rules);
+        if self.background.running {
+            self.acknowledge_listening();
+        }
+    }
+
+    /// Tells all sessions that the background thread receives what they say.
+    pub fn acknowledge_listening(&self) {
+        self.recordings.iter().flatten().for_each(JoinedRecording::acknowledge_listening);
     }
 
     fn enable(&mut self, modules: &[*mut Module]) {

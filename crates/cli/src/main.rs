@@ -48,6 +48,12 @@ enum Command {
     View(commands::view::Arguments),
     /// Save the history of a running flight recorder to its trace
     Snapshot(commands::snapshot::Arguments),
+    /// Show running recordings: programs, events, losses, problems
+    Status(commands::status::Arguments),
+    /// Show or change which events of programs a running recording records
+    Rules(commands::rules::Arguments),
+    /// End a running recording
+    Stop(commands::stop::Arguments),
     /// Convert traces to another format: CTF 1.8 or CTF 2
     Export(commands::export::Arguments),
     /// Copy a part of traces, chosen by time, name or filter
@@ -106,6 +112,9 @@ fn main() -> ExitCode {
         Command::Stat(arguments) => commands::stat::run(&arguments),
         Command::View(arguments) => commands::view::run(&arguments),
         Command::Snapshot(arguments) => commands::snapshot::run(&arguments),
+        Command::Status(arguments) => commands::status::run(&arguments),
+        Command::Rules(arguments) => commands::rules::run(&arguments),
+        Command::Stop(arguments) => commands::stop::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Trim(arguments) => commands::trim::run(&arguments),
         Command::Merge(arguments) => commands::merge::run(&arguments),

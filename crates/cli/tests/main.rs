@@ -65,6 +65,7 @@ mod root_files;
 mod rust;
 mod rust_tracing;
 mod servers;
+mod sessions;
 mod shield;
 mod snapshot;
 mod strangers;

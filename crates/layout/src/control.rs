@@ -11,6 +11,8 @@
 //!  192 generation u32, 196 rules_len u32                  session → agent
 //!  256 lost[16] u64: losses that have no ring             agent → session
 //!  384 snapshots u64: how often the program asked         agent → session
+//!  392 rules_seen u64: generation that it goes by         agent → session
+//!  400 listens u64: a thread hears what the session says  agent → session
 //! ```
 
 use crate::PAGE;
@@ -37,7 +39,7 @@ pub const OFFSET_SELECTOR: usize = 128;
 /// Offset of the word that isn't 0 once the session has ended. A process without a background
 /// thread learns it there, when it opens a sub-buffer. Agents of before don't look at it.
 pub const OFFSET_ENDED: usize = 132;
-/// Offset of the number of times the rules have changed.
+/// Offset of the rules' generation: odd while they are replaced, different afterwards.
 pub const OFFSET_GENERATION: usize = 192;
 /// Offset of the length of the rules in bytes.
 pub const OFFSET_RULES_LEN: usize = 196;
@@ -46,6 +48,13 @@ pub const OFFSET_LOST: usize = 256;
 
 /// Offset of the number of snapshots requested by the program.
 pub const OFFSET_SNAPSHOTS: usize = OFFSET_LOST + 8 * crate::loss::Cause::SLOTS;
+
+/// Offset of the generation of the rules that the program goes by; 0 in agents of before.
+pub const OFFSET_RULES_SEEN: usize = OFFSET_SNAPSHOTS + 8;
+
+/// Offset of the word that isn't 0 once a thread of the program receives what the session says. Of
+/// programs that have it from the start, `Hello` says so, too.
+pub const OFFSET_LISTENS: usize = OFFSET_RULES_SEEN + 8;
 
 /// Offset of the rules.
 pub const RULES: u64 = PAGE;

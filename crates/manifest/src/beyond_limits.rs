@@ -34,6 +34,9 @@ pub struct BeyondLimits {
     /// Problems that were not reported.
     #[serde(skip_serializing_if = "is_default")]
     pub problems: u64,
+    /// Changes of the rules that the manifest does not list.
+    #[serde(skip_serializing_if = "is_default")]
+    pub rule_changes: u64,
     /// Counts that only other versions of Tompion have, by name.
     #[serde(flatten, deserialize_with = "read_counts")]
     pub other: BTreeMap<String, u64>,
@@ -51,6 +54,7 @@ impl BeyondLimits {
             ("programs", self.programs),
             ("children", self.children),
             ("problems", self.problems),
+            ("rule_changes", self.rule_changes),
         ];
         known.into_iter().chain(self.other.iter().map(|(name, count)| (&**name, *count)))
     }

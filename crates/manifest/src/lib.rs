@@ -78,12 +78,33 @@ pub struct Manifest {
     /// no memory or descriptors left. Their events are in no count.
     #[serde(default, rename = "left_out", alias = "rejected_processes", skip_serializing_if = "is_default")]
     pub rejected_processes: u64,
+    /// Changes of the rules that choose events of programs, in the order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rule_changes: Vec<RuleChange>,
     /// Counts of data that programs sent beyond the limits of one recording.
     #[serde(default, skip_serializing_if = "is_default")]
     pub beyond_limits: BeyondLimits,
     /// State of the session; empty if the manifest was parsed for a reader of traces.
     #[serde(flatten, skip_deserializing)]
     pub session: Session,
+}
+
+/// New rules that choose events of programs. Each program follows them a moment after they were
+/// set, or keeps the old ones if it has no thread that can be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleChange {
+    /// Time in nanoseconds since 1970.
+    pub time_ns: i64,
+    /// Globs of events to record.
+    pub include: Vec<String>,
+    /// Globs of events to exclude.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
+    /// Least severe level that is recorded, 0 to 14.
+    pub level: u8,
+    /// Filter that events must pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
 }
 
 /// End of the recorded command.

@@ -21,6 +21,7 @@ use std::{
         unix::{
             ffi::OsStrExt,
             fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+            net::{UnixListener, UnixStream},
         },
     },
     path::{Component, Path, PathBuf},
@@ -406,6 +407,27 @@ impl DirHandle {
             )),
             owner => user::User::new(owner, metadata.gid()).own_files().map(Some),
         }
+    }
+
+    /// Listens on a new Unix socket in the directory, however long the directory's path is: the
+    /// kernel takes 107 bytes. Source: `unix(7)`.
+    ///
+    /// # Errors
+    /// If something has the name, or the socket can't be made.
+    pub fn listen(&self, name: &str) -> io::Result<UnixListener> {
+        plain(name.as_ref())?;
+        let own = self.reach()?;
+        UnixListener::bind(path_of(&own).join(name))
+    }
+
+    /// Connects to a Unix socket in the directory.
+    ///
+    /// # Errors
+    /// If nothing listens there, or the user may not connect.
+    pub fn connect(&self, name: &str) -> io::Result<UnixStream> {
+        plain(name.as_ref())?;
+        let own = self.reach()?;
+        UnixStream::connect(path_of(&own).join(name))
     }
 
     /// A file for [`crate::try_lock`], which only its owner can open, whatever the mode of this

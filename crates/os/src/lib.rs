@@ -81,7 +81,7 @@ pub use red_zone::probes_keep_red_zone;
 pub use regular_file::{BoundedFile, open_regular};
 pub use rseq_check::{Disturbance, RseqVerdict, rseq_verdict};
 pub use sanitizer::{note_acquire, note_release};
-pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, wait_readable};
+pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, peer_of, wait_readable};
 pub use spawn_detached::{READY_DESCRIPTOR, Ready, report_ready, spawn_detached};
 pub use terminal::terminal_size;
 pub use thread::{

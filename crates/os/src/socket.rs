@@ -65,6 +65,26 @@ pub struct Received {
     pub descriptors: Vec<OwnedFd>,
 }
 
+/// Returns the process at the other end of a connected Unix socket.
+///
+/// # Errors
+/// If it is no such socket.
+pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: both pointers are to live locals, and `size` says how large the first is.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut size,
+        )
+    })?;
+    Ok(Peer { pid: credentials.pid as u32, uid: credentials.uid })
+}
+
 /// The address of an abstract name, and its length.
 fn address(name: &str) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     // SAFETY: all-zero bytes are a valid address.
@@ -211,19 +231,7 @@ impl PacketSocket {
 
     /// Process at the other end.
     pub fn peer(&self) -> io::Result<Peer> {
-        let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
-        let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: both pointers are to live locals, and `size` says how large the first is.
-        check(unsafe {
-            libc::getsockopt(
-                self.raw(),
-                libc::SOL_SOCKET,
-                libc::SO_PEERCRED,
-                (&raw mut credentials).cast(),
-                &raw mut size,
-            )
-        })?;
-        Ok(Peer { pid: credentials.pid as u32, uid: credentials.uid })
+        peer_of(self.0.as_fd())
     }
 
     /// Watches the process at the other end: the one that connected or listened, never another one

@@ -35,6 +35,10 @@ pub struct Summary {
     /// Counts of what programs sent beyond the limits of a recording, by kind; it was not kept.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub beyond_limits: BTreeMap<String, u64>,
+    /// Changes of the rules that chose events of programs while they were recorded. Events that the
+    /// rules left out are in no count.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rule_changes: Vec<manifest::RuleChange>,
     /// Number of missing packets, by their sequence numbers. The number of their events is unknown.
     pub lost_packets: u64,
     /// Number of events that a flight recorder overwrote by design.
@@ -157,6 +161,7 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     let info = manifest::read_all(traces);
     (summary.losses_unknown, summary.rejected_processes) = (info.losses_unknown, info.rejected_processes);
     summary.beyond_limits = info.beyond_limits;
+    summary.rule_changes = info.rule_changes;
     (summary.programs, summary.children) = (info.programs, info.children);
     summary.commands = info.commands.into_iter().map(Command::from).collect();
     let (sources, corruptions) = (info.sources, info.corruptions);

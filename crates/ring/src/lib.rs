@@ -5,8 +5,8 @@
 //! nothing behind. [`reserve`] appends where there are no such sections. [`reader`] takes what lies
 //! below the write position, or copies a ring that goes on being overwritten and keeps what stayed
 //! intact. [`records`] walks the copied bytes, which it does not trust. [`pinned_events`] is for
-//! the few events that must not be overwritten. [`in_flight`] tells when a recording's memory can
-//! be unmapped.
+//! the few events that must not be overwritten. [`rules_text`] is the text that says which events
+//! are recorded. [`in_flight`] tells when a recording's memory can be unmapped.
 //!
 //! The bytes themselves are drawn in `tompion-layout`; `docs/design/ring.md` has the argument why
 //! readers and writers agree. This crate knows nothing of events, files or sockets.
@@ -22,6 +22,7 @@ pub mod producer;
 pub mod reader;
 pub mod records;
 pub mod reserve;
+pub mod rules_text;
 #[cfg(not(loom))]
 mod section;
 pub mod torn_pages;

@@ -33,6 +33,7 @@ use crate::{
     reader::RingReader,
     records::{Records, UntrustedRecord},
     reserve::{ReserveParts, ReserveRings},
+    rules_text::{self, Places},
 };
 
 const SUBBUF: u64 = 128;
@@ -349,6 +350,46 @@ fn mistakes_of_a_sections_reader_are_noticed() {
     must_fail(Fault::NoRelease, 2, sections(1, 1, false));
     must_fail(Fault::ReleasedEarly, 2, sections(6, 2, false));
     must_fail(Fault::NoSecondLook, 2, sections(5, 3, true));
+}
+
+/// The rules are replaced twice, while an agent reads them.
+fn replacing() -> impl Fn() + Sync + Send + Clone + 'static {
+    || {
+        const PLACES: Places = Places { word: 0, text: 8, size: 16 };
+        let map = SharedMap::for_words(24);
+        rules_text::publish_at(&Part::of(&map, 0, 24), PLACES, &[1; 16]);
+        let session = {
+            let map = map.clone();
+            thread::spawn(move || {
+                rules_text::publish_at(&Part::of(&map, 0, 24), PLACES, &[2; 16]);
+                rules_text::publish_at(&Part::of(&map, 0, 24), PLACES, &[3; 9]);
+            })
+        };
+        if let Some(rules) = rules_text::read_at(&Part::of(&map, 0, 24), PLACES) {
+            let expected = match rules.generation {
+                2 => vec![1; 16],
+                4 => vec![2; 16],
+                _ => vec![3; 9],
+            };
+            assert_eq!(rules.text, expected, "generation {}", rules.generation);
+        }
+        session.join().unwrap();
+        let last = rules_text::read_at(&Part::of(&map, 0, 24), PLACES).map(|rules| rules.text);
+        assert_eq!(last, Some(vec![3; 9]));
+    }
+}
+
+#[test]
+fn rules_are_read_whole() {
+    explore(3, replacing());
+}
+
+#[test]
+fn torn_rules_are_noticed() {
+    must_fail(Fault::NoSecondLook, 2, replacing());
+    // `NoRelease` alone is not noticed: loom's clock does not tell stores behind a release fence
+    // from those before it.
+    must_fail(Fault::NoReleaseFence, 2, replacing());
 }
 
 /// Two threads append a pinned event each, while the list is read.

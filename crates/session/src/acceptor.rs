@@ -14,6 +14,7 @@ use tompion_os::{DirHandle, Heard, Listener, PacketSocket, Peer, Poller, Process
 use tompion_protocol::{
     message::{Hello, MAX_MESSAGE, MessageError, Origin, ToAgent, ToSession},
     names,
+    rules::Rules,
 };
 
 use crate::{
@@ -124,6 +125,8 @@ pub enum Interest {
     Listener,
     /// A signal arrived.
     Signals,
+    /// Another program calls.
+    Calls,
     /// A client said something.
     Socket(u64),
     /// A client ended.
@@ -136,6 +139,8 @@ impl Interest {
         match self {
             Self::Listener => 0,
             Self::Signals => 1,
+            // Clients have keys from 1 on.
+            Self::Calls => 2,
             Self::Socket(key) => key * 2 + 2,
             Self::Watch(key) => key * 2 + 3,
         }
@@ -146,6 +151,7 @@ impl Interest {
         match number {
             0 => Self::Listener,
             1 => Self::Signals,
+            2 => Self::Calls,
             number if number % 2 == 0 => Self::Socket((number - 2) / 2),
             number => Self::Watch((number - 3) / 2),
         }
@@ -220,6 +226,17 @@ impl ClientAcceptor {
             }
         }
         Ok(obstacle)
+    }
+
+    /// Replaces the rules of processes that join from now on, and of memory that waits for them.
+    pub fn set_rules(&mut self, rules: Rules) {
+        self.prepared.set_rules(&rules);
+        self.config.rules = rules;
+    }
+
+    /// The present rules.
+    pub fn rules(&self) -> &Rules {
+        &self.config.rules
     }
 
     /// Whether there is anything to wait for: a client that is alive, the child of one that may
@@ -749,7 +766,9 @@ mod tests {
 
     #[test]
     fn interests_survive_the_poller() {
-        for interest in [Interest::Listener, Interest::Signals, Interest::Socket(7), Interest::Watch(7)] {
+        for interest in
+            [Interest::Listener, Interest::Signals, Interest::Calls, Interest::Socket(1), Interest::Watch(7)]
+        {
             assert_eq!(Interest::from_number(interest.to_number()), interest);
         }
     }

@@ -23,6 +23,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tompion_clock::ClockMap;
 use tompion_layout::{LAYOUT_VERSION, control, ring::Geometry};
 use tompion_os::{ClockPair, DirHandle, SharedMap, reserve};
 use tompion_protocol::{
@@ -31,7 +32,6 @@ use tompion_protocol::{
 };
 
 use crate::{
-    clock::ClockMap,
     context::{Context, Values},
     session_config::SessionConfig,
     target::Admission,

@@ -7,6 +7,7 @@
 mod command;
 mod keeping;
 mod policy;
+mod status;
 
 use std::{
     collections::BTreeSet,
@@ -17,6 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_clock::ClockMap;
 use tompion_jobs::JobSink;
 use tompion_layout::loss::Cause;
 use tompion_manifest::{self as manifest, Clock, Manifest};
@@ -25,7 +27,6 @@ use tompion_writer::{SourceWriter, disk};
 
 use crate::{
     backing::ClockFile,
-    clock::ClockMap,
     messages::{reason, summarize_names},
     process::{Backlog, Process, SHARED_FOLDER},
     stall_watchdog::StallWatchdog,
@@ -236,6 +237,9 @@ impl CommandServer for Consumer {
                 let _ = done.send(self.events() - before);
             }
             ConsumerCommand::NoteSnapshot(snapshot) => self.note_snapshot(snapshot),
+            // The program that asked may have gone.
+            ConsumerCommand::Status(known, done) => drop(done.send(self.complete_status(*known))),
+            ConsumerCommand::SetRules(rules) => self.set_rules(&rules),
             ConsumerCommand::Recorded(kernel) => {
                 self.manifest.sources.push(kernel.source);
                 self.manifest.session.problems.extend(kernel.problems);

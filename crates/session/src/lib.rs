@@ -5,6 +5,7 @@
 //!         └─ consumer thread: drains rings by timer, converts time, makes packets
 //!            ├─ stall watchdog: moves it to another CPU when its own stands still
 //!            └─ disk thread: writes them
+//! connections of other programs ──requests──► control thread
 //! ```
 //!
 //! The two talk by `consumer::ConsumerCommand`s only. The control thread answers an agent within
@@ -16,9 +17,9 @@ mod acceptor;
 mod attach;
 mod backing;
 mod budget;
-mod clock;
 mod consumer;
 mod context;
+mod control;
 mod filter;
 mod handshakes;
 mod kernel;
@@ -40,7 +41,6 @@ mod target;
 mod untraced;
 mod untrusted_text;
 
-pub use clock::ClockMap;
 pub use consumer::RecordingSummary;
 pub use context::Context;
 pub use filter::{check_filter, filter_contexts, unknown_contexts};

@@ -16,7 +16,11 @@ use std::{
 
 use tompion_layout::{LAYOUT_VERSION, control, record::WriteProtocol, ring};
 use tompion_os::{PacketSocket, SharedMap, create_memfd};
-use tompion_protocol::message::{Hello, ToAgent};
+use tompion_protocol::{
+    message::{Hello, ToAgent},
+    rules::Rules,
+};
+use tompion_ring::rules_text;
 
 use crate::{
     filter,
@@ -145,10 +149,7 @@ impl SessionConfig {
         word(control::OFFSET_SUBBUF_COUNT, geometry.subbuf_count());
         half(control::OFFSET_CPUS, geometry.cpus());
         half(control::OFFSET_BUFFERS, geometry.buffers());
-        let rules = self.rules.to_text();
-        let rules = &rules.as_bytes()[..rules.len().min(control::RULES_SIZE as usize)];
-        map.copy_in(control::RULES as usize, rules);
-        half(control::OFFSET_RULES_LEN, rules.len() as u32);
+        rules_text::publish(map, self.rules.to_text().as_bytes());
     }
 
     /// Whether a child may record before the session has seen it. Not where the session needs to
@@ -200,6 +201,12 @@ impl PreparedMemory {
                 Err(_) => return,
             }
         }
+    }
+
+    /// Replaces the rules in all memory that waits.
+    pub fn set_rules(&self, rules: &Rules) {
+        let text = rules.to_text();
+        self.0.iter().for_each(|prepared| rules_text::publish(&prepared.memory.control, text.as_bytes()));
     }
 
     /// Takes the memory that a child has named. Returns it with the parent's key.

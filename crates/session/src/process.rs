@@ -42,6 +42,7 @@ mod jobs;
 mod losses;
 mod placement;
 mod recovery;
+mod rules;
 
 pub use backlog::Backlog;
 use buffer_pool::BufferPool;
@@ -338,6 +339,13 @@ impl Process {
         reader.in_form(self.form)
     }
 
+    /// Whether a thread of the process receives what is said to it. A program that is recorded from
+    /// its start has none when it says `Hello`, and gets it with its first module with events.
+    pub fn listens(&self) -> bool {
+        // Ordering: a fact by itself.
+        self.hello.has_listener || self.control.word(control::OFFSET_LISTENS).load(Ordering::Relaxed) != 0
+    }
+
     /// Forgets the conversation, which is over.
     pub fn disconnect(&mut self) {
         self.socket = None;
@@ -442,7 +450,7 @@ impl Process {
             let (from, len) = (offset + state.populated, wanted - state.populated);
             state.populated = wanted;
             // Without a thread that receives it, the request would only fill the connection.
-            if let Some(socket) = self.socket.as_ref().filter(|_| self.hello.has_listener) {
+            if let Some(socket) = self.socket.as_ref().filter(|_| self.listens()) {
                 // If the agent doesn't hear it, the kernel supplies the pages when they are needed.
                 let _ = socket.send(&ToAgent::Populate { offset: from, len }.encode(), &[]);
             }

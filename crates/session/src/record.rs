@@ -12,11 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_control::PlaceError;
 use tompion_jobs::JobSink;
 use tompion_layout::ring::{Geometry, GeometryError};
-use tompion_manifest::{
-    self as manifest, Channel, Clock, CommandEnd, Host, Manifest, SCHEMA, Session, Snapshot,
-};
+use tompion_manifest::{self as manifest, Channel, Clock, CommandEnd, Host, Manifest, SCHEMA, Session};
 use tompion_os::{
     DirHandle, FileRights, Inheritance, Listener, Poller, ProcessWatch, Signals, User,
     signal::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ},
@@ -33,6 +32,7 @@ use crate::{
     backing::{self, SavedSession},
     consumer::{CommandSender, Consumer, ConsumerCommand, RecordingSummary},
     context::Context,
+    control::Requests,
     filter,
     kernel::{self, Kernel, KernelChoice},
     lineage, listening, messages,
@@ -44,6 +44,8 @@ use crate::{
     target::{Admission, ProcessTree, Target},
     untraced::{self, Expectation, Looks},
 };
+
+mod requests;
 
 /// Time within which the command may end after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -102,6 +104,8 @@ pub struct Config {
     pub selector: Option<Arc<OwnedFd>>,
     /// User that runs the command, where that is not the user of this process.
     pub user: Option<User>,
+    /// Name under which other programs find the recording; else the process id.
+    pub session: Option<String>,
     /// Tompion's own command line, for the manifest.
     pub invocation: Vec<String>,
 }
@@ -146,6 +150,9 @@ pub enum Error {
     /// The command can't be run.
     #[error("can't run `{0}`: {1}")]
     Command(String, io::Error),
+    /// The session can't be found by its name.
+    #[error(transparent)]
+    Name(#[from] PlaceError),
     /// The system refused something that a session needs.
     #[error("can't set up the session")]
     Session(#[from] io::Error),
@@ -267,6 +274,8 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
         manifest.session.kernel = false;
         manifest.write(&folder, session_config.backing.is_some()).map_err(in_words)?;
     }
+    let requests = Requests::of(config, &session_config, kernel.is_some())?;
+    requests.iter().try_for_each(|requests| poller.add(requests.as_fd(), Interest::Calls.to_number()))?;
     let backing = session_config.backing.clone();
     let consumer = Consumer::new(folder.clone(), backing, manifest, notice)?.with_jobs(config.jobs.clone());
     let (commands, consumer) = consumer.start()?;
@@ -304,11 +313,16 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
         watched,
         ending: false,
         timed: false,
+        requests,
+        rule_changes: 0,
     };
     control.run(notice);
     control.leave_command(notice);
     let (sender, receiver) = mpsc::channel();
-    let Control { acceptor, commands, status, kernel, looks, command, timed: time_was_up, .. } = control;
+    let Control { acceptor, commands, status, kernel, looks, command, timed: time_was_up, requests, .. } =
+        control;
+    // The name is free once the trace is complete.
+    let _socket = requests.map(Requests::close);
     let end = status.map(|status| CommandEnd { pid: command.into(), end: lineage::describe_end(status) });
     let ClientAcceptor { mut problems, admitted, introductions, .. } = acceptor.close();
     let mut looked = looks.map(Looks::finish).unwrap_or_default();
@@ -599,6 +613,10 @@ struct Control {
     ending: bool,
     /// Whether that was because the time was up.
     timed: bool,
+    /// Requests of other programs.
+    requests: Option<Requests>,
+    /// Number of times that the rules were changed.
+    rule_changes: u32,
 }
 
 impl Control {
@@ -648,6 +666,8 @@ impl Control {
                     Interest::Listener => self.acceptor.accept_pending(&self.poller),
                     Interest::Signals if self.take_signals(notice) => return,
                     Interest::Signals => {}
+                    Interest::Calls if self.follow_requests(notice) => return,
+                    Interest::Calls => {}
                     Interest::Socket(key) => self.acceptor.handle_message(key, &self.poller),
                     Interest::Watch(key) => self.client_exited(key),
                 }
@@ -738,7 +758,7 @@ impl Control {
         while let Some((signal, from_terminal)) = self.signals.next() {
             match signal {
                 SIGCHLD => self.reap(),
-                SIGUSR1 => self.snapshot(notice),
+                SIGUSR1 => drop(self.snapshot(notice)),
                 // A file has reached its limit: the write that failed has said so.
                 SIGXFSZ => {}
                 _ if self.ending || self.child.is_none() => return true,
@@ -763,18 +783,5 @@ impl Control {
         let (command, status) = (self.command, self.status);
         let how = |pid| status.filter(|_| pid == command).map(lineage::describe_end);
         self.acceptor.client_exited(key, &self.poller, how);
-    }
-
-    fn snapshot(&self, notice: fn(&str)) {
-        let begun_ns = tompion_os::monotonic_ns();
-        let (sender, receiver) = mpsc::channel();
-        if self.commands.send(ConsumerCommand::Snapshot(sender)).is_ok() {
-            if let Ok(events) = receiver.recv() {
-                let events = events + self.kernel.as_ref().map_or(0, Kernel::snapshot);
-                // The program that asked looks for it there.
-                let _ = self.commands.send(ConsumerCommand::NoteSnapshot(Snapshot { begun_ns, events }));
-                notice(&format!("saved {events} events"));
-            }
-        }
     }
 }

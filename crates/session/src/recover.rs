@@ -22,6 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_clock::ClockMap;
 use tompion_ctf::metadata::{EnvironmentValue, Trace};
 use tompion_manifest::{self as manifest, KERNEL, Manifest, Source, USER};
 use tompion_os::{DirHandle, Lock, sample_clocks, try_lock};
@@ -29,7 +30,6 @@ use tompion_writer::resume::{self, Cut, Expected};
 
 use crate::{
     backing::{self, ProcessBacking, SESSION_FILE, SavedProcess, SavedSession},
-    clock::ClockMap,
     process::Process,
     session_config::SessionConfig,
 };

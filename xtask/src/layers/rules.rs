@@ -27,6 +27,9 @@ pub const LAYERS: &[Layer] = &[
             "manifest",
             "writer",
             "jobs",
+            "clock",
+            "varlink",
+            "control",
             "testing",
         ],
     },
@@ -85,6 +88,10 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "writer", to: "manifest", reason: "a trace from memory has a manifest as well" },
     Edge { from: "writer", to: "os", reason: "files are made below the handle of the trace's folder" },
     Edge { from: "jobs", to: "os", reason: "processes have numbers, and clocks are compared" },
+    Edge { from: "clock", to: "os", reason: "pairs of both clocks are sampled there" },
+    Edge { from: "varlink", to: "os", reason: "the kernel tells the user at the other end" },
+    Edge { from: "control", to: "varlink", reason: "the interface of recordings is one of varlink" },
+    Edge { from: "control", to: "os", reason: "sockets stand in a folder that is locked and held open" },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
 ];
 

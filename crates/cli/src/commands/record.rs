@@ -55,6 +55,7 @@ use crate::{
     tompion record -p 4711 --duration 10s   # a running process and its children\n  \
     tompion record -k -p nginx,redis-server --duration 10s\n  \
     tompion record --backing /var/tmp/rings -o run -- ./robot    # survives a power loss\n  \
+    tompion record --session flight --mode overwrite -- ./robot    # tompion status flight\n  \
     tompion record                          # all instrumented programs of this user, until Ctrl-C\n\n\
 Exit status: that of the command; if a signal killed it, tompion dies by the same signal. 125: the command succeeded \
 and tompion failed (nothing recorded, disk full), or tompion could not start. 126: the command can't be run. 127: it \
@@ -124,6 +125,10 @@ pub struct Arguments {
     /// With -p, exclude children that already run
     #[arg(long, requires = "pids")]
     no_children: bool,
+    /// Name the recording, so that other commands find it: `tompion status NAME`, `tompion rules
+    /// NAME` [default: the process id]
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
     /// Under sudo, run the command as root instead of the user who called sudo. The trace is the
     /// user's all the same
     #[arg(long, requires = "command")]
@@ -191,7 +196,8 @@ enum Preload {
     Func,
 }
 
-fn level(text: &str) -> Result<Level, String> {
+/// Parses a log level.
+pub fn level(text: &str) -> Result<Level, String> {
     Level::parse(text).ok_or_else(|| {
         let names = Level::names();
         match nearest(&text.to_lowercase(), names.iter().copied()).first() {
@@ -259,6 +265,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         selector: selector(arguments.selector)?,
         // A program that records itself keeps its own user.
         user: User::behind_sudo().filter(|_| arguments.gather_as.is_none() && !arguments.as_root),
+        session: arguments.session.clone(),
         invocation: std::env::args().collect(),
     };
     loop {

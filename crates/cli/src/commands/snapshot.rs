@@ -3,6 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use clap::Args;
+use tompion_control::Recording;
 use tompion_os::User;
 use tompion_session::{Running, Saved};
 
@@ -12,13 +13,15 @@ use crate::messages::{self, pluralize, print_status};
 #[command(after_help = "Examples:\n  \
     tompion snapshot             # this user's only running flight recorder\n  \
     tompion snapshot crash       # the one that writes to the folder crash\n  \
+    tompion snapshot flight      # the one that was started with --session flight\n  \
     tompion snapshot 4711        # the one whose recorder has this process id\n  \
     sudo tompion snapshot 4711   # of another user, or started by sudo\n\n\
 For recordings with --mode overwrite. Adds the contents of their rings to the trace, each event once, and returns when \
 they are on disk. The recording continues. Exit status: 0 saved, 1 not saved, 2 several recordings to choose from.")]
 pub struct Arguments {
-    /// Process id of the recorder, or folder of its trace [default: the only running one]
-    #[arg(value_name = "PID|TRACE")]
+    /// Process id of the recorder, folder of its trace, or name of the session [default: the only
+    /// running one]
+    #[arg(value_name = "PID|TRACE|SESSION")]
     recording: Option<String>,
 }
 
@@ -51,11 +54,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds the recording that the user named: `4711` is a process, `./4711` a folder.
+/// Finds the recording that the user named: `4711` is a process, `./4711` a folder. A name that is
+/// neither may be that of a session.
 fn find(named: &str) -> anyhow::Result<Running> {
-    Ok(match named.parse() {
-        Ok(pid) => Running::of_process(pid)?,
-        Err(_) => Running::of_trace(Path::new(named))?,
+    if let Ok(pid) = named.parse() {
+        return Ok(Running::of_process(pid)?);
+    }
+    let session =
+        (!Path::new(named).exists()).then(|| Recording::find(named).and_then(|it| it.status()).ok());
+    Ok(match session.flatten() {
+        Some(status) => Running::of_process(status.pid)?,
+        None => Running::of_trace(Path::new(named))?,
     })
 }
 

@@ -134,6 +134,11 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
     if let Some(beyond) = messages::beyond_limits(beyond) {
         writeln!(output, "not kept     {beyond}  (beyond the limits of one recording)")?;
     }
+    if let Some(change) = summary.rule_changes.last() {
+        let times = pluralize(summary.rule_changes.len() as u64, "time");
+        let at = moment(change.time_ns);
+        writeln!(output, "rules        changed {times}, last at {at}  (what they leave out is in no count)")?;
+    }
     if summary.lost_packets != 0 {
         writeln!(output, "lost packets {}", with_thousands(summary.lost_packets))?;
     }

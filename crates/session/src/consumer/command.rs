@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_control::Status;
 use tompion_manifest::{Child, CommandEnd, Program, Snapshot};
+use tompion_protocol::rules::Rules;
 
 use super::{RecordingSummary, policy::SLEEP};
 use crate::{kernel::Outcome as KernelOutcome, process::Process, untraced::Listed};
@@ -32,6 +34,10 @@ pub enum ConsumerCommand {
     Snapshot(Sender<u64>),
     /// Note in the manifest that a snapshot is on disk.
     NoteSnapshot(Snapshot),
+    /// Add to the state of the recording what the consumer knows, and send it.
+    Status(Box<Status>, Sender<Status>),
+    /// Replace the rules of all processes.
+    SetRules(Box<Rules>),
     /// A source that another thread has recorded is complete.
     Recorded(Box<KernelOutcome>),
     /// Complete everything.
@@ -41,7 +47,14 @@ pub enum ConsumerCommand {
 impl ConsumerCommand {
     /// Whether a thread or a program waits for its effect.
     const fn is_urgent(&self) -> bool {
-        matches!(self, Self::Snapshot(_) | Self::NoteSnapshot(_) | Self::Finish(_))
+        matches!(
+            self,
+            Self::Snapshot(_)
+                | Self::NoteSnapshot(_)
+                | Self::Status(..)
+                | Self::SetRules(_)
+                | Self::Finish(_)
+        )
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::io;
 
+use tompion_clock::{ClockMap, Line};
 use tompion_ctf::encode::Record;
 use tompion_layout::record::WriteProtocol;
 use tompion_ring::{
@@ -18,10 +19,7 @@ use tompion_schema::Kind;
 use tompion_writer::{ClassId, Mark, OpenPacket, Pushed};
 
 use super::{Backlog, Class, Initial, LATEST, Place, Placement, Process};
-use crate::{
-    clock::{ClockMap, Line},
-    filter::Circumstances,
-};
+use crate::filter::Circumstances;
 
 /// About how many bytes are converted in one step.
 const STEP_BYTES: u64 = 64 << 10;

@@ -16,7 +16,7 @@ use tompion_protocol::message::Origin;
 use tompion_ring::records::{Records, UntrustedRecord};
 
 use super::*;
-use crate::clock::ClockMap;
+use tompion_clock::ClockMap;
 
 mod sound;
 

@@ -5,7 +5,7 @@ use tompion_layout::loss::Cause;
 use tompion_os::ClockPair;
 
 use super::{LATEST, Process, convert::RawRecord};
-use crate::clock::ClockMap;
+use tompion_clock::ClockMap;
 
 impl Process {
     /// Takes a job's begin or end, whose turn comes later.

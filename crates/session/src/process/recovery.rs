@@ -3,6 +3,7 @@
 
 use std::{io, sync::atomic::Ordering};
 
+use tompion_clock::ClockMap;
 use tompion_ctf::metadata::Uuid;
 use tompion_layout::control;
 use tompion_ring::{
@@ -16,7 +17,6 @@ use super::{Backlog, Process, Recording, ThreadContextSources, losses::Participa
 use crate::{
     backing::{ProcessBacking, SavedProcess},
     budget::Budget,
-    clock::ClockMap,
     context::Threads,
     filter,
     session_config::{SessionConfig, describe, form_for},

@@ -182,6 +182,7 @@ pub fn run_agent(args: &JobAgentArgs) -> anyhow::Result<()> {
         jobs: Some(JobSink::new(File::from(output))),
         selector: None,
         user: None,
+        session: None,
         invocation: Vec::new(),
     };
     // Taken before any thread exists, so that the signal ends none.

@@ -6,6 +6,8 @@
 //! one after it comes from the right. Otherwise a rate change of 500 ppm between samples 100 ms
 //! apart would be wrong by more than 6 µs in the middle.
 
+#![forbid(unsafe_code)]
+
 use tompion_os::ClockPair;
 
 /// Maximum distance of a sample from the line of its neighbours at which it is still dropped, in
@@ -149,6 +151,7 @@ impl ClockMap {
     }
 
     /// The newest sample.
+    #[inline]
     pub fn newest(&self) -> ClockPair {
         self.samples[self.samples.len() - 1]
     }
@@ -188,6 +191,7 @@ impl ClockMap {
     }
 
     /// The moment of a tick count. Beyond the samples the nearest line goes on.
+    #[inline]
     pub fn to_ns(&mut self, tsc: u64) -> u64 {
         if let Some(ns) = self.line.to_ns(tsc) {
             return ns;

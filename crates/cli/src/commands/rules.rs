@@ -1,0 +1,146 @@
+//! `tompion rules`: shows or replaces the rules of a running recording.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use tompion_control::{Process, Recording, RuleChange, Rules, recordings};
+use tompion_schema::Level;
+
+use super::{record, status::describe_rules};
+use crate::{
+    filter,
+    messages::{self, escape_control, pluralize, print_status},
+};
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+    tompion rules flight                         # show them\n  \
+    tompion rules flight -e 'db:*' -x 'db:noisy*'\n  \
+    tompion rules flight --level info\n  \
+    tompion rules 4711 -e 'net:*' --filter 'len > 1500'\n  \
+    tompion rules flight -e '*'                  # all events again\n\n\
+Any option replaces all rules; options that are left out are as in `tompion record`. Programs follow while they run, \
+in about a millisecond. Those without a Tompion thread (with --preload, for example) keep the rules that they began \
+with. Programs that start later follow at once. Kernel events don't change.\n\n\
+Exit status: 0 shown, or all programs follow; 1 refused, or some don't follow (yet); 2 several recordings to choose \
+from.")]
+pub struct Arguments {
+    /// Name of the session, or process id of the recorder [default: this user's only recording]
+    #[arg(value_name = "SESSION")]
+    session: Option<String>,
+    /// Record events whose provider:name matches one of these (repeatable) [default: all]
+    #[arg(short, long = "event", value_name = "GLOBS", value_delimiter = ',')]
+    events: Vec<String>,
+    /// Exclude events whose provider:name matches (repeatable)
+    #[arg(short = 'x', long = "exclude", value_name = "GLOBS", value_delimiter = ',')]
+    exclude: Vec<String>,
+    /// Record events of this log level or more severe: emerg, alert, crit, err, warning, notice,
+    /// info, debug… or 0 to 14
+    #[arg(long, value_name = "LEVEL", value_parser = record::level)]
+    level: Option<Level>,
+    /// Record only events for which this is true, such as 'rows > 100 && table == "orders*"'
+    #[arg(long, value_name = "EXPR", value_parser = filter::for_recording)]
+    filter: Option<String>,
+}
+
+impl Arguments {
+    /// Returns the new rules; none if the present ones are to be shown.
+    fn rules(&self) -> Option<Rules> {
+        let Self { events, exclude, level, filter, .. } = self;
+        if events.is_empty() && exclude.is_empty() && level.is_none() && filter.is_none() {
+            return None;
+        }
+        Some(Rules {
+            include: if events.is_empty() { vec!["*".into()] } else { events.clone() },
+            exclude: exclude.clone(),
+            level: level.unwrap_or(Level::LOWEST).number(),
+            filter: filter.clone(),
+        })
+    }
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let recording = match &arguments.session {
+        Some(named) => Recording::find(named)?,
+        None => {
+            let mut all = recordings();
+            match all.len() {
+                0 => anyhow::bail!("no recording of this user is running"),
+                1 => all.remove(0),
+                _ => {
+                    let names: Vec<&str> = all.iter().map(Recording::name).collect();
+                    print_status(format!("several recordings are running; name one: {}", names.join(", ")));
+                    return Ok(ExitCode::from(messages::WRONG_USAGE));
+                }
+            }
+        }
+    };
+    let Some(rules) = arguments.rules() else {
+        let status = recording.status()?;
+        print_status(format!("{}: {}", recording.name(), describe_rules(&status.rules, status.rule_changes)));
+        return Ok(ExitCode::SUCCESS);
+    };
+    let change = recording.set_rules(&rules)?;
+    print_status(format!("{}: {}; {}", recording.name(), describe_rules(&rules, 0), describe(&change)));
+    let all_follow = change.pending.is_empty() && change.fixed.is_empty();
+    Ok(if all_follow { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
+}
+
+/// Maximum number of processes that are named.
+const MAX_NAMED: usize = 5;
+
+/// Says which processes follow.
+fn describe(change: &RuleChange) -> String {
+    let mut text = match (change.current, change.pending.len() + change.fixed.len()) {
+        (0, 0) => "programs will follow when they start".to_owned(),
+        (current, _) => format!("{} followed", pluralize(current, "process")),
+    };
+    for (processes, why) in [
+        (&change.pending, "did not answer yet"),
+        (&change.fixed, "keep their rules, having no Tompion thread"),
+    ] {
+        if !processes.is_empty() {
+            text += &format!("; {} {why}", names(processes));
+        }
+    }
+    text
+}
+
+fn names(processes: &[Process]) -> String {
+    let named = processes.iter().take(MAX_NAMED);
+    let named = named.map(|process| format!("{} ({})", escape_control(&process.name), process.pid));
+    let more = processes.len().saturating_sub(MAX_NAMED);
+    let more = (more != 0).then(|| format!("{more} more"));
+    named.chain(more).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use tompion_control::Following;
+
+    use super::*;
+
+    #[test]
+    fn those_that_do_not_follow_are_named() {
+        let process = |pid, rules| Process {
+            pid,
+            name: "db".into(),
+            command_line: Vec::new(),
+            events: 0,
+            overwritten: 0,
+            lost: Vec::new(),
+            losses_unknown: false,
+            rules,
+        };
+        let none = RuleChange { current: 0, pending: Vec::new(), fixed: Vec::new() };
+        assert_eq!(describe(&none), "programs will follow when they start");
+        assert_eq!(describe(&RuleChange { current: 2, ..none.clone() }), "2 processes followed");
+        let fixed = (1..=7).map(|pid| process(pid, Following::Fixed)).collect();
+        let change = RuleChange { current: 1, pending: vec![process(9, Following::Pending)], fixed };
+        assert_eq!(
+            describe(&change),
+            "1 process followed; db (9) did not answer yet; db (1), db (2), db (3), db (4), db (5), 2 more keep \
+             their rules, having no Tompion thread"
+        );
+    }
+}

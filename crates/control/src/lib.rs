@@ -1,0 +1,25 @@
+//! Control of running recordings: the interface `io.tompion.Recording1`, where a recorder's socket
+//! is found, and the types of calls and replies.
+//!
+//! The interface's description, [`DESCRIPTION`], is the contract with programs that are not ours.
+//! A test holds the types here against it. What a recorder does with a call is left to it.
+#![forbid(unsafe_code)]
+
+mod place;
+mod recording;
+mod types;
+
+pub use place::{CONTROL_FOLDER_VARIABLE, ControlSocket, PlaceError};
+pub use recording::{ControlError, Recording, recordings};
+pub use tompion_varlink::{Call, CallError, Client, ClientError, Identity, Server, Service};
+pub use types::{Following, Loss, Mode, Process, RuleChange, Rules, Status};
+
+/// Name of the interface.
+pub const INTERFACE: &str = "io.tompion.Recording1";
+/// Its description.
+pub const DESCRIPTION: &str = include_str!("io.tompion.Recording1.varlink");
+
+/// Returns the full name of an error or a method of the interface.
+pub fn qualified(name: &str) -> String {
+    format!("{INTERFACE}.{name}")
+}

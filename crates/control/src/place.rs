@@ -1,0 +1,253 @@
+//! Place of recorders' sockets: a folder for each recording, in a folder of the user's.
+//!
+//! ```text
+//! /run/user/1000/tompion/sessions/NAME/     held locked by the recorder
+//!   control                                 the socket
+//! ```
+//!
+//! Root has `/run/tompion/sessions`. A user without a folder below `/run/user` gets
+//! `/tmp/tompion-UID-sessions`, which must be that user's own. Only the owner can look into these
+//! folders, so no other user can connect, or put another socket in place of one. The lock goes with
+//! the recorder, however that ends, so a name is free again at once.
+
+use std::{
+    env, fs, io,
+    os::unix::{
+        fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+        net::UnixListener,
+    },
+    path::{Path, PathBuf},
+};
+
+use tompion_os::{DirHandle, Lock, file_user, try_lock};
+
+/// Variable with another folder for the sockets.
+pub const CONTROL_FOLDER_VARIABLE: &str = "TOMPION_CONTROL";
+
+/// Name of the socket in the recording's folder.
+pub(crate) const SOCKET: &str = "control";
+/// Longest name of a recording.
+const MAX_NAME: usize = 64;
+/// Most names beside each other for a recorder without a name of its own: process ids of several
+/// containers can be the same.
+const MAX_NUMBERED: u32 = 64;
+
+/// Reason why a recording can't be found by a name.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// The name can't be one.
+    #[error(
+        "expected a session's name of 1 to {MAX_NAME} letters, digits, `.`, `_` and `-` that begins with a letter, \
+         found `{0}`"
+    )]
+    BadName(String),
+    /// Another recording has it.
+    #[error("a session named {0} is running already; choose another name, or stop it")]
+    Taken(String),
+    /// The folder can't be used.
+    #[error("can't listen for commands in {0}: {1}")]
+    Folder(PathBuf, io::Error),
+}
+
+/// Listening socket of a recorder, which goes when this is dropped.
+#[derive(Debug)]
+pub struct ControlSocket {
+    name: String,
+    folder: DirHandle,
+    lock: Option<Lock>,
+}
+
+impl ControlSocket {
+    /// Listens as the session of a name, or by the caller's process id.
+    ///
+    /// # Errors
+    /// If the name can't be, is taken, or there is no folder for it.
+    pub fn listen(session: Option<&str>) -> Result<(Self, UnixListener), PlaceError> {
+        let place = folder_of_user();
+        Self::listen_in(&place, session)
+    }
+
+    fn listen_in(place: &Path, session: Option<&str>) -> Result<(Self, UnixListener), PlaceError> {
+        let failed = |error| PlaceError::Folder(place.to_owned(), error);
+        let parent = open_own(place).map_err(failed)?;
+        if let Some(name) = session {
+            if !is_name(name) {
+                return Err(PlaceError::BadName(name.into()));
+            }
+            return Self::take(&parent, name).map_err(failed)?.ok_or_else(|| PlaceError::Taken(name.into()));
+        }
+        let pid = std::process::id();
+        let numbered = (2..=MAX_NUMBERED).map(|number| format!("{pid}-{number}"));
+        for name in [pid.to_string()].into_iter().chain(numbered) {
+            if let Some(taken) = Self::take(&parent, &name).map_err(failed)? {
+                return Ok(taken);
+            }
+        }
+        Err(PlaceError::Taken(pid.to_string()))
+    }
+
+    /// Takes a name; `None` if another recorder has it.
+    fn take(parent: &DirHandle, name: &str) -> io::Result<Option<(Self, UnixListener)>> {
+        let folder = parent.join(name);
+        let lock = match Self::lock(&folder) {
+            // Its last holder has just removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::lock(&folder)?,
+            lock => lock?,
+        };
+        let Some(lock) = lock else { return Ok(None) };
+        // Left by a recorder that was killed.
+        let _ = folder.remove(SOCKET);
+        let listener = folder.listen(SOCKET)?;
+        Ok(Some((Self { name: name.into(), folder, lock: Some(lock) }, listener)))
+    }
+
+    fn lock(folder: &DirHandle) -> io::Result<Option<Lock>> {
+        folder.make()?;
+        try_lock(folder)
+    }
+
+    /// Name under which the recording is found.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        let _ = self.folder.remove(SOCKET);
+        self.lock = None;
+        let _ = self.folder.remove_all();
+    }
+}
+
+/// Returns the folders of this user's recordings, by the recordings' names.
+pub fn folders() -> Vec<(String, DirHandle)> {
+    folders_in(&folder_of_user())
+}
+
+fn folders_in(place: &Path) -> Vec<(String, DirHandle)> {
+    let Ok(parent) = DirHandle::open(place) else { return Vec::new() };
+    if !is_own(&parent) {
+        return Vec::new();
+    }
+    let names = parent.names().unwrap_or_default().into_iter();
+    let has_socket = |folder: &DirHandle| {
+        fs::symlink_metadata(folder.path().join(SOCKET)).is_ok_and(|found| found.file_type().is_socket())
+    };
+    let mut found: Vec<_> =
+        names.filter_map(|name| Some((name.to_str()?.to_owned(), parent.join(&name)))).collect();
+    found.retain(|(_, folder)| has_socket(folder));
+    found.sort_by(|(left, _), (right, _)| left.cmp(right));
+    found
+}
+
+/// Whether a session may have this name. One that begins with a digit would be a process id.
+fn is_name(name: &str) -> bool {
+    let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    name.len() <= MAX_NAME
+        && name.bytes().all(is_sound)
+        && name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic())
+}
+
+/// Folder of the user who owns what this program writes.
+fn folder_of_user() -> PathBuf {
+    if let Some(folder) = env::var_os(CONTROL_FOLDER_VARIABLE).filter(|folder| !folder.is_empty()) {
+        return folder.into();
+    }
+    let user = file_user();
+    if user == 0 {
+        return "/run/tompion/sessions".into();
+    }
+    let run = PathBuf::from(format!("/run/user/{user}"));
+    match run.is_dir() {
+        true => run.join("tompion/sessions"),
+        false => env::temp_dir().join(format!("tompion-{user}-sessions")),
+    }
+}
+
+/// Opens the folder, or makes it, and checks that it is the user's own.
+fn open_own(place: &Path) -> io::Result<DirHandle> {
+    if let Some(parent) = place.parent() {
+        DirHandle::open_or_create(parent)?;
+    }
+    let folder = match DirHandle::create_private(place) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => DirHandle::open(place)?,
+        made => made?,
+    };
+    if is_own(&folder) {
+        return Ok(folder);
+    }
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "expected a folder of this user's that no other user may open",
+    ))
+}
+
+fn is_own(folder: &DirHandle) -> bool {
+    let own =
+        |metadata: fs::Metadata| metadata.uid() == file_user() && metadata.permissions().mode() & 0o077 == 0;
+    folder.metadata().is_ok_and(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use tompion_testing::TestDir;
+
+    use super::*;
+
+    #[test]
+    fn a_name_belongs_to_one_recorder_and_is_free_after_it() {
+        let dir = TestDir::new("control");
+        // Longer than an address may be.
+        let place = dir.join("a".repeat(100)).join("tompion").join("sessions");
+        let (first, _listener) = ControlSocket::listen_in(&place, Some("flight")).expect("a socket");
+        assert_eq!(fs::metadata(&place).expect("a folder").permissions().mode() & 0o777, 0o700);
+        let again = ControlSocket::listen_in(&place, Some("flight"));
+        assert!(matches!(again, Err(PlaceError::Taken(name)) if name == "flight"));
+        let (other, _listener) = ControlSocket::listen_in(&place, None).expect("a socket");
+        assert_eq!(other.name(), std::process::id().to_string());
+        let (third, _listener) = ControlSocket::listen_in(&place, None).expect("a socket");
+        assert_eq!(third.name(), format!("{}-2", std::process::id()));
+        assert_eq!(folders_in(&place).len(), 3);
+        assert!(folders_in(&place)[2].1.connect(SOCKET).is_ok());
+        drop(first);
+        assert_eq!(folders_in(&place).len(), 2);
+        ControlSocket::listen_in(&place, Some("flight")).expect("a free name");
+        drop((other, third));
+        assert_eq!(fs::read_dir(&place).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn leftovers_of_a_killed_recorder_are_replaced() {
+        let dir = TestDir::new("control-killed");
+        let place = dir.join("sessions");
+        fs::create_dir(&place).expect("a folder");
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o700)).expect("a mode");
+        fs::create_dir(place.join("flight")).expect("a folder");
+        drop(UnixListener::bind(place.join("flight/control")).expect("a socket"));
+        fs::write(place.join("flight/.tompion-lock"), "").expect("a file");
+        let (_socket, _listener) = ControlSocket::listen_in(&place, Some("flight")).expect("a free name");
+        assert!(folders_in(&place)[0].1.connect(SOCKET).is_ok());
+    }
+
+    #[test]
+    fn a_folder_that_others_may_open_is_refused() {
+        let dir = TestDir::new("control-open");
+        let place = dir.join("sessions");
+        fs::create_dir(&place).expect("a folder");
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let refused = ControlSocket::listen_in(&place, None);
+        assert!(matches!(refused, Err(PlaceError::Folder(..))));
+        assert!(folders_in(&place).is_empty());
+    }
+
+    #[test]
+    fn names_are_no_paths_and_no_process_ids() {
+        for name in ["a", "flight", "A.b_c-9", &"a".repeat(64)] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", ".", "..", "9", "4711", "a/b", "a b", "-a", "_a", "é", &"a".repeat(65)] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Running recordings, as another program sees them.
+
+use std::{io, time::Duration};
+
+use serde::Deserialize;
+use serde_json::json;
+use tompion_os::DirHandle;
+use tompion_varlink::{CallError, Client, ClientError};
+
+use crate::{
+    place::{self, SOCKET},
+    qualified,
+    types::{RuleChange, Rules, Status},
+};
+
+/// Time for a reply. A snapshot of large rings on a slow disk takes the longest.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time for a reply of a recorder that may be stopped.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Reason why a recorder didn't do what it was told.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// There is no such recording.
+    #[error("no recording of this user is named {0}; tompion status lists them")]
+    NotFound(String),
+    /// The recorder is stopped, or hangs.
+    #[error("the recorder {0} does not answer; it may be stopped")]
+    Silent(String),
+    /// The user may not do that.
+    #[error("the recorder {name} takes this from {needs} only")]
+    NotPermitted {
+        /// The recording.
+        name: String,
+        /// User or users that may.
+        needs: String,
+    },
+    /// The rules can't be.
+    #[error("the recorder {name} refused the rules: {problem}")]
+    InvalidRules {
+        /// The recording.
+        name: String,
+        /// Reason.
+        problem: String,
+    },
+    /// It is no flight recorder.
+    #[error("{0} is recorded in discard mode, which writes everything as it comes")]
+    NoFlightRecorder(String),
+    /// It is about to end.
+    #[error("the recording {0} is about to end")]
+    Ending(String),
+    /// Something else.
+    #[error("the recorder {name}: {error}")]
+    Other {
+        /// The recording.
+        name: String,
+        /// Failure of the call.
+        error: ClientError,
+    },
+}
+
+/// Connection to the recorder of a running recording.
+#[derive(Debug)]
+pub struct Recording {
+    name: String,
+    folder: DirHandle,
+}
+
+/// Finds the recordings of the user who owns what this program writes. Those of killed recorders
+/// are left out.
+pub fn recordings() -> Vec<Recording> {
+    let folders = place::folders().into_iter();
+    let found = folders.map(|(name, folder)| Recording { name, folder });
+    found.filter(|recording| recording.folder.connect(SOCKET).is_ok()).collect()
+}
+
+#[derive(Deserialize)]
+struct StatusReply {
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct Saved {
+    events: u64,
+}
+
+#[derive(Deserialize)]
+struct Nothing {}
+
+impl Recording {
+    /// Finds a recording by its name: that of the session, or the recorder's process id.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn find(name: &str) -> Result<Self, ControlError> {
+        let mut all = recordings();
+        if let Some(index) = all.iter().position(|recording| recording.name == name) {
+            return Ok(all.swap_remove(index));
+        }
+        // A named one can be found by its recorder's process id, too.
+        let is_it = |recording: &Recording| {
+            name.parse().is_ok_and(|pid: u32| recording.status().is_ok_and(|status| status.pid == pid))
+        };
+        all.into_iter().find(is_it).ok_or_else(|| ControlError::NotFound(name.into()))
+    }
+
+    /// Name under which it is found.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Asks for its state.
+    ///
+    /// # Errors
+    /// If the recorder has ended, or does not answer.
+    pub fn status(&self) -> Result<Status, ControlError> {
+        self.call("GetStatus", &json!({}), STATUS_TIMEOUT).map(|StatusReply { status }| status)
+    }
+
+    /// Replaces its rules.
+    ///
+    /// # Errors
+    /// If the recorder refuses.
+    pub fn set_rules(&self, rules: &Rules) -> Result<RuleChange, ControlError> {
+        self.call("SetRules", &json!({ "rules": rules }), REPLY_TIMEOUT)
+    }
+
+    /// Has what a flight recorder holds saved. Returns the number of events.
+    ///
+    /// # Errors
+    /// If the recorder refuses.
+    pub fn save_snapshot(&self) -> Result<u64, ControlError> {
+        self.call("SaveSnapshot", &json!({}), REPLY_TIMEOUT).map(|Saved { events }| events)
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// If the recorder refuses.
+    pub fn stop(&self) -> Result<(), ControlError> {
+        self.call("Stop", &json!({}), REPLY_TIMEOUT).map(|Nothing {}| ())
+    }
+
+    fn call<T: serde::de::DeserializeOwned>(
+        &self,
+        method: &str,
+        parameters: &serde_json::Value,
+        timeout: Duration,
+    ) -> Result<T, ControlError> {
+        let connected = self.folder.connect(SOCKET).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                ControlError::NotFound(self.name.clone())
+            }
+            _ => ControlError::Other { name: self.name.clone(), error: error.into() },
+        })?;
+        let mut client = Client::new(connected, timeout);
+        client.call(&qualified(method), parameters).map_err(|error| self.explain(error))
+    }
+
+    fn explain(&self, error: ClientError) -> ControlError {
+        let name = self.name.clone();
+        let text = |error: &CallError, key: &str| {
+            error.parameters.get(key).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
+        };
+        let refused = match &error {
+            ClientError::Timeout(_) => return ControlError::Silent(name),
+            ClientError::Refused(refused) => refused,
+            _ => return ControlError::Other { name, error },
+        };
+        match refused.name.rsplit('.').next() {
+            Some("NotPermitted") => ControlError::NotPermitted { name, needs: text(refused, "needs") },
+            Some("InvalidRules") => ControlError::InvalidRules { name, problem: text(refused, "problem") },
+            Some("NoFlightRecorder") => ControlError::NoFlightRecorder(name),
+            Some("Ending") => ControlError::Ending(name),
+            _ => ControlError::Other { name, error },
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Parameters of calls and replies.
+
+use serde::{Deserialize, Serialize};
+
+/// Rules that choose events of programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// Globs of events to record.
+    pub include: Vec<String>,
+    /// Globs of events to exclude.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// Least severe level that is recorded, 0 to 14.
+    pub level: u8,
+    /// Filter that events must pass.
+    #[serde(default)]
+    pub filter: Option<String>,
+}
+
+/// Number of lost events by cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// Cause: `full`, for example.
+    pub cause: String,
+    /// Number of events.
+    pub events: u64,
+}
+
+/// Whether a process follows the newest rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Following {
+    /// It does.
+    Current,
+    /// It was told and has not answered yet.
+    Pending,
+    /// It keeps the rules that it began with: it has no thread that could be told.
+    Fixed,
+}
+
+/// Treatment of new events when a ring is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// They are lost, and counted.
+    Discard,
+    /// They replace the oldest: a flight recorder.
+    Overwrite,
+}
+
+/// A process that is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its id, in the recorder's pid namespace.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// Command line when it joined, cut to a bounded length; empty if unknown.
+    pub command_line: Vec<String>,
+    /// Events on disk.
+    pub events: u64,
+    /// Events that a flight recorder has overwritten by design.
+    pub overwritten: u64,
+    /// Lost events.
+    pub lost: Vec<Loss>,
+    /// Whether its loss counters are impossible.
+    pub losses_unknown: bool,
+    /// Whether it follows the newest rules.
+    pub rules: Following,
+}
+
+/// State of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Name under which it is found.
+    pub name: String,
+    /// The recorder's process id.
+    pub pid: u32,
+    /// Version of the recorder.
+    pub version: String,
+    /// Folder of the trace.
+    pub folder: String,
+    /// The recorded command; empty if it records processes that ran already.
+    pub command: Vec<String>,
+    /// Treatment of new events when a ring is full.
+    pub mode: Mode,
+    /// Begin, in nanoseconds since 1970.
+    pub begin_ns: u64,
+    /// Present rules.
+    pub rules: Rules,
+    /// Number of times that they were changed.
+    pub rule_changes: u32,
+    /// Whether kernel events are recorded, too.
+    pub kernel: bool,
+    /// Processes that are recorded.
+    pub processes: Vec<Process>,
+    /// Number of recorded processes that have ended.
+    pub ended_processes: u64,
+    /// Their events.
+    pub ended_events: u64,
+    /// Their losses.
+    pub ended_lost: Vec<Loss>,
+    /// Number of processes that asked to take part and could not.
+    pub rejected_processes: u64,
+    /// Bytes of memory that the rings of a process may take.
+    pub ring_bytes_per_process: u64,
+    /// Refused and unreachable programs, and all else that went wrong, one line each.
+    pub problems: Vec<String>,
+}
+
+/// Outcome of changing the rules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleChange {
+    /// Number of processes that follow the new rules.
+    pub current: u64,
+    /// Processes that were told and have not answered yet.
+    pub pending: Vec<Process>,
+    /// Processes that keep the rules that they began with.
+    pub fixed: Vec<Process>,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::DESCRIPTION;
+
+    /// Names of the fields of a type in the description.
+    fn described(name: &str) -> BTreeSet<String> {
+        let text = DESCRIPTION.lines().filter(|line| !line.trim_start().starts_with('#'));
+        let text = text.collect::<Vec<_>>().join("\n");
+        let (_, rest) = text.split_once(&format!("type {name} (")).expect("a type");
+        let body = rest.split("\n)").next().expect("an end");
+        body.lines().filter_map(|line| Some(line.trim().split_once(": ")?.0.to_owned())).collect()
+    }
+
+    fn keys(value: &impl Serialize) -> BTreeSet<String> {
+        let Ok(Value::Object(object)) = serde_json::to_value(value) else { panic!("no object") };
+        object.keys().cloned().collect()
+    }
+
+    #[test]
+    fn the_types_are_those_of_the_description() {
+        let rules = Rules { include: vec!["*".into()], exclude: Vec::new(), level: 14, filter: None };
+        let loss = Loss { cause: "full".into(), events: 1 };
+        let process = Process {
+            pid: 1,
+            name: "a".into(),
+            command_line: Vec::new(),
+            events: 1,
+            overwritten: 0,
+            lost: vec![loss.clone()],
+            losses_unknown: false,
+            rules: Following::Current,
+        };
+        let status = Status {
+            name: "a".into(),
+            pid: 1,
+            version: "0".into(),
+            folder: "/".into(),
+            command: Vec::new(),
+            mode: Mode::Discard,
+            begin_ns: 1,
+            rules: rules.clone(),
+            rule_changes: 0,
+            kernel: false,
+            processes: vec![process.clone()],
+            ended_processes: 0,
+            ended_events: 0,
+            ended_lost: Vec::new(),
+            rejected_processes: 0,
+            ring_bytes_per_process: 0,
+            problems: Vec::new(),
+        };
+        assert_eq!(keys(&rules), described("Rules"));
+        assert_eq!(keys(&loss), described("Loss"));
+        assert_eq!(keys(&process), described("Process"));
+        assert_eq!(keys(&status), described("Status"));
+        let change = RuleChange { current: 1, pending: Vec::new(), fixed: Vec::new() };
+        assert_eq!(keys(&change), BTreeSet::from(["current", "pending", "fixed"].map(str::to_owned)));
+        assert_eq!(json!([Following::Fixed, Mode::Overwrite]), json!(["fixed", "overwrite"]));
+    }
+
+    #[test]
+    fn rules_may_leave_out_what_is_optional() {
+        let rules: Rules = serde_json::from_value(json!({ "include": ["a:*"], "level": 6 })).expect("rules");
+        assert_eq!((rules.exclude.len(), rules.filter), (0, None));
+    }
+}

@@ -1,0 +1,91 @@
+//! State of the recording as the consumer knows it, for calls of other programs.
+
+use std::collections::BTreeMap;
+
+use tompion_control::{self as control, Status};
+use tompion_manifest::{RuleChange, Source};
+use tompion_protocol::rules::Rules;
+
+use super::{Backlog, Consumer, MAX_NOTICES};
+use crate::{filter, messages::reason, process::Process};
+
+/// Cause of losses of processes that the manifest has no room for.
+const BEYOND_LIMITS: &str = "beyond_limits";
+
+impl Consumer {
+    /// Adds to the state of the recording what the consumer knows of it.
+    pub(super) fn complete_status(&self, mut status: Status) -> Status {
+        let beyond = &self.manifest.beyond_limits;
+        let mut ended_lost = BTreeMap::<&str, u64>::new();
+        let more = (beyond.lost != 0).then_some((BEYOND_LIMITS, beyond.lost));
+        let sources = &self.manifest.sources;
+        let lost = sources.iter().flat_map(|source| &source.lost);
+        for (cause, count) in lost.map(|(cause, count)| (cause.as_str(), *count)).chain(more) {
+            let sum = ended_lost.entry(cause).or_default();
+            *sum = sum.saturating_add(count);
+        }
+        let events = sources.iter().map(|source| source.events).chain([beyond.events]);
+        status.processes = self.processes.iter().map(|process| self.describe(process)).collect();
+        status.ended_processes = (sources.len() as u64).saturating_add(beyond.processes);
+        status.ended_events = events.fold(0, u64::saturating_add);
+        status.ended_lost = losses(ended_lost);
+        status.rejected_processes = self.manifest.rejected_processes;
+        status.problems.extend(self.manifest.session.problems.iter().chain(&self.stopped).cloned());
+        status
+    }
+
+    fn describe(&self, process: &Process) -> control::Process {
+        let Source { name, command_line, events, lost, overwritten, losses_unknown, .. } =
+            process.summary(self.folder.path());
+        control::Process {
+            pid: process.pid,
+            name: name.unwrap_or_default(),
+            command_line,
+            events,
+            overwritten,
+            lost: losses(lost.iter().map(|(cause, count)| (cause.as_str(), *count))),
+            losses_unknown,
+            rules: process.following(),
+        }
+    }
+
+    /// Replaces the rules of all processes, and notes in the manifest that and when.
+    pub(super) fn set_rules(&mut self, rules: &Rules) {
+        let is_judged_here = rules.filter.as_deref().is_some_and(filter::needs_session)
+            || self.processes.iter().any(Process::has_session_filter);
+        if is_judged_here {
+            // What was recorded by the old rules is judged by them.
+            self.collect();
+            self.place_all();
+            self.sample();
+            self.convert(Backlog::All);
+        }
+        let realtime = self.manifest.session.clock.realtime_offset_ns;
+        let change = RuleChange {
+            time_ns: realtime.saturating_add_unsigned(tompion_os::monotonic_ns()),
+            include: rules.include.clone(),
+            exclude: rules.exclude.clone(),
+            level: rules.level.number(),
+            filter: rules.filter.clone(),
+        };
+        self.processes.iter_mut().for_each(|process| process.set_rules(rules));
+        if self.manifest.rule_changes.len() < MAX_NOTICES {
+            self.manifest.rule_changes.push(change);
+        } else {
+            self.manifest.beyond_limits.rule_changes += 1;
+        }
+        if self.stopped.is_some() {
+            return;
+        }
+        let written = self.manifest.write(&self.folder, self.manifest.session.backing.is_some());
+        if let Err(error) = written {
+            let folder = self.folder.path().display();
+            (self.notice)(&format!("can't note the new rules in {folder}: {}", reason(&error)));
+        }
+    }
+}
+
+fn losses<'a>(by_cause: impl IntoIterator<Item = (&'a str, u64)>) -> Vec<control::Loss> {
+    let losses = by_cause.into_iter().map(|(cause, events)| control::Loss { cause: cause.into(), events });
+    losses.collect()
+}

@@ -1,0 +1,359 @@
+//! Calls of other programs, by the interface `io.tompion.Recording1`.
+//!
+//! ```text
+//! client ──call──► connection's thread ──Request──► control thread ──► consumer
+//!                        ▲                               │
+//!                        └──────────── reply ────────────┘
+//! ```
+//!
+//! A connection's thread checks the call and its user, and waits for the control thread's answer.
+//! The control thread does the work between its other tasks; it never waits for a client.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::net::UnixStream,
+    },
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tompion_control::{
+    self as control, Call, CallError, ControlSocket, DESCRIPTION, Following, INTERFACE, Identity, Mode,
+    PlaceError, RuleChange, Server, Service, Status, qualified,
+};
+use tompion_os::Peer;
+use tompion_protocol::rules::Rules;
+use tompion_schema::Level;
+
+use crate::{filter, session_config::SessionConfig};
+
+/// Time for which a change of the rules waits for the programs.
+const RULES_TIMEOUT: Duration = Duration::from_secs(1);
+/// Interval between two looks at whether they follow.
+const RULES_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Work for the control thread, and where its answer goes.
+#[derive(Debug)]
+pub enum Request {
+    /// Say what is recorded.
+    Status(Sender<Status>),
+    /// Replace the rules, which were checked.
+    SetRules(Rules, Sender<()>),
+    /// Save what the flight recorder holds, and say how many events that were.
+    Snapshot(Sender<u64>),
+    /// End the recording.
+    Stop(Sender<()>),
+}
+
+/// Requests of other programs, as the control thread receives them.
+#[derive(Debug)]
+pub struct Requests {
+    receiver: Receiver<Request>,
+    /// Readable when there are requests.
+    bell: UnixStream,
+    /// Part of the recording's state that never changes; the rest is empty.
+    pub frame: Status,
+    socket: ControlSocket,
+}
+
+impl Requests {
+    /// Listens for calls, as a session of a name or by the process id. `frame` gets the name.
+    ///
+    /// # Errors
+    /// If there is no place for the socket, or the name is taken.
+    pub fn open(session: Option<&str>, config: &SessionConfig, frame: Status) -> Result<Self, PlaceError> {
+        let (socket, listener) = ControlSocket::listen(session)?;
+        let frame = Status { name: socket.name().to_owned(), ..frame };
+        let (sender, receiver) = mpsc::channel();
+        let start = || -> io::Result<UnixStream> {
+            let (bell, ringer) = UnixStream::pair()?;
+            bell.set_nonblocking(true)?;
+            ringer.set_nonblocking(true)?;
+            let service = RecordingService::new(sender, ringer, config);
+            let server = Server::new(listener, Arc::new(service));
+            thread::Builder::new().name("control".into()).spawn(move || server.run())?;
+            Ok(bell)
+        };
+        let bell = start().map_err(|error| PlaceError::Folder(frame.folder.clone().into(), error))?;
+        Ok(Self { receiver, bell, frame, socket })
+    }
+
+    /// Takes no more requests: those that wait and come are told that the recording ends. The name
+    /// is kept.
+    pub fn close(self) -> ControlSocket {
+        self.socket
+    }
+
+    /// Takes the next request.
+    pub fn next(&mut self) -> Option<Request> {
+        let mut rings = [0; 64];
+        while matches!(self.bell.read(&mut rings), Ok(1..)) {}
+        self.receiver.try_recv().ok()
+    }
+}
+
+impl AsFd for Requests {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// Limits of what the rules of a recording can become while it runs.
+#[derive(Clone, Copy, Debug)]
+struct RuleLimits {
+    /// Whether events carry the contexts that applications define.
+    application_contexts: bool,
+    /// Whether events are converted long after they were written, or by another process.
+    is_late: bool,
+}
+
+/// Answers calls.
+struct RecordingService {
+    requests: Sender<Request>,
+    ringer: UnixStream,
+    limits: RuleLimits,
+    /// Filter at the beginning.
+    filter: Option<String>,
+    is_flight_recorder: bool,
+    /// User whose files the trace is: may look.
+    owner: u32,
+    /// User that the recorder runs as: may do everything, as root may.
+    user: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetRules {
+    rules: control::Rules,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoParameters {}
+
+impl RecordingService {
+    fn new(requests: Sender<Request>, ringer: UnixStream, config: &SessionConfig) -> Self {
+        Self {
+            requests,
+            ringer,
+            limits: RuleLimits {
+                application_contexts: config.application_contexts,
+                is_late: config.overwrite || config.backing.is_some(),
+            },
+            filter: config.rules.filter.clone(),
+            is_flight_recorder: config.overwrite,
+            owner: tompion_os::file_user(),
+            user: tompion_os::effective_user(),
+        }
+    }
+
+    /// Has the control thread do something.
+    fn ask<T>(&self, request: impl FnOnce(Sender<T>) -> Request) -> Result<T, CallError> {
+        let (sender, receiver) = mpsc::channel();
+        let ending = || CallError { name: qualified("Ending"), parameters: Default::default() };
+        self.requests.send(request(sender)).map_err(|_| ending())?;
+        // A full socket wakes the thread as well.
+        let _ = (&self.ringer).write(&[0]);
+        receiver.recv().map_err(|_| ending())
+    }
+
+    fn check_may_change(&self, peer: Peer) -> Result<(), CallError> {
+        if peer.uid == 0 || peer.uid == self.user {
+            return Ok(());
+        }
+        let needs = if self.user == 0 { "root".to_owned() } else { format!("user {}", self.user) };
+        Err(CallError::new(&qualified("NotPermitted"), "needs", needs))
+    }
+
+    fn set_rules(&self, call: &Call) -> Result<Value, CallError> {
+        let SetRules { rules } = call.parameters()?;
+        let refused = |problem: String| CallError::new(&qualified("InvalidRules"), "problem", problem);
+        let rules = check_rules(rules, self.limits, self.filter.as_deref()).map_err(refused)?;
+        self.ask(|done| Request::SetRules(rules, done))?;
+        let deadline = Instant::now() + RULES_TIMEOUT;
+        loop {
+            let status = self.ask(Request::Status)?;
+            let is_pending = |process: &control::Process| process.rules == Following::Pending;
+            if !status.processes.iter().any(is_pending) || Instant::now() >= deadline {
+                return Ok(json!(change_of(status.processes)));
+            }
+            thread::sleep(RULES_INTERVAL);
+        }
+    }
+}
+
+/// Sorts processes by whether they follow.
+fn change_of(processes: Vec<control::Process>) -> RuleChange {
+    let mut change = RuleChange { current: 0, pending: Vec::new(), fixed: Vec::new() };
+    for process in processes {
+        match process.rules {
+            Following::Current => change.current += 1,
+            Following::Pending => change.pending.push(process),
+            Following::Fixed => change.fixed.push(process),
+        }
+    }
+    change
+}
+
+/// Checks rules that another program sent. `before` is the filter that the recording began with.
+fn check_rules(rules: control::Rules, limits: RuleLimits, before: Option<&str>) -> Result<Rules, String> {
+    let control::Rules { include, exclude, level, filter: text } = rules;
+    if level > Level::LOWEST.number() {
+        return Err(format!("expected a level of 0 to 14, found {level}"));
+    }
+    let level = Level::from_number(level);
+    if let Some(text) = &text {
+        let expression = tompion_filter::parse(text).map_err(|error| error.to_string())?;
+        filter::check_filter(&expression).map_err(|error| error.to_string())?;
+        if let Some((name, _)) = filter::unknown_contexts(&expression).next() {
+            return Err(format!("no recording knows the context ${} of the filter", name.head()));
+        }
+        if filter::needs_application(text) && !limits.application_contexts {
+            return Err(
+                "the filter asks for contexts that programs define, which are not recorded; start the \
+                        recording with -c app"
+                    .into(),
+            );
+        }
+    }
+    let needs_session = [before, text.as_deref()].into_iter().flatten().any(filter::needs_session);
+    if limits.is_late && needs_session {
+        return Err(
+            "the filter asks for contexts that the recorder reads ($comm, for example); these can't change \
+                    in a flight recorder or with --backing, where events are judged later"
+                .into(),
+        );
+    }
+    let rules = Rules { include, exclude, level, filter: text };
+    match rules.to_text().len() as u64 {
+        ..=tompion_layout::control::RULES_SIZE => Ok(rules),
+        size => {
+            let most = tompion_layout::control::RULES_SIZE;
+            Err(format!("expected at most {most} bytes of globs and filter, found {size}"))
+        }
+    }
+}
+
+impl Service for RecordingService {
+    fn identity(&self) -> Identity {
+        Identity { product: "Tompion", version: env!("CARGO_PKG_VERSION"), url: env!("CARGO_PKG_REPOSITORY") }
+    }
+
+    fn interface(&self) -> &'static str {
+        INTERFACE
+    }
+
+    fn description(&self) -> &'static str {
+        DESCRIPTION
+    }
+
+    fn admits(&self, user: u32) -> bool {
+        [0, self.owner, self.user].contains(&user)
+    }
+
+    fn call(&self, peer: Peer, method: &str, call: &Call) -> Result<Value, CallError> {
+        if method == "GetStatus" {
+            let NoParameters {} = call.parameters()?;
+            return Ok(json!({ "status": self.ask(Request::Status)? }));
+        }
+        self.check_may_change(peer)?;
+        match method {
+            "SetRules" => self.set_rules(call),
+            "SaveSnapshot" if !self.is_flight_recorder => {
+                Err(CallError { name: qualified("NoFlightRecorder"), parameters: Default::default() })
+            }
+            "SaveSnapshot" => {
+                let NoParameters {} = call.parameters()?;
+                Ok(json!({ "events": self.ask(Request::Snapshot)? }))
+            }
+            "Stop" => {
+                let NoParameters {} = call.parameters()?;
+                self.ask(Request::Stop).map(|()| Value::Null)
+            }
+            _ => Err(CallError::method_not_found(&call.method)),
+        }
+    }
+}
+
+/// Returns the part of a recording's state that never changes.
+pub fn frame(config: &SessionConfig, command: &[String], has_kernel: bool) -> Status {
+    let begin_ns = tompion_os::realtime_ns();
+    Status {
+        name: String::new(),
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        folder: config.folder.path().to_string_lossy().into_owned(),
+        command: command.to_vec(),
+        mode: if config.overwrite { Mode::Overwrite } else { Mode::Discard },
+        begin_ns,
+        rules: describe_rules(&config.rules),
+        rule_changes: 0,
+        kernel: has_kernel,
+        processes: Vec::new(),
+        ended_processes: 0,
+        ended_events: 0,
+        ended_lost: Vec::new(),
+        rejected_processes: 0,
+        ring_bytes_per_process: config.geometry.file_size(),
+        problems: Vec::new(),
+    }
+}
+
+/// Rules as calls and replies have them.
+pub fn describe_rules(rules: &Rules) -> control::Rules {
+    control::Rules {
+        include: rules.include.clone(),
+        exclude: rules.exclude.clone(),
+        level: rules.level.number(),
+        filter: rules.filter.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(filter: Option<&str>) -> control::Rules {
+        control::Rules {
+            include: vec!["*".into()],
+            exclude: Vec::new(),
+            level: 14,
+            filter: filter.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn rules_that_can_not_be_are_refused_with_the_reason() {
+        let any = RuleLimits { application_contexts: false, is_late: false };
+        let late = RuleLimits { is_late: true, ..any };
+        let check = |rules, limits, before| check_rules(rules, limits, before).map(drop);
+        assert_eq!(check(rules(None), any, None), Ok(()));
+        assert_eq!(check(rules(Some("rows > 1")), late, Some("rows > 2")), Ok(()));
+        assert_eq!(check(rules(Some("$comm == \"a\"")), any, None), Ok(()));
+        for (rules, limits, before, expected) in [
+            (control::Rules { level: 15, ..rules(None) }, any, None, "0 to 14, found 15"),
+            (rules(Some("rows >")), any, None, "expected"),
+            (rules(Some("$nothing == 1")), any, None, "$nothing"),
+            (rules(Some("$app.db:user == 1 && $comm == \"a\"")), any, None, "-c app"),
+            (rules(Some("$comm == \"a\"")), late, None, "flight recorder"),
+            (rules(None), late, Some("$comm == \"a\""), "flight recorder"),
+            (
+                control::Rules { include: vec!["x".repeat(1 << 17)], ..rules(None) },
+                any,
+                None,
+                "at most 65536",
+            ),
+        ] {
+            let refused = check(rules, limits, before).expect_err(expected);
+            assert!(refused.contains(expected), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Rules of a process, which can change while it is recorded.
+
+use tompion_control::Following;
+use tompion_protocol::{message::ToAgent, rules::Rules};
+use tompion_ring::rules_text;
+
+use super::{Process, ThreadContextSources};
+use crate::{
+    context::Threads,
+    filter::{self, SessionFilter},
+};
+
+impl ThreadContextSources {
+    /// Replaces the filter, if the session has a part in it.
+    fn set_filter(&mut self, filter: Option<&str>, threads: impl FnOnce() -> Threads) {
+        self.filter = filter.filter(|filter| filter::needs_session(filter)).map(str::to_owned);
+        if self.filter.is_some() && self.threads.is_none() {
+            self.threads = Some(threads());
+        }
+    }
+}
+
+impl Process {
+    /// Replaces the rules: for the agent, which enables events by them as soon as it is told, and
+    /// for what is converted from now on. Bytes that were written by the old rules should be
+    /// converted before.
+    pub fn set_rules(&mut self, rules: &Rules) {
+        let (pid, inner) = (self.pid, self.hello.pid);
+        self.context_sources.set_filter(rules.filter.as_deref(), || Threads::new(pid, inner, Vec::new()));
+        self.spans_with_fields.clear();
+        let filter = self.context_sources.filter.as_deref();
+        for class in self.classes.values_mut() {
+            let span = filter.and_then(|filter| filter::span_with_fields(filter, &class.event));
+            self.spans_with_fields.extend(span);
+            class.filter = filter.map(|filter| SessionFilter::new(filter, &class.event));
+        }
+        rules_text::publish(&self.control, rules.to_text().as_bytes());
+        if let Some(socket) = self.socket.as_ref().filter(|_| self.listens()) {
+            // An agent that has gone needs no rules.
+            let _ = socket.send(&ToAgent::RulesChanged.encode(), &[]);
+        }
+    }
+
+    /// Whether the session has a part in its filter.
+    pub fn has_session_filter(&self) -> bool {
+        self.context_sources.filter.is_some()
+    }
+
+    /// Whether the process goes by the newest rules.
+    pub fn following(&self) -> Following {
+        match (rules_text::is_acknowledged(&self.control), self.listens()) {
+            (true, _) => Following::Current,
+            (false, true) => Following::Pending,
+            (false, false) => Following::Fixed,
+        }
+    }
+}

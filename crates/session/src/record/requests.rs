@@ -1,0 +1,93 @@
+//! Requests of other programs, followed by the control thread.
+
+use std::sync::mpsc;
+
+use tompion_control::Status;
+use tompion_manifest::Snapshot;
+use tompion_os::signal::SIGTERM;
+
+use super::{Config, Control, Error};
+use crate::{
+    consumer::ConsumerCommand,
+    control::{self, Request, Requests},
+    kernel::Kernel,
+    session_config::SessionConfig,
+};
+
+impl Requests {
+    /// Listens for calls about a recording. Without a place for the socket there are none, unless
+    /// the session has a name by which users expect to find it.
+    pub(super) fn of(
+        config: &Config,
+        session_config: &SessionConfig,
+        has_kernel: bool,
+    ) -> Result<Option<Self>, Error> {
+        // Another command has begun it for itself.
+        if config.jobs.is_some() || config.selector.is_some() {
+            return Ok(None);
+        }
+        let frame = control::frame(session_config, config.target.command(), has_kernel);
+        match Self::open(config.session.as_deref(), session_config, frame) {
+            Ok(requests) => Ok(Some(requests)),
+            Err(error) if config.session.is_some() => Err(error.into()),
+            Err(error) => {
+                log::debug!("tompion status won't find this recording: {error}");
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Control {
+    /// Follows all requests that wait. True when the recording is to end at once.
+    pub(super) fn follow_requests(&mut self, notice: fn(&str)) -> bool {
+        while let Some(request) = self.requests.as_mut().and_then(Requests::next) {
+            match request {
+                // The consumer replies: this thread waits for no disk.
+                Request::Status(done) => {
+                    let known = self.known_status().map(Box::new);
+                    let asked = known.map(|known| self.commands.send(ConsumerCommand::Status(known, done)));
+                    drop(asked);
+                }
+                Request::SetRules(rules, done) => {
+                    self.rule_changes = self.rule_changes.saturating_add(1);
+                    self.acceptor.set_rules(rules.clone());
+                    let _ = self.commands.send(ConsumerCommand::SetRules(Box::new(rules)));
+                    let _ = done.send(());
+                }
+                Request::Snapshot(done) => drop(self.snapshot(notice).map(|events| done.send(events))),
+                Request::Stop(done) => {
+                    let _ = done.send(());
+                    if self.ending || self.child.is_none() {
+                        return true;
+                    }
+                    self.ask_to_end(SIGTERM);
+                }
+            }
+        }
+        false
+    }
+
+    /// State of the recording, as far as this thread knows it.
+    fn known_status(&self) -> Option<Status> {
+        Some(Status {
+            rules: control::describe_rules(self.acceptor.rules()),
+            rule_changes: self.rule_changes,
+            problems: self.acceptor.problems.clone(),
+            ..self.requests.as_ref()?.frame.clone()
+        })
+    }
+
+    /// Saves what the flight recorders hold; returns the number of events.
+    pub(super) fn snapshot(&self, notice: fn(&str)) -> Option<u64> {
+        let begun_ns = tompion_os::monotonic_ns();
+        let (sender, receiver) = mpsc::channel();
+        self.commands.send(ConsumerCommand::Snapshot(sender)).ok()?;
+        let events = receiver.recv().ok()?;
+        let events = events + self.kernel.as_ref().map_or(0, Kernel::snapshot);
+        // The program that asked looks for it there.
+        let _ = self.commands.send(ConsumerCommand::NoteSnapshot(Snapshot { begun_ns, events }));
+        notice(&format!("saved {events} events"));
+        Some(events)
+    }
+}

@@ -1,0 +1,79 @@
+//! Client: calls methods, one after the other.
+
+use std::{io, os::unix::net::UnixStream, time::Duration};
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    connection::{Connection, Incoming},
+    message::{Call, CallError, MAX_REPLY, Reply, encode},
+};
+
+/// Time to send a call.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Failure of a call, seen by the client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The service has refused the call.
+    #[error(transparent)]
+    Refused(CallError),
+    /// The service did not reply in time.
+    #[error("no reply within {} s", .0.as_secs())]
+    Timeout(Duration),
+    /// The service closed the connection without a reply.
+    #[error("the connection was closed without a reply")]
+    Closed,
+    /// The reply is none of this protocol.
+    #[error("expected a reply of varlink, found {0}")]
+    Malformed(String),
+    /// The connection failed.
+    #[error(transparent)]
+    Connection(#[from] io::Error),
+}
+
+/// Connection to a service.
+#[derive(Debug)]
+pub struct Client {
+    connection: Connection,
+    timeout: Duration,
+}
+
+impl Client {
+    /// A client on a connection. Each reply must come within `timeout`.
+    pub fn new(stream: UnixStream, timeout: Duration) -> Self {
+        Self { connection: Connection::new(stream), timeout }
+    }
+
+    /// Calls a method and waits for its reply.
+    ///
+    /// # Errors
+    /// If the service refuses the call, or nothing useful comes back.
+    pub fn call<T: DeserializeOwned>(
+        &mut self,
+        method: &str,
+        parameters: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let parameters = match serde_json::to_value(parameters) {
+            Ok(Value::Object(parameters)) => parameters,
+            Ok(Value::Null) => serde_json::Map::new(),
+            _ => return Err(ClientError::Malformed("parameters that are no object".into())),
+        };
+        self.connection.write(&encode(&Call::new(method, parameters)), SEND_TIMEOUT)?;
+        let message = match self.connection.read(MAX_REPLY, self.timeout, Some(self.timeout))? {
+            Incoming::Message(message) => message,
+            Incoming::End => return Err(ClientError::Closed),
+            Incoming::Late => return Err(ClientError::Timeout(self.timeout)),
+            Incoming::TooLarge => {
+                return Err(ClientError::Malformed(format!("more than {MAX_REPLY} bytes")));
+            }
+        };
+        let malformed = |error: serde_json::Error| ClientError::Malformed(error.to_string());
+        let reply: Reply = serde_json::from_slice(&message).map_err(malformed)?;
+        if let Some(name) = reply.error {
+            return Err(ClientError::Refused(CallError { name, parameters: reply.parameters }));
+        }
+        serde_json::from_value(Value::Object(reply.parameters)).map_err(malformed)
+    }
+}

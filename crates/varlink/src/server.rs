@@ -1,0 +1,248 @@
+//! Server: connections, their threads, and the interface that every service has.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::Shutdown,
+    os::{
+        fd::AsFd,
+        unix::net::{UnixListener, UnixStream},
+    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tompion_os::{Peer, peer_of};
+
+use crate::{
+    connection::{Connection, Incoming},
+    message::{Call, CallError, MAX_CALL, Reply, SERVICE_DESCRIPTION, SERVICE_INTERFACE, encode},
+};
+
+/// Maximum number of connections.
+const MAX_CONNECTIONS: usize = 32;
+/// Time for a whole call, from its first byte on.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for a reply to be taken.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after a connection could not be accepted: descriptors may be given back meanwhile.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Names of a service, for `org.varlink.service.GetInfo`.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    /// Its product: `Tompion`.
+    pub product: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// Its address.
+    pub url: &'static str,
+}
+
+/// Methods of one interface.
+pub trait Service: Send + Sync + 'static {
+    /// Name of the service.
+    fn identity(&self) -> Identity;
+
+    /// The interface: `io.tompion.Recording1`.
+    fn interface(&self) -> &'static str;
+
+    /// Its description, as `varlinkctl introspect` shows it.
+    fn description(&self) -> &'static str;
+
+    /// Whether a user may connect at all.
+    fn admits(&self, user: u32) -> bool;
+
+    /// Answers a call of the interface; `method` is its name within the interface. It may take its
+    /// time: only this connection waits.
+    ///
+    /// # Errors
+    /// What the reply says instead.
+    fn call(&self, peer: Peer, method: &str, call: &Call) -> Result<Value, CallError>;
+}
+
+/// Listening socket and the connections that came of it.
+pub struct Server {
+    listener: UnixListener,
+    service: Arc<dyn Service>,
+    connections: Arc<Connections>,
+}
+
+impl Server {
+    /// A server on a socket that listens.
+    pub fn new(listener: UnixListener, service: Arc<dyn Service>) -> Self {
+        Self { listener, service, connections: Arc::default() }
+    }
+
+    /// Accepts connections and has their calls answered, for ever. What a connection's thread
+    /// needs that can't be had costs that connection.
+    pub fn run(&self) -> ! {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => drop(self.admit(stream)),
+                Err(_) => thread::sleep(ACCEPT_RETRY_INTERVAL),
+            }
+        }
+    }
+
+    fn admit(&self, stream: UnixStream) -> io::Result<()> {
+        let peer = peer_of(stream.as_fd())?;
+        if !self.service.admits(peer.uid) {
+            let refusal = encode(&Reply::from(Err(CallError::permission_denied())));
+            return Connection::new(stream).write(&refusal, Duration::from_millis(1));
+        }
+        let slot = self.connections.enter(stream.try_clone()?);
+        let service = Arc::clone(&self.service);
+        let run = move || {
+            // What goes wrong ends the connection, which is all there is to be said.
+            let _ = serve(Connection::new(stream), peer, &*service, &slot);
+        };
+        thread::Builder::new().name("control".into()).spawn(run).map(drop)
+    }
+}
+
+/// Answers the calls of one connection until it ends.
+fn serve(mut connection: Connection, peer: Peer, service: &dyn Service, slot: &Slot) -> io::Result<()> {
+    loop {
+        let message = match connection.read(MAX_CALL, CALL_TIMEOUT, None)? {
+            Incoming::Message(message) => message,
+            Incoming::End | Incoming::Late => return Ok(()),
+            Incoming::TooLarge => {
+                let problem = format!("expected at most {MAX_CALL} bytes");
+                let reply = Reply::from(Err(CallError::invalid_parameter(&problem)));
+                return connection.write(&encode(&reply), REPLY_TIMEOUT);
+            }
+        };
+        let call: Call = match serde_json::from_slice(&message) {
+            Ok(call) => call,
+            Err(error) => {
+                // What follows can't be trusted to begin where a message does.
+                let reply = Reply::from(Err(CallError::invalid_parameter(&error.to_string())));
+                return connection.write(&encode(&reply), REPLY_TIMEOUT);
+            }
+        };
+        slot.set_busy(true);
+        let reply = Reply::from(answer(peer, service, &call));
+        if !call.oneway {
+            connection.write(&encode(&reply), REPLY_TIMEOUT)?;
+        }
+        slot.set_busy(connection.has_more());
+    }
+}
+
+/// Parameter of `GetInterfaceDescription`.
+#[derive(Deserialize)]
+struct Described {
+    interface: String,
+}
+
+fn answer(peer: Peer, service: &dyn Service, call: &Call) -> Result<Value, CallError> {
+    let (interface, method) =
+        call.method.rsplit_once('.').ok_or_else(|| CallError::interface_not_found(&call.method))?;
+    if interface == service.interface() {
+        return service.call(peer, method, call);
+    }
+    if interface != SERVICE_INTERFACE {
+        return Err(CallError::interface_not_found(interface));
+    }
+    match method {
+        "GetInfo" => {
+            let Identity { product, version, url } = service.identity();
+            let interfaces = [SERVICE_INTERFACE, service.interface()];
+            Ok(json!({
+                "vendor": product, "product": product, "version": version, "url": url, "interfaces": interfaces,
+            }))
+        }
+        "GetInterfaceDescription" => {
+            let Described { interface } = call.parameters()?;
+            let description = match interface.as_str() {
+                SERVICE_INTERFACE => SERVICE_DESCRIPTION,
+                name if name == service.interface() => service.description(),
+                _ => return Err(CallError::interface_not_found(&interface)),
+            };
+            Ok(json!({ "description": description }))
+        }
+        _ => Err(CallError::method_not_found(&call.method)),
+    }
+}
+
+/// All connections, by the order of their coming.
+#[derive(Debug, Default)]
+struct Connections(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    entries: BTreeMap<u64, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    stream: UnixStream,
+    is_busy: bool,
+    /// Begin of the state, as a number that grows.
+    since: u64,
+}
+
+impl Table {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Closes the connection that has been idle for the longest time, or the oldest one.
+    fn evict(&mut self) {
+        let first = self.entries.iter().min_by_key(|(_, entry)| (entry.is_busy, entry.since));
+        if let Some(number) = first.map(|(number, _)| *number) {
+            // Its thread finds the end of the connection.
+            let evicted = self.entries.remove(&number);
+            evicted.into_iter().for_each(|entry| drop(entry.stream.shutdown(Shutdown::Both)));
+        }
+    }
+}
+
+impl Connections {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a connection a slot, which another one may lose for it.
+    fn enter(self: &Arc<Self>, stream: UnixStream) -> Slot {
+        let mut table = self.lock();
+        if table.entries.len() >= MAX_CONNECTIONS {
+            table.evict();
+        }
+        let number = table.number();
+        table.entries.insert(number, Entry { stream, is_busy: false, since: number });
+        Slot { connections: Arc::clone(self), number }
+    }
+}
+
+/// Slot of one connection, given up when this is dropped.
+#[derive(Debug)]
+struct Slot {
+    connections: Arc<Connections>,
+    number: u64,
+}
+
+impl Slot {
+    fn set_busy(&self, is_busy: bool) {
+        let mut table = self.connections.lock();
+        let since = table.number();
+        if let Some(entry) = table.entries.get_mut(&self.number) {
+            (entry.is_busy, entry.since) = (is_busy, since);
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.connections.lock().entries.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests;

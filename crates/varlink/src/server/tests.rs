@@ -1,0 +1,151 @@
+//! A service is called as programs that are not ours would, and as hostile ones.
+
+use std::{
+    io::{Read as _, Write as _},
+    path::PathBuf,
+};
+
+use serde_json::Map;
+use tompion_testing::TestDir;
+
+use super::*;
+use crate::{Client, ClientError};
+
+fn connect(path: &PathBuf) -> Client {
+    Client::new(UnixStream::connect(path).expect("a service"), TIMEOUT)
+}
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+struct Echo {
+    admitted: bool,
+}
+
+impl Service for Echo {
+    fn identity(&self) -> Identity {
+        Identity { product: "Echo", version: "1", url: "https://example.org" }
+    }
+
+    fn interface(&self) -> &'static str {
+        "org.example.Echo"
+    }
+
+    fn description(&self) -> &'static str {
+        "interface org.example.Echo\nmethod Say(text: string) -> (text: string)\n"
+    }
+
+    fn admits(&self, _user: u32) -> bool {
+        self.admitted
+    }
+
+    fn call(&self, peer: Peer, method: &str, call: &Call) -> Result<Value, CallError> {
+        match method {
+            "Say" => Ok(json!({ "text": call.parameters.get("text") })),
+            "Peer" => Ok(json!({ "pid": peer.pid })),
+            _ => Err(CallError::method_not_found(&call.method)),
+        }
+    }
+}
+
+fn start(dir: &TestDir, admitted: bool) -> PathBuf {
+    let path = dir.join("socket");
+    let server = Server::new(UnixListener::bind(&path).expect("a socket"), Arc::new(Echo { admitted }));
+    thread::spawn(move || server.run());
+    path
+}
+
+fn say(client: &mut Client, text: &str) -> Result<Value, ClientError> {
+    client.call("org.example.Echo.Say", &json!({ "text": text }))
+}
+
+#[test]
+fn a_service_answers_and_describes_itself() {
+    let dir = TestDir::new("varlink");
+    let mut client = connect(&start(&dir, true));
+    assert_eq!(say(&mut client, "é").expect("a reply"), json!({ "text": "é" }));
+    let peer: Value = client.call("org.example.Echo.Peer", &Value::Null).expect("a reply");
+    assert_eq!(peer["pid"], std::process::id());
+    let info: Value = client.call("org.varlink.service.GetInfo", &Value::Null).expect("a reply");
+    assert_eq!(info["interfaces"], json!(["org.varlink.service", "org.example.Echo"]));
+    let describe = |client: &mut Client, interface: &str| -> Result<Value, ClientError> {
+        let parameters = json!({ "interface": interface });
+        client.call("org.varlink.service.GetInterfaceDescription", &parameters)
+    };
+    for interface in ["org.varlink.service", "org.example.Echo"] {
+        let text = describe(&mut client, interface).expect("a reply");
+        let text = text["description"].as_str().expect("a text");
+        assert!(text.contains(&format!("interface {interface}\n")), "{text}");
+    }
+    for (method, error) in [
+        ("org.example.Echo.Nothing", "org.varlink.service.MethodNotFound"),
+        ("org.example.Other.Say", "org.varlink.service.InterfaceNotFound"),
+        ("Say", "org.varlink.service.InterfaceNotFound"),
+        ("org.varlink.service.GetInterfaceDescription", "org.varlink.service.InvalidParameter"),
+    ] {
+        match client.call::<Value>(method, &Value::Null) {
+            Err(ClientError::Refused(refused)) => assert_eq!(refused.name, error, "{method}"),
+            other => panic!("{method}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_user_that_is_not_admitted_gets_one_line() {
+    let dir = TestDir::new("varlink-refused");
+    let mut client = connect(&start(&dir, false));
+    // The refusal stands there before anything was asked; the call itself may meet a closed socket.
+    match say(&mut client, "a") {
+        Err(ClientError::Refused(refused)) => {
+            assert_eq!(refused.name, "org.varlink.service.PermissionDenied");
+        }
+        Err(ClientError::Connection(_) | ClientError::Closed) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn garbage_and_silence_delay_no_other_client() {
+    let dir = TestDir::new("varlink-garbage");
+    let path = start(&dir, true);
+    let mut silent = Vec::new();
+    for index in 0..3 * MAX_CONNECTIONS {
+        let mut stream = UnixStream::connect(&path).expect("a service");
+        let garbage: &[u8] = match index % 4 {
+            0 => b"",
+            1 => b"{\"method\":",
+            2 => b"\xff\xfe[]}{\0",
+            _ => b"\0\0\0",
+        };
+        let _ = stream.write_all(garbage);
+        silent.push(stream);
+    }
+    let mut client = connect(&path);
+    for _ in 0..100 {
+        assert_eq!(say(&mut client, "a").expect("a reply"), json!({ "text": "a" }));
+    }
+    // Garbage was answered by one error, and the end.
+    let mut answered = 0;
+    for stream in silent.iter_mut().skip(3 * MAX_CONNECTIONS - 8) {
+        stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket");
+        let mut text = Vec::new();
+        let _ = stream.read_to_end(&mut text);
+        answered += u32::from(text.starts_with(b"{\"error\":\"org.varlink.service.InvalidParameter\""));
+    }
+    assert_eq!(answered, 4);
+}
+
+#[test]
+fn calls_that_wait_are_answered_in_order_and_oneway_ones_not_at_all() {
+    let dir = TestDir::new("varlink-order");
+    let mut stream = UnixStream::connect(start(&dir, true)).expect("a service");
+    let call = |text: &str, oneway: bool| {
+        let parameters = Map::from_iter([("text".to_owned(), json!(text))]);
+        encode(&Call { oneway, ..Call::new("org.example.Echo.Say", parameters) })
+    };
+    let all = [call("1", false), call("2", true), call("3", false)].concat();
+    stream.write_all(&all).expect("room");
+    stream.shutdown(Shutdown::Write).expect("open");
+    let mut replies = String::new();
+    stream.read_to_string(&mut replies).expect("replies");
+    assert_eq!(replies, "{\"parameters\":{\"text\":\"1\"}}\0{\"parameters\":{\"text\":\"3\"}}\0");
+}
