@@ -68,8 +68,9 @@ pub fn ensure(registry: &mut Registry) {
     event::note_starter();
     // Without the thread, events are recorded all the same; only later changes are not heard of.
     background.running = tompion_os::spawn_background(run).is_ok();
-    if background.running {
-        registry.acknowledge_listening();
+    if background.running && registry.acknowledge_listening() {
+        // They have changed while the process could not be told.
+        registry.enable_all();
     }
 }
 

@@ -1,6 +1,10 @@
 //! Recordings that this process is part of: their connection, mapped memory, rules and catalog.
 
-use std::{ops::Range, os::fd::OwnedFd, sync::atomic::Ordering};
+use std::{
+    ops::Range,
+    os::fd::OwnedFd,
+    sync::atomic::{Ordering, fence},
+};
 
 use tompion_layout::{
     catalog, control,
@@ -227,19 +231,20 @@ fn with_contexts(description: &[u8], contexts: u32) -> Option<Vec<u8>> {
     Some(tompion_schema::encode(&event))
 }
 
-/// The rules as they stand in the control file, and their generation. Where the session is being
-/// stopped while it replaces them, there are none.
-fn read_rules(control: &SharedMap) -> (String, u32) {
-    let Some(rules) = rules_text::read(control) else { return (String::new(), 0) };
+/// The rules as they stand in the control file, and their generation. None if the session is being
+/// stopped while it replaces them.
+fn read_rules(control: &SharedMap) -> Option<(String, u32)> {
+    let rules = rules_text::read(control)?;
     let text = String::from_utf8(rules.text);
     let text = text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-    (text, rules.generation)
+    Some((text, rules.generation))
 }
 
 impl JoinedRecording {
     /// Describes a recording that has just begun.
     pub fn new(name: String, socket: PacketSocket, memory: SharedMemory) -> Self {
-        let (rules, generation) = read_rules(&memory.control);
+        // Without rules nothing is recorded until the session says that they have changed.
+        let (rules, generation) = read_rules(&memory.control).unwrap_or_default();
         let identity = socket.identity();
         let flags = memory.control.half(control::OFFSET_FLAGS).load(Ordering::Relaxed);
         let contexts = flags & control::FLAG_CONTEXTS != 0;
@@ -278,13 +283,25 @@ impl JoinedRecording {
 
     /// Reads the rules again.
     pub fn refresh_rules(&mut self) {
-        (self.rules, self.generation) = read_rules(&self.memory.control);
+        if let Some((rules, generation)) = read_rules(&self.memory.control) {
+            (self.rules, self.generation) = (rules, generation);
+        }
     }
 
-    /// Tells the session that a thread receives what it says from now on.
-    pub fn acknowledge_listening(&self) {
-        // Ordering: a fact by itself; the thread reads what waits when it begins.
-        self.memory.control.word(control::OFFSET_LISTENS).store(1, Ordering::Relaxed);
+    /// Tells the session that a thread receives what it says from now on. Returns whether the rules
+    /// have changed before.
+    pub fn acknowledge_listening(&mut self) -> bool {
+        let listens = self.memory.control.word(control::OFFSET_LISTENS);
+        // Ordering: only this process changes the word.
+        if listens.swap(1, Ordering::Relaxed) != 0 {
+            return false;
+        }
+        // Ordering: pairs with the fence in the session's `Process::set_rules`: either it sees the
+        // word and tells the process, or the rules are seen here.
+        fence(Ordering::SeqCst);
+        let before = self.generation;
+        self.refresh_rules();
+        self.generation != before
     }
 
     /// Tells the session that sites are enabled by these rules.

@@ -208,15 +208,20 @@ impl Registry {
     pub fn enable_all(&mut self) {
         let modules = self.modules.clone();
         self.enable(&modules);
-        self.recordings.iter().flatten().for_each(JoinedRecording::acknowledge_rules);
+        // Sites keep their old state if there is no memory for descriptions.
+        if !heap::is_short() {
+            self.recordings.iter().flatten().for_each(JoinedRecording::acknowledge_rules);
+        }
         if self.background.running {
             self.acknowledge_listening();
         }
     }
 
-    /// Tells all sessions that the background thread receives what they say.
-    pub fn acknowledge_listening(&self) {
-        self.recordings.iter().flatten().for_each(JoinedRecording::acknowledge_listening);
+    /// Tells all sessions that the background thread receives what they say. Returns whether rules
+    /// have changed before: then sites are to be enabled again.
+    pub fn acknowledge_listening(&mut self) -> bool {
+        let recordings = self.recordings.iter_mut().flatten();
+        recordings.fold(false, |changed, joined| joined.acknowledge_listening() | changed)
     }
 
     fn enable(&mut self, modules: &[*mut Module]) {
@@ -401,6 +406,7 @@ impl Registry {
         let is_resumed = recording.is_some_and(|joined| joined.resume(parent));
         if is_resumed {
             filters::note_child();
+            self.recordings[slot].iter().for_each(JoinedRecording::acknowledge_rules);
             self.record_objects(slot);
         }
         is_resumed

@@ -159,6 +159,50 @@ fn processes_without_a_thread_keep_their_rules_and_their_children_follow() {
 }
 
 #[test]
+fn forked_children_that_take_over_their_parents_events_follow_the_rules_of_the_time() {
+    let dir = TestDir::new();
+    let script =
+        "for i in 1 2 3; do x=$(echo hi); done; (while :; do sleep 0.01; done) & read line; kill $!; :";
+    let options = ["--preload", "malloc"];
+    let session = Session::start(&dir, "loop", &options, &["dash", "-c", script]);
+    let rules = || {
+        let status = status(&dir, "loop")?;
+        let processes = status["processes"].as_array()?.iter().filter(|it| it["name"] == "dash");
+        Some(
+            processes
+                .map(|process| process["rules"].as_str().unwrap_or_default().to_owned())
+                .collect::<Vec<_>>(),
+        )
+    };
+    wait_until("the loop", || rules().is_some_and(|rules| rules == ["current", "current"]));
+    let line = tompion(&dir, &["rules", "loop", "-e", "nothing:*"]).exited(1).err;
+    assert!(line.contains("dash ("), "{line}");
+    wait_until("the old rules", || rules().is_some_and(|rules| rules == ["fixed", "fixed"]));
+    session.end().succeeded();
+}
+
+#[test]
+fn a_program_that_was_executed_away_delays_no_change_of_rules() {
+    let dir = TestDir::new();
+    let script = format!("x=$(echo hi); exec '{}'", ticker(&dir));
+    let session = Session::start(&dir, "exec", &["--preload", "malloc"], &["dash", "-c", &script]);
+    let rules = || {
+        let status = status(&dir, "exec")?;
+        let processes = status["processes"].as_array()?.clone();
+        Some(
+            processes
+                .iter()
+                .map(|process| process["rules"].as_str().unwrap_or_default().to_owned())
+                .collect::<Vec<_>>(),
+        )
+    };
+    wait_until("both programs", || rules().is_some_and(|rules| rules == ["unreachable", "current"]));
+    let line = tompion(&dir, &["rules", "exec", "-e", "ticker:tock"]).succeeded().err;
+    assert!(line.contains("1 process followed"), "{line}");
+    session.end().succeeded();
+}
+
+#[test]
 fn a_name_is_of_one_recording_and_free_after_it() {
     let dir = TestDir::new();
     let program = ticker(&dir);

@@ -116,7 +116,8 @@ impl Drop for ControlSocket {
     fn drop(&mut self) {
         let _ = self.folder.remove(SOCKET);
         self.lock = None;
-        let _ = self.folder.remove_all();
+        // Stays if another recorder has taken the name since.
+        let _ = fs::remove_dir(self.folder.path());
     }
 }
 
@@ -161,7 +162,7 @@ fn folder_of_user() -> PathBuf {
     let run = PathBuf::from(format!("/run/user/{user}"));
     match run.is_dir() {
         true => run.join("tompion/sessions"),
-        false => env::temp_dir().join(format!("tompion-{user}-sessions")),
+        false => Path::new("/tmp").join(format!("tompion-{user}-sessions")),
     }
 }
 

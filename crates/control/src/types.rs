@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Rules that choose events of programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rules {
     /// Globs of events to record.
     pub include: Vec<String>,
@@ -36,6 +37,9 @@ pub enum Following {
     Pending,
     /// It keeps the rules that it began with: it has no thread that could be told.
     Fixed,
+    /// Its connection is closed: it has executed another program, is about to end, or has closed
+    /// the descriptor.
+    Unreachable,
 }
 
 /// Treatment of new events when a ring is full.

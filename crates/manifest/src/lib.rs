@@ -61,6 +61,10 @@ pub struct Manifest {
     /// End of the command; absent if it was not waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_end: Option<CommandEnd>,
+    /// Processes that ran already and were named to be recorded, and their descendants of that
+    /// time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<Target>,
     /// Programs that the recorded processes and their descendants executed, as far as seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<Program>,
@@ -114,6 +118,28 @@ pub struct CommandEnd {
     pub pid: i64,
     /// End in words: `exited with 7`, `killed by signal 9`.
     pub end: String,
+}
+
+/// Process that ran already when its recording began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// Process id.
+    pub pid: i64,
+    /// Parent when the recording began; 0 if unknown.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub parent: i64,
+    /// Name of the process; empty if unknown.
+    #[serde(default)]
+    pub name: String,
+    /// Command line when the recording began, cut to a bounded length; empty if unknown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command_line: Vec<String>,
+    /// Start time, in clock ticks since the machine was started; absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_ticks: Option<u64>,
+    /// State at the recording's end, in words; absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<String>,
 }
 
 /// Descendant of the recorded processes.
@@ -179,6 +205,17 @@ pub struct Source {
     /// Whether its loss counters are impossible, so that its losses are unknown.
     #[serde(default, skip_serializing_if = "is_default")]
     pub losses_unknown: bool,
+}
+
+impl RuleChange {
+    /// Upper bound of the bytes that the change takes in the file, for texts without control
+    /// characters.
+    pub fn size_in_manifest(&self) -> usize {
+        /// Its keys, numbers and spaces.
+        const OTHER: usize = 256;
+        let texts = self.include.iter().chain(&self.exclude).chain(&self.filter);
+        texts.map(|text| 2 * text.len() + 16).fold(OTHER, usize::saturating_add)
+    }
 }
 
 impl Source {

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use serde::Serialize;
 use tompion_manifest::{BeyondLimits, KERNEL};
 pub use tompion_manifest::{
-    Child, CommandEnd, FILE as NAME, MAX_BYTES, Manifest, Program, RuleChange, Source, VFORK_CHILD,
+    Child, CommandEnd, FILE as NAME, MAX_BYTES, Manifest, Program, RuleChange, Source, Target, VFORK_CHILD,
 };
 
 use crate::{Corruption, TraceSet};
@@ -45,6 +45,8 @@ pub(crate) struct ManifestInfo {
     pub rejected_processes: u64,
     /// Counts of what programs sent beyond the limits of the recordings.
     pub beyond_limits: BTreeMap<String, u64>,
+    /// Processes that ran already and were named to be recorded.
+    pub targets: Vec<Target>,
     /// Changes of the recordings' rules.
     pub rule_changes: Vec<RuleChange>,
     /// Problems with the files.
@@ -80,6 +82,7 @@ pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
                 info.rejected_processes = info.rejected_processes.saturating_add(manifest.rejected_processes);
                 add_counts(&mut info.beyond_limits, &manifest.beyond_limits);
                 info.rule_changes.append(&mut manifest.rule_changes);
+                info.targets.append(&mut manifest.targets);
                 let found =
                     manifest.sources.into_iter().filter(|source| stays_below(Path::new(&source.path)));
                 let found = found.map(|source| (plain(&folder.join(&source.path)), source));

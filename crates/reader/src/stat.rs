@@ -39,6 +39,10 @@ pub struct Summary {
     /// rules left out are in no count.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rule_changes: Vec<manifest::RuleChange>,
+    /// Processes that ran already and were named to be recorded, and their descendants of that
+    /// time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<manifest::Target>,
     /// Number of missing packets, by their sequence numbers. The number of their events is unknown.
     pub lost_packets: u64,
     /// Number of events that a flight recorder overwrote by design.
@@ -161,7 +165,7 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     let info = manifest::read_all(traces);
     (summary.losses_unknown, summary.rejected_processes) = (info.losses_unknown, info.rejected_processes);
     summary.beyond_limits = info.beyond_limits;
-    summary.rule_changes = info.rule_changes;
+    (summary.rule_changes, summary.targets) = (info.rule_changes, info.targets);
     (summary.programs, summary.children) = (info.programs, info.children);
     summary.commands = info.commands.into_iter().map(Command::from).collect();
     let (sources, corruptions) = (info.sources, info.corruptions);

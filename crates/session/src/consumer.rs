@@ -23,13 +23,14 @@ use tompion_jobs::JobSink;
 use tompion_layout::loss::Cause;
 use tompion_manifest::{self as manifest, Clock, Manifest};
 use tompion_os::{DirHandle, sample_clocks};
+use tompion_watchdog::StallWatchdog;
 use tompion_writer::{SourceWriter, disk};
 
 use crate::{
     backing::ClockFile,
     messages::{reason, summarize_names},
     process::{Backlog, Process, SHARED_FOLDER},
-    stall_watchdog::StallWatchdog,
+    targets,
 };
 use command::CommandServer;
 pub use command::{CommandSender, ConsumerCommand};
@@ -708,6 +709,7 @@ impl Consumer {
         for key in self.processes.iter().map(|process| process.key).collect::<Vec<_>>() {
             self.complete(key, "running when the recording ended".into());
         }
+        targets::note_ends(&mut self.manifest.targets);
         self.retire_finished();
         self.complete_shared();
         self.clock.thin_out();

@@ -10,13 +10,14 @@
 //! The control thread does the work between its other tasks; it never waits for a client.
 
 use std::{
+    collections::BTreeSet,
     io::{self, Read as _, Write as _},
     os::{
         fd::{AsFd, BorrowedFd},
         unix::net::UnixStream,
     },
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         mpsc::{self, Receiver, Sender},
     },
     thread,
@@ -38,7 +39,11 @@ use crate::{filter, session_config::SessionConfig};
 /// Time for which a change of the rules waits for the programs.
 const RULES_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval between two looks at whether they follow.
-const RULES_INTERVAL: Duration = Duration::from_millis(5);
+const RULES_INTERVAL: Duration = Duration::from_millis(20);
+/// Maximum number of different filters of one recording: programs keep each that they compiled.
+const MAX_FILTERS: usize = 256;
+/// Maximum size of a filter in bytes.
+const MAX_FILTER: usize = 4096;
 
 /// Work for the control thread, and where its answer goes.
 #[derive(Debug)]
@@ -92,10 +97,10 @@ impl Requests {
         self.socket
     }
 
-    /// Takes the next request.
+    /// Takes the next request. There is a ring for each: with one taken at a time, other work comes
+    /// in between.
     pub fn next(&mut self) -> Option<Request> {
-        let mut rings = [0; 64];
-        while matches!(self.bell.read(&mut rings), Ok(1..)) {}
+        let _ = self.bell.read(&mut [0]);
         self.receiver.try_recv().ok()
     }
 }
@@ -122,6 +127,8 @@ struct RecordingService {
     limits: RuleLimits,
     /// Filter at the beginning.
     filter: Option<String>,
+    /// All filters that there have been.
+    filters: Mutex<BTreeSet<String>>,
     is_flight_recorder: bool,
     /// User whose files the trace is: may look.
     owner: u32,
@@ -149,6 +156,7 @@ impl RecordingService {
                 is_late: config.overwrite || config.backing.is_some(),
             },
             filter: config.rules.filter.clone(),
+            filters: Mutex::new(config.rules.filter.iter().cloned().collect()),
             is_flight_recorder: config.overwrite,
             owner: tompion_os::file_user(),
             user: tompion_os::effective_user(),
@@ -160,7 +168,7 @@ impl RecordingService {
         let (sender, receiver) = mpsc::channel();
         let ending = || CallError { name: qualified("Ending"), parameters: Default::default() };
         self.requests.send(request(sender)).map_err(|_| ending())?;
-        // A full socket wakes the thread as well.
+        // There is room for the rings of all connections.
         let _ = (&self.ringer).write(&[0]);
         receiver.recv().map_err(|_| ending())
     }
@@ -173,10 +181,22 @@ impl RecordingService {
         Err(CallError::new(&qualified("NotPermitted"), "needs", needs))
     }
 
+    /// Counts a filter, unless it was there before.
+    fn remember_filter(&self, filter: Option<&str>) -> Result<(), String> {
+        let Some(filter) = filter else { return Ok(()) };
+        let mut filters = self.filters.lock().unwrap_or_else(PoisonError::into_inner);
+        if !filters.contains(filter) && filters.len() >= MAX_FILTERS {
+            return Err(format!("expected at most {MAX_FILTERS} different filters of one recording"));
+        }
+        filters.insert(filter.to_owned());
+        Ok(())
+    }
+
     fn set_rules(&self, call: &Call) -> Result<Value, CallError> {
         let SetRules { rules } = call.parameters()?;
         let refused = |problem: String| CallError::new(&qualified("InvalidRules"), "problem", problem);
         let rules = check_rules(rules, self.limits, self.filter.as_deref()).map_err(refused)?;
+        self.remember_filter(rules.filter.as_deref()).map_err(refused)?;
         self.ask(|done| Request::SetRules(rules, done))?;
         let deadline = Instant::now() + RULES_TIMEOUT;
         loop {
@@ -198,6 +218,7 @@ fn change_of(processes: Vec<control::Process>) -> RuleChange {
             Following::Current => change.current += 1,
             Following::Pending => change.pending.push(process),
             Following::Fixed => change.fixed.push(process),
+            Following::Unreachable => {}
         }
     }
     change
@@ -210,7 +231,14 @@ fn check_rules(rules: control::Rules, limits: RuleLimits, before: Option<&str>) 
         return Err(format!("expected a level of 0 to 14, found {level}"));
     }
     let level = Level::from_number(level);
+    if include.iter().chain(&exclude).any(|glob| glob.chars().any(char::is_control)) {
+        return Err("expected globs without control characters".into());
+    }
+    let mut filter = None;
     if let Some(text) = &text {
+        if text.len() > MAX_FILTER {
+            return Err(format!("expected a filter of at most {MAX_FILTER} bytes, found {}", text.len()));
+        }
         let expression = tompion_filter::parse(text).map_err(|error| error.to_string())?;
         filter::check_filter(&expression).map_err(|error| error.to_string())?;
         if let Some((name, _)) = filter::unknown_contexts(&expression).next() {
@@ -223,6 +251,8 @@ fn check_rules(rules: control::Rules, limits: RuleLimits, before: Option<&str>) 
                     .into(),
             );
         }
+        // As programs read it, on one line.
+        filter = Some(expression.to_text());
     }
     let needs_session = [before, text.as_deref()].into_iter().flatten().any(filter::needs_session);
     if limits.is_late && needs_session {
@@ -232,7 +262,7 @@ fn check_rules(rules: control::Rules, limits: RuleLimits, before: Option<&str>) 
                 .into(),
         );
     }
-    let rules = Rules { include, exclude, level, filter: text };
+    let rules = Rules { include, exclude, level, filter };
     match rules.to_text().len() as u64 {
         ..=tompion_layout::control::RULES_SIZE => Ok(rules),
         size => {
@@ -256,7 +286,7 @@ impl Service for RecordingService {
     }
 
     fn admits(&self, user: u32) -> bool {
-        [0, self.owner, self.user].contains(&user)
+        user == 0 || [self.owner, self.user].contains(&user) && tompion_os::is_one_user(user)
     }
 
     fn call(&self, peer: Peer, method: &str, call: &Call) -> Result<Value, CallError> {
@@ -336,9 +366,13 @@ mod tests {
         let late = RuleLimits { is_late: true, ..any };
         let check = |rules, limits, before| check_rules(rules, limits, before).map(drop);
         assert_eq!(check(rules(None), any, None), Ok(()));
+        let lines = check_rules(rules(Some("a > 1 &&\n b < 2")), any, None).expect("a filter");
+        assert_eq!(lines.filter.as_deref().map(|filter| filter.lines().count()), Some(1));
         assert_eq!(check(rules(Some("rows > 1")), late, Some("rows > 2")), Ok(()));
         assert_eq!(check(rules(Some("$comm == \"a\"")), any, None), Ok(()));
         for (rules, limits, before, expected) in [
+            (control::Rules { include: vec!["a\n".into()], ..rules(None) }, any, None, "control characters"),
+            (rules(Some(&format!("rows > {}", "1".repeat(5000)))), any, None, "at most 4096 bytes"),
             (control::Rules { level: 15, ..rules(None) }, any, None, "0 to 14, found 15"),
             (rules(Some("rows >")), any, None, "expected"),
             (rules(Some("$nothing == 1")), any, None, "$nothing"),

@@ -36,8 +36,8 @@ mod recover;
 mod rseq;
 mod running;
 mod session_config;
-mod stall_watchdog;
 mod target;
+mod targets;
 mod untraced;
 mod untrusted_text;
 

@@ -42,6 +42,7 @@ use crate::{
     running::own_recorder,
     session_config::SessionConfig,
     target::{Admission, ProcessTree, Target},
+    targets,
     untraced::{self, Expectation, Looks},
 };
 
@@ -253,9 +254,10 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     let folder = session_config.folder.clone();
     // Until this process is gone, readers of the trace know that it is still being recorded.
     let _lock = tompion_os::try_lock(&folder);
-    let mut manifest = manifest(config, &session_config);
     // With SIGXFSZ among them, so that a limit on the size of files is told and doesn't kill.
     let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGTERM, SIGCHLD, SIGXFSZ])?;
+    // It looks at processes by a thread, which must not get these signals.
+    let mut manifest = manifest(config, &session_config);
     let in_words = |error: io::Error| io::Error::new(error.kind(), messages::reason(&error));
     manifest.write(&folder, session_config.backing.is_some()).map_err(in_words)?;
     if let (Some(backing), Some(id)) = (&session_config.backing, &manifest.session.id) {
@@ -447,6 +449,7 @@ fn manifest(config: &Config, session_config: &SessionConfig) -> Manifest {
         schema: SCHEMA,
         state: manifest::RECORDING.into(),
         command: config.target.command().to_vec(),
+        targets: targets::describe(&config.target),
         session: Session {
             tompion: env!("CARGO_PKG_VERSION").into(),
             invocation: config.invocation.clone(),
@@ -666,7 +669,7 @@ impl Control {
                     Interest::Listener => self.acceptor.accept_pending(&self.poller),
                     Interest::Signals if self.take_signals(notice) => return,
                     Interest::Signals => {}
-                    Interest::Calls if self.follow_requests(notice) => return,
+                    Interest::Calls if self.follow_request(notice) => return,
                     Interest::Calls => {}
                     Interest::Socket(key) => self.acceptor.handle_message(key, &self.poller),
                     Interest::Watch(key) => self.client_exited(key),

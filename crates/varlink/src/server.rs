@@ -24,6 +24,9 @@ use crate::{
 
 /// Maximum number of connections.
 const MAX_CONNECTIONS: usize = 32;
+/// Maximum number of waits for a connection's thread to give its slot up, and the duration of one.
+const MAX_SLOT_WAITS: u32 = 100;
+const SLOT_WAIT: Duration = Duration::from_millis(1);
 /// Time for a whole call, from its first byte on.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for a reply to be taken.
@@ -94,7 +97,7 @@ impl Server {
             let refusal = encode(&Reply::from(Err(CallError::permission_denied())));
             return Connection::new(stream).write(&refusal, Duration::from_millis(1));
         }
-        let slot = self.connections.enter(stream.try_clone()?);
+        let Some(slot) = self.connections.enter(&stream)? else { return Ok(()) };
         let service = Arc::clone(&self.service);
         let run = move || {
             // What goes wrong ends the connection, which is all there is to be said.
@@ -183,6 +186,8 @@ struct Table {
 struct Entry {
     stream: UnixStream,
     is_busy: bool,
+    /// Whether it was closed for another one.
+    is_evicted: bool,
     /// Begin of the state, as a number that grows.
     since: u64,
 }
@@ -193,13 +198,13 @@ impl Table {
         self.next
     }
 
-    /// Closes the connection that has been idle for the longest time, or the oldest one.
+    /// Closes the connection that has been idle for the longest time. Its thread finds the end, and
+    /// gives the slot up.
     fn evict(&mut self) {
-        let first = self.entries.iter().min_by_key(|(_, entry)| (entry.is_busy, entry.since));
-        if let Some(number) = first.map(|(number, _)| *number) {
-            // Its thread finds the end of the connection.
-            let evicted = self.entries.remove(&number);
-            evicted.into_iter().for_each(|entry| drop(entry.stream.shutdown(Shutdown::Both)));
+        let idle = self.entries.values_mut().filter(|entry| !entry.is_busy && !entry.is_evicted);
+        if let Some(entry) = idle.min_by_key(|entry| entry.since) {
+            entry.is_evicted = true;
+            let _ = entry.stream.shutdown(Shutdown::Both);
         }
     }
 }
@@ -209,15 +214,24 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a connection a slot, which another one may lose for it.
-    fn enter(self: &Arc<Self>, stream: UnixStream) -> Slot {
-        let mut table = self.lock();
-        if table.entries.len() >= MAX_CONNECTIONS {
-            table.evict();
+    /// Gives a connection a slot, which an idle one may lose for it. None if all are busy: each
+    /// slot has a thread.
+    fn enter(self: &Arc<Self>, stream: &UnixStream) -> io::Result<Option<Slot>> {
+        for _ in 0..MAX_SLOT_WAITS {
+            let mut table = self.lock();
+            if table.entries.len() < MAX_CONNECTIONS {
+                let number = table.number();
+                let (stream, is_busy, is_evicted) = (stream.try_clone()?, false, false);
+                table.entries.insert(number, Entry { stream, is_busy, is_evicted, since: number });
+                return Ok(Some(Slot { connections: Arc::clone(self), number }));
+            }
+            if !table.entries.values().any(|entry| entry.is_evicted) {
+                table.evict();
+            }
+            drop(table);
+            thread::sleep(SLOT_WAIT);
         }
-        let number = table.number();
-        table.entries.insert(number, Entry { stream, is_busy: false, since: number });
-        Slot { connections: Arc::clone(self), number }
+        Ok(None)
     }
 }
 

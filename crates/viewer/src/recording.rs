@@ -67,8 +67,9 @@ fn host_of<'t>(folder: &Path, traces: &'t [TraceInfo]) -> &'t str {
     traces.iter().find(is_in).map_or("", |trace| &trace.host)
 }
 
-/// Returns the processes of a recording: those with programs, events or a command line, and the
-/// children that the kernel saw, also those that execute no program, such as a server's workers.
+/// Returns the processes of a recording: those with programs, events or a command line, those that
+/// were named, and the children that the kernel saw, also those that execute no program, such as a
+/// server's workers.
 fn processes_of(mut manifest: manifest::Manifest) -> Vec<RecordedProcess> {
     let children = manifest.join_children();
     let mut found: BTreeMap<i64, RecordedProcess> = BTreeMap::new();
@@ -81,6 +82,15 @@ fn processes_of(mut manifest: manifest::Manifest) -> Vec<RecordedProcess> {
         process.pid = child.pid;
         process.parent = Some(child.parent).filter(|parent| *parent > 0);
         process.end = child.end.clone().unwrap_or_default();
+    }
+    for target in &manifest.targets {
+        let process = found.entry(target.pid).or_default();
+        process.pid = target.pid;
+        process.parent = Some(target.parent).filter(|parent| *parent > 0).or(process.parent);
+        process.command = command_line(&target.command_line);
+        if process.end.is_empty() {
+            process.end = target.end.clone().unwrap_or_default();
+        }
     }
     for source in &manifest.sources {
         let Some(pid) = source.pid.filter(|pid| *pid > 0) else { continue };
@@ -104,10 +114,11 @@ fn processes_of(mut manifest: manifest::Manifest) -> Vec<RecordedProcess> {
 /// Returns the process ids that are sent: children that nothing else names only if there is room.
 fn named_first(manifest: &manifest::Manifest, children: impl Iterator<Item = i64>) -> BTreeSet<i64> {
     let command = manifest.command_end.iter().map(|end| end.pid);
+    let targets = manifest.targets.iter().map(|target| target.pid);
     let sources = manifest.sources.iter().filter_map(|source| source.pid.filter(|pid| *pid > 0));
     let programs = manifest.programs.iter().map(|program| program.pid);
     let mut named = BTreeSet::new();
-    for pid in command.chain(sources).chain(programs).chain(children) {
+    for pid in command.chain(targets).chain(sources).chain(programs).chain(children) {
         if named.len() == MAX_PROCESSES {
             break;
         }
@@ -161,6 +172,23 @@ mod tests {
         let found = processes_of(serde_json::from_value(manifest).unwrap());
         let found: Vec<_> = found.iter().map(|it| (it.pid, it.parent, &*it.command, &*it.end)).collect();
         assert_eq!(found, [(7, Some(3), "nginx", "exited with 0"), (8, Some(7), "", "exited with 1")]);
+    }
+
+    #[test]
+    fn processes_that_were_named_are_there_without_events_or_children() {
+        let manifest = serde_json::json!({
+            "targets": [
+                { "pid": 7, "parent": 1, "name": "nginx", "command_line": ["nginx: master"], "end": "ended" },
+                { "pid": 8, "parent": 7, "name": "nginx" },
+            ],
+            "sources": [{ "path": "", "pid": 8, "end": "exited", "command_line": ["nginx: worker"] }],
+        });
+        let found = processes_of(serde_json::from_value(manifest).unwrap());
+        let found: Vec<_> = found.iter().map(|it| (it.pid, it.parent, &*it.command, &*it.end)).collect();
+        assert_eq!(
+            found,
+            [(7, Some(1), "'nginx: master'", "ended"), (8, Some(7), "'nginx: worker'", "exited")]
+        );
     }
 
     #[test]

@@ -104,6 +104,28 @@ struct Stat<'a> {
     durations: Option<&'a Durations>,
 }
 
+/// Writes the processes that were named to be recorded, but for those that have events of their
+/// own.
+fn write_targets(summary: &Summary, output: &mut dyn Write) -> std::io::Result<()> {
+    let has_events = |pid: i64| summary.processes.iter().any(|process| process.pid == pid);
+    let targets: Vec<_> = summary.targets.iter().filter(|target| !has_events(target.pid)).collect();
+    if targets.is_empty() {
+        return Ok(());
+    }
+    writeln!(output, "\nrecorded by -p")?;
+    for target in targets.iter().take(MAX_ROWS) {
+        let (name, end) = (escape_control(&target.name), target.end.as_deref().unwrap_or("end not known"));
+        writeln!(output, "  {:>8}  {name:<16} {}", target.pid, escape_control(end))?;
+        if !target.command_line.is_empty() {
+            writeln!(output, "            {}", messages::command_line(&target.command_line))?;
+        }
+    }
+    match targets.len().saturating_sub(MAX_ROWS) {
+        0 => Ok(()),
+        more => writeln!(output, "            and {} more", with_thousands(more as u64)),
+    }
+}
+
 fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> std::io::Result<()> {
     writeln!(output, "events       {}", with_thousands(summary.events))?;
     let causes: Vec<String> = summary
@@ -162,6 +184,7 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         writeln!(output, "command      {}{pid}", messages::command_line(&command.command_line))?;
         writeln!(output, "             {}", escape_control(end))?;
     }
+    write_targets(summary, output)?;
     if !summary.processes.is_empty() {
         writeln!(output, "\nprocesses")?;
         for process in summary.processes.iter().take(MAX_ROWS) {

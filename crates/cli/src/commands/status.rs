@@ -103,7 +103,7 @@ fn write_recording(status: &Status, output: &mut dyn Write) -> std::io::Result<(
     } else {
         writeln!(
             output,
-            "  {:>9} {:<16} {saved:>15} {:>12}  {:<8} command",
+            "  {:>9} {:<16} {saved:>15} {:>12}  {:<11} command",
             "process", "name", "lost", "rules"
         )?;
     }
@@ -145,10 +145,11 @@ fn write_process(process: &Process, output: &mut dyn Write) -> std::io::Result<(
         Following::Current => "current",
         Following::Pending => "pending",
         Following::Fixed => "fixed",
+        Following::Unreachable => "unreachable",
     };
     writeln!(
         output,
-        "  {:>9} {:<16} {:>15} {lost:>12}  {rules:<8} {}",
+        "  {:>9} {:<16} {:>15} {lost:>12}  {rules:<11} {}",
         process.pid,
         escape_control(&process.name),
         with_thousands(process.events),

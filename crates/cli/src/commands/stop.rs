@@ -31,13 +31,16 @@ const END_INTERVAL: Duration = Duration::from_millis(5);
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let recording = Recording::find(&arguments.session)?;
-    let folder = recording.status()?.folder;
+    let before = recording.status()?;
+    let folder = &before.folder;
     recording.stop()?;
     let deadline = Instant::now() + END_TIMEOUT;
     loop {
         match recording.status() {
             // It answers nothing more once the trace is complete.
             Err(ControlError::NotFound(_)) => break,
+            // Another one has its name by now.
+            Ok(now) if now.pid != before.pid || now.begin_ns != before.begin_ns => break,
             _ if Instant::now() >= deadline => {
                 anyhow::bail!("{} has not ended within {} s", recording.name(), END_TIMEOUT.as_secs());
             }

@@ -9,6 +9,8 @@ use tompion_protocol::rules::Rules;
 use super::{Backlog, Consumer, MAX_NOTICES};
 use crate::{filter, messages::reason, process::Process};
 
+/// Maximum number of bytes of rules in the manifest, for which room is kept on the disk.
+const MAX_CHANGE_BYTES: usize = 128 << 10;
 /// Cause of losses of processes that the manifest has no room for.
 const BEYOND_LIMITS: &str = "beyond_limits";
 
@@ -69,11 +71,13 @@ impl Consumer {
             filter: rules.filter.clone(),
         };
         self.processes.iter_mut().for_each(|process| process.set_rules(rules));
-        if self.manifest.rule_changes.len() < MAX_NOTICES {
-            self.manifest.rule_changes.push(change);
-        } else {
+        let changes = &self.manifest.rule_changes;
+        let bytes = changes.iter().chain([&change]).map(RuleChange::size_in_manifest).sum::<usize>();
+        if changes.len() >= MAX_NOTICES || bytes > MAX_CHANGE_BYTES {
             self.manifest.beyond_limits.rule_changes += 1;
+            return;
         }
+        self.manifest.rule_changes.push(change);
         if self.stopped.is_some() {
             return;
         }

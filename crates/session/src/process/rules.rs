@@ -1,6 +1,9 @@
 //! Rules of a process, which can change while it is recorded.
 
+use std::sync::atomic::{Ordering, fence};
+
 use tompion_control::Following;
+use tompion_layout::control;
 use tompion_protocol::{message::ToAgent, rules::Rules};
 use tompion_ring::rules_text;
 
@@ -25,6 +28,14 @@ impl Process {
     /// for what is converted from now on. Bytes that were written by the old rules should be
     /// converted before.
     pub fn set_rules(&mut self, rules: &Rules) {
+        rules_text::publish(&self.control, rules.to_text().as_bytes());
+        // Ordering: pairs with the fence in the agent's `acknowledge_listening`: either the process
+        // sees the rules when it begins to listen, or it is told here.
+        fence(Ordering::SeqCst);
+        if !self.listens() {
+            // Its events go by the old rules, and so does the session's part of the filter.
+            return;
+        }
         let (pid, inner) = (self.pid, self.hello.pid);
         self.context_sources.set_filter(rules.filter.as_deref(), || Threads::new(pid, inner, Vec::new()));
         self.spans_with_fields.clear();
@@ -34,8 +45,7 @@ impl Process {
             self.spans_with_fields.extend(span);
             class.filter = filter.map(|filter| SessionFilter::new(filter, &class.event));
         }
-        rules_text::publish(&self.control, rules.to_text().as_bytes());
-        if let Some(socket) = self.socket.as_ref().filter(|_| self.listens()) {
+        if let Some(socket) = &self.socket {
             // An agent that has gone needs no rules.
             let _ = socket.send(&ToAgent::RulesChanged.encode(), &[]);
         }
@@ -48,10 +58,14 @@ impl Process {
 
     /// Whether the process goes by the newest rules.
     pub fn following(&self) -> Following {
-        match (rules_text::is_acknowledged(&self.control), self.listens()) {
-            (true, _) => Following::Current,
-            (false, true) => Following::Pending,
-            (false, false) => Following::Fixed,
+        // Ordering: a fact by itself. (What `Hello` says isn't enough: a thread may not have been
+        // started.)
+        let listens = self.control.word(control::OFFSET_LISTENS).load(Ordering::Relaxed) != 0;
+        match (&self.socket, rules_text::is_acknowledged(&self.control), listens) {
+            (None, _, _) => Following::Unreachable,
+            (Some(_), true, _) => Following::Current,
+            (Some(_), false, true) => Following::Pending,
+            (Some(_), false, false) => Following::Fixed,
         }
     }
 }

@@ -39,9 +39,9 @@ impl Requests {
 }
 
 impl Control {
-    /// Follows all requests that wait. True when the recording is to end at once.
-    pub(super) fn follow_requests(&mut self, notice: fn(&str)) -> bool {
-        while let Some(request) = self.requests.as_mut().and_then(Requests::next) {
+    /// Follows the next request. True when the recording is to end at once.
+    pub(super) fn follow_request(&mut self, notice: fn(&str)) -> bool {
+        if let Some(request) = self.requests.as_mut().and_then(Requests::next) {
             match request {
                 // The consumer replies: this thread waits for no disk.
                 Request::Status(done) => {

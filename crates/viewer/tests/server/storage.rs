@@ -115,14 +115,17 @@ fn unmount(folder: &Path) {
     Command::new("umount").arg("--lazy").arg(folder).output().unwrap();
 }
 
+/// Writer of a trace into a folder.
+type WriteTrace = fn(&Path);
+
 #[test]
 fn an_estimate_is_at_most_twice_the_index() {
-    let traces: [(&str, &dyn Fn(&Path)); 5] = [
-        ("kernel", &|folder| fixtures::turns(folder, 120_000)),
-        ("many threads", &|folder| fixtures::write(folder, &fixtures::crowd(80_000))),
-        ("program", &|folder| fixtures::callbacks(folder, 120_000)),
-        ("small events", &|folder| fixtures::steps(folder, 600_000)),
-        ("tiny", &|folder| fixtures::write(folder, &fixtures::story("worker"))),
+    let traces: [(&str, WriteTrace); 5] = [
+        ("kernel", |folder| fixtures::turns(folder, 120_000)),
+        ("many threads", |folder| fixtures::write(folder, &fixtures::crowd(80_000))),
+        ("program", |folder| fixtures::callbacks(folder, 120_000)),
+        ("small events", |folder| fixtures::steps(folder, 600_000)),
+        ("tiny", |folder| fixtures::write(folder, &fixtures::story("worker"))),
     ];
     for (name, write) in traces {
         let dir = TestDir::new();

@@ -7,6 +7,8 @@
 //! on two CPUs poll whether the consumer is late. A watchdog whose own CPU stands still finds
 //! nothing, and does no harm.
 
+#![forbid(unsafe_code)]
+
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
