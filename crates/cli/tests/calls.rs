@@ -60,6 +60,26 @@ fn the_return_from_a_signal_handler_is_a_call() {
 }
 
 #[test]
+fn workers_that_execute_nothing_are_listed_with_their_ends() {
+    if !permitted() {
+        return;
+    }
+    let dir = TestDir::new();
+    let script = "(exit 7) & (kill -9 $BASHPID) & wait";
+    let command: [&dyn AsRef<std::ffi::OsStr>; 3] = [&"bash", &"-c", &script];
+    dir.record(&["-k"], &command);
+    let shown = run(&mut dir.tompion(&["print", "--calls", "trace"])).succeeded().out;
+    for end in ["+++ exited with 7 +++", "+++ killed by SIGKILL +++", "+++ exited with 0 +++"] {
+        assert!(shown.contains(end), "{end}");
+    }
+    let stat = run(&mut dir.tompion(&["stat", "trace"])).succeeded().out;
+    let (_, workers) = stat.split_once("children that executed no program\n").expect("workers");
+    let workers: Vec<&str> = workers.lines().take_while(|line| !line.is_empty()).collect();
+    assert!(workers.iter().any(|line| line.contains("exited with 7  (child of ")), "{workers:?}");
+    assert!(workers.iter().any(|line| line.contains("killed by signal 9  (child of ")), "{workers:?}");
+}
+
+#[test]
 fn addresses_of_sockets_are_shown() {
     if !permitted() {
         return;

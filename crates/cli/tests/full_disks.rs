@@ -169,7 +169,7 @@ fn a_recording_loses_nothing_to_the_index_on_its_disk() {
     // More than the index of a trace of some megabytes is expected to take.
     let enough = RESERVE + (6 << 20);
     for (number, (free, is_beside)) in
-        [(enough, true), (RESERVE + (512 << 10), false)].into_iter().enumerate()
+        [(enough, true), (RESERVE + (128 << 10), false)].into_iter().enumerate()
     {
         let Some(disk) = Disk::new(&dir, "32M") else { return };
         run(Command::new("cp").arg("-r").arg(&kept).arg(disk.path("read"))).succeeded();

@@ -96,11 +96,22 @@ fn read(pid: u32) -> Lineage {
     Lineage { parent: parent.unwrap_or(0), command_line: arguments(&bytes) }
 }
 
+/// Takes the end off the last argument. A program that has written a title in the place of its
+/// arguments may have filled the rest with more of the kind.
+fn without_padding(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    match bytes.len() - end {
+        // An empty argument at the end.
+        2 => &bytes[..end + 1],
+        _ => &bytes[..end],
+    }
+}
+
 /// Splits a command line as `/proc` has it: a NUL behind each argument.
 fn arguments(bytes: &[u8]) -> Vec<String> {
     let is_cut = bytes.len() as u64 > MAX_BYTES;
     let bytes = bytes.get(..MAX_BYTES as usize).unwrap_or(bytes);
-    let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+    let bytes = without_padding(bytes);
     if bytes.is_empty() {
         return Vec::new();
     }
@@ -121,6 +132,8 @@ mod tests {
     fn a_command_line_is_bounded_and_harmless() {
         assert_eq!(arguments(b"sh\0-c\0\0a b\0"), ["sh", "-c", "", "a b"]);
         assert_eq!(arguments(b""), Vec::<String>::new());
+        assert_eq!(arguments(b"ls\0\0"), ["ls", ""]);
+        assert_eq!(arguments(b"nginx: worker process\0\0\0\0\0\0"), ["nginx: worker process"]);
         assert_eq!(arguments(b"a\x1b[2J\n\xff\0"), ["a?[2J?\u{fffd}"]);
         let many = b"x\0".repeat(100);
         let found = arguments(&many);

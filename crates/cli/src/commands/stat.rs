@@ -3,6 +3,7 @@
 mod durations;
 
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     io::Write,
     path::{Path, PathBuf},
@@ -120,10 +121,7 @@ fn write_targets(summary: &Summary, output: &mut dyn Write) -> std::io::Result<(
             writeln!(output, "            {}", messages::command_line(&target.command_line))?;
         }
     }
-    match targets.len().saturating_sub(MAX_ROWS) {
-        0 => Ok(()),
-        more => writeln!(output, "            and {} more", with_thousands(more as u64)),
-    }
+    more(targets.len(), output)
 }
 
 fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> std::io::Result<()> {
@@ -201,6 +199,7 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         more(summary.processes.len(), output)?;
     }
     write_programs(summary, output)?;
+    write_children(summary, output)?;
     if !summary.by_event.is_empty() {
         writeln!(output, "\nevents by name")?;
         let mut by_count: Vec<_> = summary.by_event.iter().collect();
@@ -230,6 +229,25 @@ fn write_programs(summary: &Summary, output: &mut dyn Write) -> std::io::Result<
         };
         let life = program.child.as_ref().map(of_child).unwrap_or_default();
         writeln!(output, "  {:>8}  {}{life}", program.pid, escape_control(&program.file))?;
+    }
+    more(others.len(), output)
+}
+
+/// Writes the children that executed no program and have no events, such as a server's workers.
+fn write_children(summary: &Summary, output: &mut dyn Write) -> std::io::Result<()> {
+    let named = summary.processes.iter().map(|process| process.pid);
+    let named = named.chain(summary.programs.iter().map(|program| program.pid));
+    let named = named.chain(summary.targets.iter().map(|target| target.pid));
+    let named: BTreeSet<i64> =
+        named.chain(summary.commands.iter().filter_map(|command| command.pid)).collect();
+    let others: Vec<_> = summary.children.iter().filter(|child| !named.contains(&child.pid)).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    writeln!(output, "\nchildren that executed no program")?;
+    for child in others.iter().take(MAX_ROWS) {
+        let end = child.end.as_deref().unwrap_or("its end was not seen");
+        writeln!(output, "  {:>8}  {}  (child of {})", child.pid, escape_control(end), child.parent)?;
     }
     more(others.len(), output)
 }

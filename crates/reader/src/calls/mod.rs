@@ -265,7 +265,8 @@ impl Printer {
                         self.write_open(&open, "", line);
                     }
                     self.begin_line(event, (Some(tid), event.timestamp()), line);
-                    line.extend_from_slice(b"+++ exited +++\n");
+                    let end = describe_end(number(event, "wait_status"));
+                    line.extend_from_slice(format!("+++ {end} +++\n").as_bytes());
                     self.names.remove(&(trace, tid));
                 }
             }
@@ -494,6 +495,19 @@ fn escape(text: &[u8], line: &mut Vec<u8>) {
 /// Whether a character changes how its neighbours are shown.
 fn is_invisible(character: char) -> bool {
     matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Describes the end of a thread by the status that its process's parent gets. Threads that are not
+/// the last of their process have none. Source: `wait(2)`.
+fn describe_end(wait_status: Option<i64>) -> String {
+    let Some(status) = wait_status.filter(|status| *status >= 0) else { return "exited".into() };
+    let signal = status & 0x7f;
+    if signal == 0 {
+        return format!("exited with {}", status >> 8 & 0xff);
+    }
+    let name = SyscallDecoder::signal(signal).map_or_else(|| format!("signal {signal}"), Into::into);
+    let core = if status & 0x80 != 0 { " (core dumped)" } else { "" };
+    format!("killed by {name}{core}")
 }
 
 #[cfg(test)]

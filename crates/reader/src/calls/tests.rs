@@ -4,6 +4,21 @@ use tompion_testing::TestDir;
 
 use super::*;
 
+#[test]
+fn ends_are_described_as_parents_get_them() {
+    for (status, expected) in [
+        (None, "exited"),
+        (Some(-1), "exited"),
+        (Some(0), "exited with 0"),
+        (Some(7 << 8), "exited with 7"),
+        (Some(9), "killed by SIGKILL"),
+        (Some(0x80 | 11), "killed by SIGSEGV (core dumped)"),
+        (Some(0x7f), "killed by signal 127"),
+    ] {
+        assert_eq!(describe_end(status), expected, "{status:?}");
+    }
+}
+
 const METADATA: &str = r#"/* CTF 1.8 */
 typealias integer { size = 8; } := u8;
 typealias integer { size = 64; signed = true; } := i64;
