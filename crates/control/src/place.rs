@@ -11,7 +11,9 @@
 //! the recorder, however that ends, so a name is free again at once.
 
 use std::{
-    env, fs, io,
+    env,
+    ffi::OsStr,
+    fs, io,
     os::unix::{
         fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
         net::UnixListener,
@@ -28,6 +30,8 @@ pub const CONTROL_FOLDER_VARIABLE: &str = "TOMPION_CONTROL";
 pub(crate) const SOCKET: &str = "control";
 /// Longest name of a recording.
 const MAX_NAME: usize = 64;
+/// Maximum number of attempts to make the folder, which recorders that end remove.
+const MAX_ATTEMPTS: u32 = 8;
 /// Most names beside each other for a recorder without a name of its own: process ids of several
 /// containers can be the same.
 const MAX_NUMBERED: u32 = 64;
@@ -55,6 +59,8 @@ pub struct ControlSocket {
     name: String,
     folder: DirHandle,
     lock: Option<Lock>,
+    /// Whether the folders above go, too, where nothing else is in them.
+    is_default: bool,
 }
 
 impl ControlSocket {
@@ -64,6 +70,19 @@ impl ControlSocket {
     /// If the name can't be, is taken, or there is no folder for it.
     pub fn listen(session: Option<&str>) -> Result<(Self, UnixListener), PlaceError> {
         let place = folder_of_user();
+        let is_default = named_folder().is_none();
+        for _ in 0..MAX_ATTEMPTS {
+            match Self::listen_in(&place, session) {
+                // The last recorder that ended has removed the folder meanwhile.
+                Err(PlaceError::Folder(_, error)) if error.kind() == io::ErrorKind::NotFound => {}
+                listening => {
+                    return listening.map(|(mut socket, listener)| {
+                        socket.is_default = is_default;
+                        (socket, listener)
+                    });
+                }
+            }
+        }
         Self::listen_in(&place, session)
     }
 
@@ -98,12 +117,23 @@ impl ControlSocket {
         // Left by a recorder that was killed.
         let _ = folder.remove(SOCKET);
         let listener = folder.listen(SOCKET)?;
-        Ok(Some((Self { name: name.into(), folder, lock: Some(lock) }, listener)))
+        Ok(Some((Self { name: name.into(), folder, lock: Some(lock), is_default: false }, listener)))
     }
 
     fn lock(folder: &DirHandle) -> io::Result<Option<Lock>> {
         folder.make()?;
         try_lock(folder)
+    }
+
+    /// Removes `sessions`, and the folder of Tompion's that it is in, unless something is there.
+    fn remove_empty_parents(&self) {
+        for parent in self.folder.path().ancestors().skip(1).take(2) {
+            let is_ours = parent.ends_with("tompion/sessions") || parent.ends_with("tompion");
+            let is_fallback = parent.parent() == Some(Path::new("/tmp")) && is_own_name(parent);
+            if !(is_ours || is_fallback) || fs::remove_dir(parent).is_err() {
+                return;
+            }
+        }
     }
 
     /// Name under which the recording is found.
@@ -118,6 +148,9 @@ impl Drop for ControlSocket {
         self.lock = None;
         // Stays if another recorder has taken the name since.
         let _ = fs::remove_dir(self.folder.path());
+        if self.is_default {
+            self.remove_empty_parents();
+        }
     }
 }
 
@@ -150,10 +183,23 @@ fn is_name(name: &str) -> bool {
         && name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic())
 }
 
+/// Folder that the environment names.
+fn named_folder() -> Option<PathBuf> {
+    env::var_os(CONTROL_FOLDER_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
+/// Whether a folder has the name of one in `/tmp` that is made where `/run/user` has none.
+fn is_own_name(folder: &Path) -> bool {
+    folder
+        .file_name()
+        .and_then(OsStr::to_str)
+        .is_some_and(|name| name.strip_prefix("tompion-").is_some_and(|rest| rest.ends_with("-sessions")))
+}
+
 /// Folder of the user who owns what this program writes.
 fn folder_of_user() -> PathBuf {
-    if let Some(folder) = env::var_os(CONTROL_FOLDER_VARIABLE).filter(|folder| !folder.is_empty()) {
-        return folder.into();
+    if let Some(folder) = named_folder() {
+        return folder;
     }
     let user = file_user();
     if user == 0 {
@@ -229,6 +275,26 @@ mod tests {
         fs::write(place.join("flight/.tompion-lock"), "").expect("a file");
         let (_socket, _listener) = ControlSocket::listen_in(&place, Some("flight")).expect("a free name");
         assert!(folders_in(&place)[0].1.connect(SOCKET).is_ok());
+    }
+
+    #[test]
+    fn the_last_recorder_leaves_no_folder_of_tompions() {
+        let dir = TestDir::new("control-last");
+        let place = dir.join("tompion").join("sessions");
+        let listen = |name| {
+            let (mut socket, _) = ControlSocket::listen_in(&place, Some(name)).expect("a socket");
+            socket.is_default = true;
+            socket
+        };
+        let (first, second) = (listen("first"), listen("second"));
+        drop(first);
+        assert!(place.exists());
+        fs::write(dir.join("tompion").join("other"), "").expect("a file");
+        drop(second);
+        assert!(!place.exists() && dir.join("tompion").exists());
+        fs::remove_file(dir.join("tompion").join("other")).expect("a file");
+        drop(listen("third"));
+        assert!(!dir.join("tompion").exists() && dir.join("").exists());
     }
 
     #[test]
