@@ -149,7 +149,7 @@ fn processes_without_a_thread_keep_their_rules_and_their_children_follow() {
     let manifest = dir.trace("shell").manifest();
     let sources = manifest["sources"].as_array().expect("sources");
     assert_eq!(sources.len(), 8);
-    // The shell goes on, and so do the children whose memory the shell had received before: the
+    // The shell continues, and so do the children whose memory the shell had received before: the
     // rules in it were replaced.
     let shell = sources.iter().find(|source| source["end"] == "exited with 0").expect("the shell");
     let later = dir.trace("shell").events().into_iter().filter(|event| event.time > changed);

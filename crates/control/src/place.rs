@@ -11,9 +11,7 @@
 //! the recorder, however that ends, so a name is free again at once.
 
 use std::{
-    env,
-    ffi::OsStr,
-    fs, io,
+    env, fs, io,
     os::unix::{
         fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
         net::UnixListener,
@@ -59,8 +57,15 @@ pub struct ControlSocket {
     name: String,
     folder: DirHandle,
     lock: Option<Lock>,
-    /// Whether the folders above go, too, where nothing else is in them.
-    is_default: bool,
+    /// Folders above that go, too, where nothing else is in them; the lowest first.
+    above: Vec<DirHandle>,
+}
+
+/// Folder with the folders of a user's recordings.
+struct Place {
+    path: PathBuf,
+    /// Number of its last components that are only Tompion's, and go with the last recorder.
+    own_levels: usize,
 }
 
 impl ControlSocket {
@@ -69,40 +74,36 @@ impl ControlSocket {
     /// # Errors
     /// If the name can't be, is taken, or there is no folder for it.
     pub fn listen(session: Option<&str>) -> Result<(Self, UnixListener), PlaceError> {
-        let place = folder_of_user();
-        let is_default = named_folder().is_none();
-        for _ in 0..MAX_ATTEMPTS {
+        let place = Place::of_user();
+        for _ in 1..MAX_ATTEMPTS {
             match Self::listen_in(&place, session) {
                 // The last recorder that ended has removed the folder meanwhile.
                 Err(PlaceError::Folder(_, error)) if error.kind() == io::ErrorKind::NotFound => {}
-                listening => {
-                    return listening.map(|(mut socket, listener)| {
-                        socket.is_default = is_default;
-                        (socket, listener)
-                    });
-                }
+                listening => return listening,
             }
         }
         Self::listen_in(&place, session)
     }
 
-    fn listen_in(place: &Path, session: Option<&str>) -> Result<(Self, UnixListener), PlaceError> {
-        let failed = |error| PlaceError::Folder(place.to_owned(), error);
-        let parent = open_own(place).map_err(failed)?;
-        if let Some(name) = session {
-            if !is_name(name) {
-                return Err(PlaceError::BadName(name.into()));
-            }
-            return Self::take(&parent, name).map_err(failed)?.ok_or_else(|| PlaceError::Taken(name.into()));
+    fn listen_in(place: &Place, session: Option<&str>) -> Result<(Self, UnixListener), PlaceError> {
+        if let Some(name) = session.filter(|name| !is_name(name)) {
+            return Err(PlaceError::BadName(name.into()));
         }
-        let pid = std::process::id();
+        let failed = |error| PlaceError::Folder(place.path.clone(), error);
+        let above = open_own(&place.path).map_err(failed)?;
+        let pid = std::process::id().to_string();
         let numbered = (2..=MAX_NUMBERED).map(|number| format!("{pid}-{number}"));
-        for name in [pid.to_string()].into_iter().chain(numbered) {
-            if let Some(taken) = Self::take(&parent, &name).map_err(failed)? {
-                return Ok(taken);
+        let names: Vec<String> = match session {
+            Some(name) => vec![name.to_owned()],
+            None => [pid.clone()].into_iter().chain(numbered).collect(),
+        };
+        for name in &names {
+            if let Some((mut socket, listener)) = Self::take(&above[0], name).map_err(failed)? {
+                socket.above = above.into_iter().take(place.own_levels).collect();
+                return Ok((socket, listener));
             }
         }
-        Err(PlaceError::Taken(pid.to_string()))
+        Err(PlaceError::Taken(session.map_or(pid, str::to_owned)))
     }
 
     /// Takes a name; `None` if another recorder has it.
@@ -117,23 +118,12 @@ impl ControlSocket {
         // Left by a recorder that was killed.
         let _ = folder.remove(SOCKET);
         let listener = folder.listen(SOCKET)?;
-        Ok(Some((Self { name: name.into(), folder, lock: Some(lock), is_default: false }, listener)))
+        Ok(Some((Self { name: name.into(), folder, lock: Some(lock), above: Vec::new() }, listener)))
     }
 
     fn lock(folder: &DirHandle) -> io::Result<Option<Lock>> {
         folder.make()?;
         try_lock(folder)
-    }
-
-    /// Removes `sessions`, and the folder of Tompion's that it is in, unless something is there.
-    fn remove_empty_parents(&self) {
-        for parent in self.folder.path().ancestors().skip(1).take(2) {
-            let is_ours = parent.ends_with("tompion/sessions") || parent.ends_with("tompion");
-            let is_fallback = parent.parent() == Some(Path::new("/tmp")) && is_own_name(parent);
-            if !(is_ours || is_fallback) || fs::remove_dir(parent).is_err() {
-                return;
-            }
-        }
     }
 
     /// Name under which the recording is found.
@@ -147,16 +137,14 @@ impl Drop for ControlSocket {
         let _ = self.folder.remove(SOCKET);
         self.lock = None;
         // Stays if another recorder has taken the name since.
-        let _ = fs::remove_dir(self.folder.path());
-        if self.is_default {
-            self.remove_empty_parents();
-        }
+        let _ = self.folder.remove_empty();
+        let _ = self.above.iter().try_for_each(DirHandle::remove_empty);
     }
 }
 
 /// Returns the folders of this user's recordings, by the recordings' names.
 pub fn folders() -> Vec<(String, DirHandle)> {
-    folders_in(&folder_of_user())
+    folders_in(&Place::of_user().path)
 }
 
 fn folders_in(place: &Path) -> Vec<(String, DirHandle)> {
@@ -183,46 +171,33 @@ fn is_name(name: &str) -> bool {
         && name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic())
 }
 
-/// Folder that the environment names.
-fn named_folder() -> Option<PathBuf> {
-    env::var_os(CONTROL_FOLDER_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from)
-}
-
-/// Whether a folder has the name of one in `/tmp` that is made where `/run/user` has none.
-fn is_own_name(folder: &Path) -> bool {
-    folder
-        .file_name()
-        .and_then(OsStr::to_str)
-        .is_some_and(|name| name.strip_prefix("tompion-").is_some_and(|rest| rest.ends_with("-sessions")))
-}
-
-/// Folder of the user who owns what this program writes.
-fn folder_of_user() -> PathBuf {
-    if let Some(folder) = named_folder() {
-        return folder;
-    }
-    let user = file_user();
-    if user == 0 {
-        return "/run/tompion/sessions".into();
-    }
-    let run = PathBuf::from(format!("/run/user/{user}"));
-    match run.is_dir() {
-        true => run.join("tompion/sessions"),
-        false => Path::new("/tmp").join(format!("tompion-{user}-sessions")),
+impl Place {
+    /// The folder of the user that owns what this program writes.
+    fn of_user() -> Self {
+        if let Some(folder) = env::var_os(CONTROL_FOLDER_VARIABLE).filter(|folder| !folder.is_empty()) {
+            return Self { path: folder.into(), own_levels: 0 };
+        }
+        let user = file_user();
+        let run = if user == 0 { "/run".into() } else { format!("/run/user/{user}") };
+        let run = Path::new(&run);
+        match run.is_dir() {
+            true => Self { path: run.join("tompion/sessions"), own_levels: 2 },
+            false => Self { path: format!("/tmp/tompion-{user}-sessions").into(), own_levels: 1 },
+        }
     }
 }
 
-/// Opens the folder, or makes it, and checks that it is the user's own.
-fn open_own(place: &Path) -> io::Result<DirHandle> {
-    if let Some(parent) = place.parent() {
-        DirHandle::open_or_create(parent)?;
-    }
+/// Opens the folder, or makes it, and checks that it is the user's own. Returns it and the one that
+/// it is in.
+fn open_own(place: &Path) -> io::Result<Vec<DirHandle>> {
+    let parent = place.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.map(DirHandle::open_or_create).transpose()?;
     let folder = match DirHandle::create_private(place) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => DirHandle::open(place)?,
         made => made?,
     };
     if is_own(&folder) {
-        return Ok(folder);
+        return Ok([folder].into_iter().chain(parent).collect());
     }
     Err(io::Error::new(
         io::ErrorKind::PermissionDenied,
@@ -242,24 +217,28 @@ mod tests {
 
     use super::*;
 
+    fn listen(place: &Path, session: Option<&str>) -> Result<(ControlSocket, UnixListener), PlaceError> {
+        ControlSocket::listen_in(&Place { path: place.to_owned(), own_levels: 0 }, session)
+    }
+
     #[test]
     fn a_name_belongs_to_one_recorder_and_is_free_after_it() {
         let dir = TestDir::new("control");
         // Longer than an address may be.
         let place = dir.join("a".repeat(100)).join("tompion").join("sessions");
-        let (first, _listener) = ControlSocket::listen_in(&place, Some("flight")).expect("a socket");
+        let (first, _listener) = listen(&place, Some("flight")).expect("a socket");
         assert_eq!(fs::metadata(&place).expect("a folder").permissions().mode() & 0o777, 0o700);
-        let again = ControlSocket::listen_in(&place, Some("flight"));
+        let again = listen(&place, Some("flight"));
         assert!(matches!(again, Err(PlaceError::Taken(name)) if name == "flight"));
-        let (other, _listener) = ControlSocket::listen_in(&place, None).expect("a socket");
+        let (other, _listener) = listen(&place, None).expect("a socket");
         assert_eq!(other.name(), std::process::id().to_string());
-        let (third, _listener) = ControlSocket::listen_in(&place, None).expect("a socket");
+        let (third, _listener) = listen(&place, None).expect("a socket");
         assert_eq!(third.name(), format!("{}-2", std::process::id()));
         assert_eq!(folders_in(&place).len(), 3);
         assert!(folders_in(&place)[2].1.connect(SOCKET).is_ok());
         drop(first);
         assert_eq!(folders_in(&place).len(), 2);
-        ControlSocket::listen_in(&place, Some("flight")).expect("a free name");
+        listen(&place, Some("flight")).expect("a free name");
         drop((other, third));
         assert_eq!(fs::read_dir(&place).expect("a folder").count(), 0);
     }
@@ -273,28 +252,30 @@ mod tests {
         fs::create_dir(place.join("flight")).expect("a folder");
         drop(UnixListener::bind(place.join("flight/control")).expect("a socket"));
         fs::write(place.join("flight/.tompion-lock"), "").expect("a file");
-        let (_socket, _listener) = ControlSocket::listen_in(&place, Some("flight")).expect("a free name");
+        let (_socket, _listener) = listen(&place, Some("flight")).expect("a free name");
         assert!(folders_in(&place)[0].1.connect(SOCKET).is_ok());
     }
 
     #[test]
     fn the_last_recorder_leaves_no_folder_of_tompions() {
         let dir = TestDir::new("control-last");
-        let place = dir.join("tompion").join("sessions");
-        let listen = |name| {
-            let (mut socket, _) = ControlSocket::listen_in(&place, Some(name)).expect("a socket");
-            socket.is_default = true;
-            socket
-        };
+        let place = Place { path: dir.join("tompion").join("sessions"), own_levels: 2 };
+        let listen = |name| ControlSocket::listen_in(&place, Some(name)).expect("a socket").0;
         let (first, second) = (listen("first"), listen("second"));
         drop(first);
-        assert!(place.exists());
+        assert!(place.path.exists());
         fs::write(dir.join("tompion").join("other"), "").expect("a file");
         drop(second);
-        assert!(!place.exists() && dir.join("tompion").exists());
+        assert!(!place.path.exists() && dir.join("tompion").exists());
         fs::remove_file(dir.join("tompion").join("other")).expect("a file");
         drop(listen("third"));
         assert!(!dir.join("tompion").exists() && dir.join("").exists());
+        // What was put in the place of a folder is not removed.
+        let fourth = listen("fourth");
+        fs::rename(dir.join("tompion"), dir.join("moved")).expect("a name");
+        fs::create_dir_all(place.path.join("fourth")).expect("a folder");
+        drop(fourth);
+        assert!(place.path.join("fourth").exists() && !dir.join("moved").exists());
     }
 
     #[test]
@@ -303,7 +284,7 @@ mod tests {
         let place = dir.join("sessions");
         fs::create_dir(&place).expect("a folder");
         fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).expect("a mode");
-        let refused = ControlSocket::listen_in(&place, None);
+        let refused = listen(&place, None);
         assert!(matches!(refused, Err(PlaceError::Folder(..))));
         assert!(folders_in(&place).is_empty());
     }

@@ -259,6 +259,16 @@ impl Manifest {
         }
     }
 
+    /// Sums of the sources' losses by cause. Programs may have set the counts to any value.
+    pub fn lost_by_cause(&self) -> BTreeMap<&str, u64> {
+        let mut causes = BTreeMap::<&str, u64>::new();
+        for (cause, count) in self.sources.iter().flat_map(|source| &source.lost) {
+            let sum = causes.entry(cause).or_default();
+            *sum = sum.saturating_add(*count);
+        }
+        causes
+    }
+
     /// Whether the recording has not ended, or was killed and not completed since.
     pub fn is_recording(&self) -> bool {
         self.state == RECORDING

@@ -332,13 +332,15 @@ impl DirHandle {
     pub fn remove_all(&self) -> io::Result<()> {
         let own = self.reach()?;
         empty(&own)?;
-        let parent = open_one(own.as_raw_fd(), "..".as_ref(), libc::O_DIRECTORY | libc::O_PATH)?;
-        let path = fs::read_link(path_of(&own))?;
-        let name = path.file_name().ok_or(io::ErrorKind::ResourceBusy)?;
-        if !is_same(&open_one(parent.as_raw_fd(), name, libc::O_PATH)?, &own)? {
-            return Err(io::Error::other("it was renamed or replaced meanwhile: it is empty, but stays"));
-        }
-        unlink(&parent, name, libc::AT_REMOVEDIR)
+        remove_directory(&own)
+    }
+
+    /// Removes the directory itself, whatever it is called by now, unless something is in it.
+    ///
+    /// # Errors
+    /// If something is in it, or it can't be removed.
+    pub fn remove_empty(&self) -> io::Result<()> {
+        remove_directory(&self.reach()?)
     }
 
     /// Names of what is in the directory.
@@ -486,6 +488,17 @@ impl DirHandle {
         let flags = libc::O_DIRECTORY | libc::O_PATH;
         open_below(self.root.as_raw_fd(), or_here(place), flags)
     }
+}
+
+/// Removes an empty directory that is held open, whatever it is called by now.
+fn remove_directory(own: &OwnedFd) -> io::Result<()> {
+    let parent = open_one(own.as_raw_fd(), "..".as_ref(), libc::O_DIRECTORY | libc::O_PATH)?;
+    let path = fs::read_link(path_of(own))?;
+    let name = path.file_name().ok_or(io::ErrorKind::ResourceBusy)?;
+    if !is_same(&open_one(parent.as_raw_fd(), name, libc::O_PATH)?, own)? {
+        return Err(io::Error::other("it was renamed or replaced meanwhile: it is empty, but stays"));
+    }
+    unlink(&parent, name, libc::AT_REMOVEDIR)
 }
 
 /// Writes a file that the user named, in the place of an older one. What a shell or the system

@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn rules_that_can_not_be_are_not_read() {
         let map = control();
-        // A length beyond the space, and a text that is being replaced for ever.
+        // A length beyond the space, and a text whose replacement never ends.
         for word in [u64::from(u32::MAX) << LENGTH_SHIFT | 2, 4 << LENGTH_SHIFT | 3] {
             map.word(OFFSET_GENERATION).store(word, Ordering::Relaxed);
             assert_eq!(read(&map), None);

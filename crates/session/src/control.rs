@@ -130,9 +130,9 @@ struct RecordingService {
     /// All filters that there have been.
     filters: Mutex<BTreeSet<String>>,
     is_flight_recorder: bool,
-    /// User whose files the trace is: may look.
+    /// Owner of the trace, which may call `GetStatus`.
     owner: u32,
-    /// User that the recorder runs as: may do everything, as root may.
+    /// User that the recorder runs as, which may call every method, as root may.
     user: u32,
 }
 

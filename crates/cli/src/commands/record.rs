@@ -625,11 +625,7 @@ pub fn total(counts: impl Iterator<Item = u64>) -> u64 {
 /// Describes the losses, with their causes and advice.
 pub fn losses(manifest: &Manifest, lost: u64) -> String {
     let overwritten = total(manifest.sources.iter().map(|source| source.overwritten));
-    let mut causes = std::collections::BTreeMap::<&str, u64>::new();
-    for (cause, count) in manifest.sources.iter().flat_map(|source| &source.lost) {
-        let sum = causes.entry(cause).or_default();
-        *sum = sum.saturating_add(*count);
-    }
+    let mut causes = manifest.lost_by_cause();
     // A recorder can't record these: the child runs in its parent's memory.
     let untraced = causes.remove(tompion_manifest::VFORK_CHILD).unwrap_or(0);
     let lost = lost.saturating_sub(untraced);

@@ -18,12 +18,14 @@ impl Consumer {
     /// Notes in the manifest that a snapshot is on disk.
     pub(super) fn note_snapshot(&mut self, snapshot: Snapshot) {
         self.manifest.session.snapshot = Some(snapshot);
+        self.write_manifest("the snapshot");
+    }
+
+    /// Writes the manifest while the recording goes on. `news` is what it tells for the first time.
+    pub(super) fn write_manifest(&self, news: &str) {
         if let Err(error) = self.manifest.write(&self.folder, self.manifest.session.backing.is_some()) {
-            (self.notice)(&format!(
-                "can't note the snapshot in {}: {}",
-                self.folder.path().display(),
-                reason(&error)
-            ));
+            let folder = self.folder.path().display();
+            (self.notice)(&format!("can't note {news} in {folder}: {}", reason(&error)));
         }
     }
 

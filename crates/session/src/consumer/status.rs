@@ -1,13 +1,11 @@
 //! State of the recording as the consumer knows it, for calls of other programs.
 
-use std::collections::BTreeMap;
-
 use tompion_control::{self as control, Status};
 use tompion_manifest::{RuleChange, Source};
 use tompion_protocol::rules::Rules;
 
 use super::{Backlog, Consumer, MAX_NOTICES};
-use crate::{filter, messages::reason, process::Process};
+use crate::{filter, process::Process};
 
 /// Maximum number of bytes of rules in the manifest, for which room is kept on the disk.
 const MAX_CHANGE_BYTES: usize = 128 << 10;
@@ -18,14 +16,9 @@ impl Consumer {
     /// Adds to the state of the recording what the consumer knows of it.
     pub(super) fn complete_status(&self, mut status: Status) -> Status {
         let beyond = &self.manifest.beyond_limits;
-        let mut ended_lost = BTreeMap::<&str, u64>::new();
-        let more = (beyond.lost != 0).then_some((BEYOND_LIMITS, beyond.lost));
         let sources = &self.manifest.sources;
-        let lost = sources.iter().flat_map(|source| &source.lost);
-        for (cause, count) in lost.map(|(cause, count)| (cause.as_str(), *count)).chain(more) {
-            let sum = ended_lost.entry(cause).or_default();
-            *sum = sum.saturating_add(count);
-        }
+        let more = (beyond.lost != 0).then_some((BEYOND_LIMITS, beyond.lost));
+        let ended_lost = self.manifest.lost_by_cause().into_iter().chain(more);
         let events = sources.iter().map(|source| source.events).chain([beyond.events]);
         status.processes = self.processes.iter().map(|process| self.describe(process)).collect();
         status.ended_processes = (sources.len() as u64).saturating_add(beyond.processes);
@@ -81,11 +74,7 @@ impl Consumer {
         if self.stopped.is_some() {
             return;
         }
-        let written = self.manifest.write(&self.folder, self.manifest.session.backing.is_some());
-        if let Err(error) = written {
-            let folder = self.folder.path().display();
-            (self.notice)(&format!("can't note the new rules in {folder}: {}", reason(&error)));
-        }
+        self.write_manifest("the new rules");
     }
 }
 
