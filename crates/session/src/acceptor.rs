@@ -10,6 +10,12 @@ use std::{
 };
 
 use tompion_ctf::metadata::Uuid;
+use tompion_lineage::{
+    self as lineage, Lineage,
+    proc_files::parent_of,
+    untraced::Introductions,
+    untrusted_text::{MAX_NAME, MAX_PATH, MAX_REASON, tidy},
+};
 use tompion_os::{DirHandle, Heard, Listener, PacketSocket, Peer, Poller, ProcessWatch};
 use tompion_protocol::{
     message::{Hello, MAX_MESSAGE, MessageError, Origin, ToAgent, ToSession},
@@ -22,7 +28,6 @@ use crate::{
     budget::{Budget, Shared},
     consumer::{CommandSender, ConsumerCommand},
     handshakes::{Connection, PendingHandshakes},
-    lineage::{self, Lineage},
     listening,
     memory::{Expected, MappedMemory, PreparedMemory, Writing},
     messages::reason,
@@ -30,8 +35,6 @@ use crate::{
     process::{self, Process, ThreadContextSources},
     session_config::{SessionConfig, describe},
     target::{self, Admission},
-    untraced::Introductions,
-    untrusted_text::{MAX_NAME, MAX_PATH, MAX_REASON, tidy},
 };
 
 /// Maximum number of problems that are reported one by one.
@@ -500,7 +503,7 @@ impl ClientAcceptor {
             return;
         }
         let parent = parent.or_else(|| {
-            let pid = target::parent_of(child.pid)?;
+            let pid = parent_of(child.pid)?;
             let is_parent = |client: &Client| client.pid == pid && client.socket.is_some();
             let (key, _) = self.clients.iter().find(|(_, client)| is_parent(client))?;
             self.prepared.forget_taken(*key);

@@ -35,6 +35,10 @@ use tompion_kernel::{
     syscalls::Calls,
 };
 use tompion_layout::loss::Cause;
+use tompion_lineage::{
+    proc_files::process_of,
+    untraced::{ExecutionLog, Family},
+};
 use tompion_manifest::{self as manifest, KERNEL};
 use tompion_os::DirHandle;
 use tompion_writer::{HostInfo, Mark, Pushed, SourceWriter, WriteMode, environment};
@@ -43,8 +47,7 @@ use crate::{
     kernel_filter::{Head, KernelFilter},
     messages::reason,
     session_config::SessionConfig,
-    target::{self, ProcessTree},
-    untraced::{ExecutionLog, Family},
+    target::ProcessTree,
 };
 use classes::Classes;
 use stacks::Stacks;
@@ -604,7 +607,7 @@ impl Drain {
             cause => in_rings(cause),
         });
         let lost_in_all = lost.values().sum();
-        let is_wanted = |tid| self.recorder.follows(target::process_of(tid).unwrap_or(tid));
+        let is_wanted = |tid| self.recorder.follows(process_of(tid).unwrap_or(tid));
         let switch_gaps =
             self.switch_gaps.as_ref().map(|switch_gaps| switch_gaps.findings(lost_in_all, is_wanted));
         let Findings { problem, remark } = switch_gaps.unwrap_or_default();

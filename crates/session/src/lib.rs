@@ -24,7 +24,6 @@ mod filter;
 mod handshakes;
 mod kernel;
 mod kernel_filter;
-mod lineage;
 mod listening;
 mod memory;
 mod messages;
@@ -38,8 +37,6 @@ mod running;
 mod session_config;
 mod target;
 mod targets;
-mod untraced;
-mod untrusted_text;
 
 pub use consumer::RecordingSummary;
 pub use context::Context;

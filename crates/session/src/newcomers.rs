@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_lineage::proc_files::stat_field;
+
 use crate::target;
 
 /// Time within which programs that were started last may join.
@@ -96,7 +98,7 @@ fn newcomers_with_in_environment(text: &str) -> Newcomers {
 fn may_be_executing(process: &Path) -> bool {
     const PF_EXITING: u64 = 0x4;
     const PF_KTHREAD: u64 = 0x0020_0000;
-    target::stat_field(process, 9).is_some_and(|flags| flags & (PF_EXITING | PF_KTHREAD) == 0)
+    stat_field(process, 9).is_some_and(|flags| flags & (PF_EXITING | PF_KTHREAD) == 0)
 }
 
 #[cfg(test)]
@@ -113,7 +115,7 @@ mod tests {
         child.kill().unwrap();
         // It has no environment any more, as a program that is just being executed.
         let folder = PathBuf::from(format!("/proc/{}", child.id()));
-        while target::stat_field(&folder, 9).unwrap() & 4 == 0 {}
+        while stat_field(&folder, 9).unwrap() & 4 == 0 {}
         assert!(!may_be_executing(&folder));
         child.wait().unwrap();
         assert!(may_be_executing(Path::new("/proc/self")) && !may_be_executing(&folder));

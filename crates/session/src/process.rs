@@ -14,6 +14,7 @@ use std::{
 use tompion_ctf::encode;
 use tompion_jobs::ProcessJobs;
 use tompion_layout::{catalog, control, record::WriteProtocol, ring::Geometry};
+use tompion_lineage::Lineage;
 use tompion_os::{DirHandle, PacketSocket, Peer, SharedMap};
 use tompion_protocol::message::{Hello, ToAgent};
 use tompion_ring::{
@@ -28,7 +29,6 @@ use crate::{
     budget::Budget,
     context::Threads,
     filter::{self, SessionFilter},
-    lineage::Lineage,
     session_config::SessionConfig,
 };
 

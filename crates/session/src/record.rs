@@ -15,6 +15,10 @@ use std::{
 use tompion_control::PlaceError;
 use tompion_jobs::JobSink;
 use tompion_layout::ring::{Geometry, GeometryError};
+use tompion_lineage::{
+    self as lineage,
+    untraced::{self, Expectation, Looks},
+};
 use tompion_manifest::{self as manifest, Channel, Clock, CommandEnd, Host, Manifest, SCHEMA, Session};
 use tompion_os::{
     DirHandle, FileRights, Inheritance, Listener, Poller, ProcessWatch, Signals, User,
@@ -35,7 +39,7 @@ use crate::{
     control::Requests,
     filter,
     kernel::{self, Kernel, KernelChoice},
-    lineage, listening, messages,
+    listening, messages,
     newcomers::NewcomerSearch,
     pace::BATCH_INTERVAL,
     rseq,
@@ -43,7 +47,6 @@ use crate::{
     session_config::SessionConfig,
     target::{Admission, ProcessTree, Target},
     targets,
-    untraced::{self, Expectation, Looks},
 };
 
 mod requests;

@@ -15,10 +15,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_lineage::proc_files::stat_field;
 use tompion_manifest::{self as manifest, Manifest, Recorder};
 use tompion_os::{DirHandle, FileRights, ProcessWatch, signal::SIGUSR1};
 
-use crate::target::{all_processes, stat_field};
+use crate::target::all_processes;
 
 /// Words in the invocation of recorders that another command starts for itself; `tell-jobs` is the
 /// earlier name of `job-agent`.

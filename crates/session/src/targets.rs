@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use tompion_manifest as manifest;
-
-use crate::{
-    lineage::{self, Lineage},
-    target::{Target, stat_field},
+use tompion_lineage::{
+    self as lineage, Lineage,
+    proc_files::stat_field,
     untrusted_text::{MAX_NAME, tidy},
 };
+use tompion_manifest as manifest;
+
+use crate::target::Target;
 
 /// Maximum number of processes of which the manifest tells.
 const MAX_TARGETS: usize = 4096;

@@ -37,8 +37,8 @@ pub const LAYERS: &[Layer] = &[
     Layer {
         name: "domain",
         crates: &[
-            "agent", "tompion", "tracing", "session", "kernel", "latency", "history", "injector", "machine",
-            "rttest", "report", "reader", "analysis", "export", "index", "viewer",
+            "agent", "tompion", "tracing", "session", "lineage", "kernel", "latency", "history", "injector",
+            "machine", "rttest", "report", "reader", "analysis", "export", "index", "viewer",
         ],
     },
     Layer { name: "programs", crates: &["cli", "xtask", "bench", "tasks"] },
@@ -60,6 +60,8 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "protocol", to: "schema", reason: "rules choose events by their level" },
     Edge { from: "tracing", to: "tompion", reason: "a bridge to the events of Rust programs" },
     Edge { from: "session", to: "kernel", reason: "the kernel's rings are recorded beside the programs'" },
+    Edge { from: "session", to: "lineage", reason: "origins of recorded processes stand in the manifest" },
+    Edge { from: "lineage", to: "kernel", reason: "executed programs are known from the kernel's events" },
     Edge {
         from: "latency",
         to: "kernel",

@@ -8,11 +8,12 @@ use std::{
 };
 
 use tompion_control::Status;
+use tompion_lineage::untraced::Listed;
 use tompion_manifest::{Child, CommandEnd, Program, Snapshot};
 use tompion_protocol::rules::Rules;
 
 use super::{RecordingSummary, policy::SLEEP};
-use crate::{kernel::Outcome as KernelOutcome, process::Process, untraced::Listed};
+use crate::{kernel::Outcome as KernelOutcome, process::Process};
 
 /// Command to the consumer.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 
 use std::{fs::File, io, time::Instant};
 
+use tompion_lineage::untrusted_text::{MAX_PROBLEM, tidy};
 use tompion_manifest::{self as manifest, Snapshot};
 use tompion_os::DirHandle;
 
@@ -11,7 +12,6 @@ use crate::{
     budget::{MANY_SOURCE_BYTES, MAX_NAME_BYTES, MAX_NAMES, MAX_NAMES_OF_PROCESS, MAX_SOURCE_BYTES},
     messages::reason,
     process::Process,
-    untrusted_text::{MAX_PROBLEM, tidy},
 };
 
 impl Consumer {

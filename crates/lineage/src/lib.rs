@@ -8,6 +8,14 @@
 //! A command line lies in the process's own memory, so reading it can take as long as the process
 //! likes. A thread of its own reads it, and the session waits only a moment for the answer.
 //! Whatever was not read in time is unknown.
+//!
+//! [`untraced`] names executed programs that took no part in a recording. What a recording does
+//! with its processes is left to the session.
+#![forbid(unsafe_code)]
+
+pub mod proc_files;
+pub mod untraced;
+pub mod untrusted_text;
 
 use std::fs::File;
 use std::io::Read as _;
@@ -19,7 +27,6 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::target;
 use crate::untrusted_text::tidy;
 
 /// Maximum number of arguments that are kept.
@@ -86,7 +93,7 @@ fn answer_all(requests: &Receiver<Request>) {
 
 fn read(pid: u32) -> Lineage {
     let process = Path::new("/proc").join(pid.to_string());
-    let parent = target::parent_of(pid);
+    let parent = proc_files::parent_of(pid);
     let mut bytes = Vec::new();
     let cmdline = File::open(process.join("cmdline"));
     let found = cmdline.and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));

@@ -23,7 +23,6 @@ use tompion_kernel::{events, records::UntrustedRecord};
 use tompion_manifest::{Child, Program};
 use tompion_os::BoundedFile;
 
-use crate::lineage;
 use crate::untrusted_text::{MAX_NAME, tidy};
 
 /// Most executed programs, and most introductions, that are remembered.
@@ -109,7 +108,7 @@ impl Family {
     /// Returns the descendants as a manifest has them.
     pub fn children(&self) -> Listed<Child> {
         let child = |life: &Life| {
-            let end = life.wait_status.map(|status| lineage::describe_end(ExitStatus::from_raw(status)));
+            let end = life.wait_status.map(|status| crate::describe_end(ExitStatus::from_raw(status)));
             Child { pid: life.pid.into(), parent: life.parent.into(), end }
         };
         Listed::new(self.lives.iter().map(child), self.more_lives)
@@ -119,6 +118,7 @@ impl Family {
 /// A program that a process executed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Execution {
+    /// The process.
     pub pid: u32,
     /// The file as the kernel names it.
     pub file: PathBuf,
