@@ -52,6 +52,8 @@ enum Command {
     Status(commands::status::Arguments),
     /// Show or change which events of programs a running recording records
     Rules(commands::rules::Arguments),
+    /// End the open chunk of a running recording, and begin the next one
+    Rotate(commands::rotate::Arguments),
     /// End a running recording
     Stop(commands::stop::Arguments),
     /// Convert traces to another format: CTF 1.8 or CTF 2
@@ -114,6 +116,7 @@ fn main() -> ExitCode {
         Command::Snapshot(arguments) => commands::snapshot::run(&arguments),
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Rules(arguments) => commands::rules::run(&arguments),
+        Command::Rotate(arguments) => commands::rotate::run(&arguments),
         Command::Stop(arguments) => commands::stop::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Trim(arguments) => commands::trim::run(&arguments),

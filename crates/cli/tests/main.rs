@@ -9,6 +9,7 @@ mod abi;
 mod as_babeltrace;
 mod attach;
 mod calls;
+mod chunks;
 mod command_line;
 mod command_lines;
 mod config;

@@ -12,7 +12,7 @@ mod types;
 pub use place::{CONTROL_FOLDER_VARIABLE, ControlSocket, PlaceError};
 pub use recording::{ControlError, Recording, recordings};
 pub use tompion_varlink::{Call, CallError, Client, ClientError, Identity, Server, Service};
-pub use types::{Following, Loss, Mode, Process, RuleChange, Rules, Status};
+pub use types::{Chunk, Following, Loss, Mode, Process, RuleChange, Rules, Status};
 
 /// Name of the interface.
 pub const INTERFACE: &str = "io.tompion.Recording1";

@@ -10,7 +10,7 @@ use tompion_varlink::{CallError, Client, ClientError};
 use crate::{
     place::{self, SOCKET},
     qualified,
-    types::{RuleChange, Rules, Status},
+    types::{Chunk, RuleChange, Rules, Status},
 };
 
 /// Time for a reply. A snapshot of large rings on a slow disk takes the longest.
@@ -46,6 +46,9 @@ pub enum ControlError {
     /// It is no flight recorder.
     #[error("{0} is recorded in discard mode, which writes everything as it comes")]
     NoFlightRecorder(String),
+    /// It is not in chunks.
+    #[error("{0} is recorded into one trace; chunks take: tompion record --rotate manual")]
+    NotInChunks(String),
     /// It is about to end.
     #[error("the recording {0} is about to end")]
     Ending(String),
@@ -82,6 +85,11 @@ struct StatusReply {
 #[derive(Deserialize)]
 struct Saved {
     events: u64,
+}
+
+#[derive(Deserialize)]
+struct Rotated {
+    chunk: Chunk,
 }
 
 #[derive(Deserialize)]
@@ -133,6 +141,14 @@ impl Recording {
         self.call("SaveSnapshot", &json!({}), REPLY_TIMEOUT).map(|Saved { events }| events)
     }
 
+    /// Ends the open chunk, which is returned, and begins the next one.
+    ///
+    /// # Errors
+    /// If the recorder refuses.
+    pub fn rotate(&self) -> Result<Chunk, ControlError> {
+        self.call("Rotate", &json!({}), REPLY_TIMEOUT).map(|Rotated { chunk }| chunk)
+    }
+
     /// Ends it.
     ///
     /// # Errors
@@ -171,6 +187,7 @@ impl Recording {
             Some("NotPermitted") => ControlError::NotPermitted { name, needs: text(refused, "needs") },
             Some("InvalidRules") => ControlError::InvalidRules { name, problem: text(refused, "problem") },
             Some("NoFlightRecorder") => ControlError::NoFlightRecorder(name),
+            Some("NotInChunks") => ControlError::NotInChunks(name),
             Some("Ending") => ControlError::Ending(name),
             _ => ControlError::Other { name, error },
         }

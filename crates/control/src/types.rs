@@ -27,6 +27,17 @@ pub struct Loss {
     pub events: u64,
 }
 
+/// Chunk that is complete in itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// Its number, from 1 on.
+    pub number: u64,
+    /// Its folder, a trace.
+    pub folder: String,
+    /// Number of its events.
+    pub events: u64,
+}
+
 /// Whether a process follows the newest rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -179,6 +190,8 @@ mod tests {
             ring_bytes_per_process: 0,
             problems: Vec::new(),
         };
+        let chunk = Chunk { number: 1, folder: "/".into(), events: 1 };
+        assert_eq!(keys(&chunk), described("Chunk"));
         assert_eq!(keys(&rules), described("Rules"));
         assert_eq!(keys(&loss), described("Loss"));
         assert_eq!(keys(&process), described("Process"));

@@ -37,6 +37,8 @@ pub const COMPLETE: &str = "complete";
 pub const RECOVERED: &str = "recovered";
 /// End of a process of which the session saw only that it was gone.
 pub const ENDED: &str = "ended";
+/// End of a process that runs on: in the manifest of a chunk, or where it was given up.
+pub const RUNNING: &str = "running";
 /// Mode of a flight recorder, which overwrites its oldest events until a snapshot is requested.
 pub const OVERWRITE: &str = "overwrite";
 /// Kind of the kernel's source, its name, and that of its folder.
@@ -88,9 +90,41 @@ pub struct Manifest {
     /// Counts of data that programs sent beyond the limits of one recording.
     #[serde(default, skip_serializing_if = "is_default")]
     pub beyond_limits: BeyondLimits,
+    /// Place in a recording, if this is one of its chunks. The recording's own manifest, in the
+    /// folder above, has no sources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunk: Option<Chunk>,
+    /// Whether the recording is in chunks, in folders below the manifest's.
+    #[serde(default, rename = "in_chunks", skip_serializing_if = "is_default")]
+    pub is_in_chunks: bool,
     /// State of the session; empty if the manifest was parsed for a reader of traces.
     #[serde(flatten, skip_deserializing)]
     pub session: Session,
+}
+
+/// Place of a chunk in its recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// Its number, from 1 on.
+    pub number: u64,
+    /// Time of its begin, in nanoseconds since 1970; absent if unknown. Events of the initial state
+    /// are older, and a short-lived process's may be a little older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begin_ns: Option<i64>,
+    /// Time of its end, in nanoseconds since 1970; absent if its recorder was killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_ns: Option<i64>,
+}
+
+/// Counts of a source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Recorded events.
+    pub events: u64,
+    /// Lost events by cause.
+    pub lost: BTreeMap<String, u64>,
+    /// Events that a flight recorder overwrote by design.
+    pub overwritten: u64,
 }
 
 /// New rules that choose events of programs. Each program follows them a moment after they were
@@ -219,6 +253,23 @@ impl RuleChange {
 }
 
 impl Source {
+    /// Present counts.
+    pub fn counts(&self) -> Counts {
+        Counts { events: self.events, lost: self.lost.clone(), overwritten: self.overwritten }
+    }
+
+    /// The source with what was counted since it had these counts.
+    #[must_use]
+    pub fn since(mut self, before: &Counts) -> Self {
+        self.events = self.events.saturating_sub(before.events);
+        self.overwritten = self.overwritten.saturating_sub(before.overwritten);
+        for (cause, count) in &mut self.lost {
+            *count = count.saturating_sub(before.lost.get(cause).copied().unwrap_or(0));
+        }
+        self.lost.retain(|_, count| *count != 0);
+        self
+    }
+
     /// Upper bound of the bytes that the source takes in the file, before JSON escapes quotes and
     /// backslashes.
     pub fn size_in_manifest(&self) -> usize {

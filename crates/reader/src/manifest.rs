@@ -8,7 +8,8 @@ use std::path::{Component, Path, PathBuf};
 use serde::Serialize;
 use tompion_manifest::{BeyondLimits, KERNEL};
 pub use tompion_manifest::{
-    Child, CommandEnd, FILE as NAME, MAX_BYTES, Manifest, Program, RuleChange, Source, Target, VFORK_CHILD,
+    Child, CommandEnd, FILE as NAME, MAX_BYTES, Manifest, Program, RUNNING, RuleChange, Source, Target,
+    VFORK_CHILD,
 };
 
 use crate::{Corruption, TraceSet};
@@ -53,6 +54,15 @@ pub(crate) struct ManifestInfo {
     pub corruptions: Vec<Corruption>,
 }
 
+impl ManifestInfo {
+    /// Adds those sources of a manifest in a folder that are below the opened paths.
+    fn add_sources(&mut self, folder: &Path, sources: Vec<Source>, roots: &[PathBuf]) {
+        let found = sources.into_iter().filter(|source| stays_below(Path::new(&source.path)));
+        let found = found.map(|source| (plain(&folder.join(&source.path)), source));
+        self.sources.extend(found.filter(|(path, _)| is_below(path, roots)));
+    }
+}
+
 /// Whether a source is the kernel, or a process whose id is known.
 pub(crate) fn names_processes(source: &Source) -> bool {
     source.kind == KERNEL || source.pid.is_some()
@@ -68,10 +78,24 @@ pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
             folders.entry(folder.into()).or_insert_with(|| read(folder));
         }
     }
+    let is_in_chunks =
+        |folder: &Path| matches!(folders.get(folder), Some(Ok(Some(manifest))) if manifest.is_in_chunks);
+    let above = |folder: &Path| match folder.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Some(PathBuf::from(".")),
+        parent => parent.map(Path::to_owned),
+    };
+    let is_of_chunk = |folder: &&PathBuf| above(folder).is_some_and(|above| is_in_chunks(&above));
+    let of_chunks: HashSet<PathBuf> = folders.keys().filter(is_of_chunk).cloned().collect();
     let mut info = ManifestInfo::default();
     for (folder, manifest) in folders {
+        let is_part = of_chunks.contains(&folder);
         match manifest {
             Ok(None) => {}
+            // What the recording's own manifest has is not repeated.
+            Ok(Some(manifest)) if is_part && manifest.chunk.is_some() => {
+                info.losses_unknown |= manifest.losses_unknown;
+                info.add_sources(&folder, manifest.sources, traces.roots());
+            }
             Ok(Some(mut manifest)) => {
                 info.programs.extend(join_children(&mut manifest));
                 info.losses_unknown |= manifest.losses_unknown;
@@ -83,10 +107,7 @@ pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
                 add_counts(&mut info.beyond_limits, &manifest.beyond_limits);
                 info.rule_changes.append(&mut manifest.rule_changes);
                 info.targets.append(&mut manifest.targets);
-                let found =
-                    manifest.sources.into_iter().filter(|source| stays_below(Path::new(&source.path)));
-                let found = found.map(|source| (plain(&folder.join(&source.path)), source));
-                info.sources.extend(found.filter(|(path, _)| is_below(path, traces.roots())));
+                info.add_sources(&folder, manifest.sources, traces.roots());
             }
             Err(corruption) => info.corruptions.push(corruption),
         }

@@ -1,14 +1,15 @@
 //! Summarizes traces: events, losses, times, processes.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 
 use serde::Serialize;
 use tompion_ctf::decode::Fields;
 use tompion_ctf::metadata::EnvironmentValue;
 
+use crate::manifest::{self, RUNNING};
 use crate::merge::tally::{Counter, Run};
-use crate::{LossKind, Place, Trace, TraceSet, manifest};
+use crate::{LossKind, Place, Trace, TraceSet};
 
 /// Result of [`summarize`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -183,6 +184,7 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
 
     let processes = count(traces, &mut summary, &is_named, threads);
     summary.processes = processes.into_iter().collect();
+    let mut running = HashMap::new();
     for (_, source) in sources {
         for (cause, count) in source.lost.iter().filter(|(_, count)| **count > 0) {
             match cause.as_str() {
@@ -197,7 +199,7 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
             let manifest::Source { executable, end, producer, parent, command_line, .. } = source;
             let parent = Some(parent).filter(|parent| *parent > 0);
             let process = Process { pid, name, executable, parent, command_line, end, producer };
-            summary.processes.push(process);
+            add_process(&mut summary.processes, &mut running, process);
         }
     }
     summary.processes.sort();
@@ -217,6 +219,28 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     summary.timestamp_regressions.sort_unstable();
     summary.corruptions.extend(traces.corruptions().iter().map(ToString::to_string));
     summary
+}
+
+/// Adds a process, or takes its end if it was running at the end of an earlier chunk. `running` has
+/// the places of such processes by their ids.
+fn add_process(processes: &mut Vec<Process>, running: &mut HashMap<i64, usize>, process: Process) {
+    let is_running = process.end.as_deref() == Some(RUNNING);
+    let known = running.get(&process.pid).and_then(|place| processes.get_mut(*place));
+    let is_same = |known: &Process| Process { end: process.end.clone(), ..known.clone() } == process;
+    match known.filter(|known| is_same(known)) {
+        Some(known) => {
+            if !is_running {
+                running.remove(&process.pid);
+            }
+            known.end = process.end;
+        }
+        None => {
+            if is_running {
+                running.insert(process.pid, processes.len());
+            }
+            processes.push(process);
+        }
+    }
 }
 
 /// Returns for each trace whether its folder is among these.

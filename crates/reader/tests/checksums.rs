@@ -31,6 +31,7 @@ fn source() -> Source {
         clock_uuid: None,
         clock_offset_ns: 0,
         clock_precision_ns: 1,
+        numbers_streams: false,
         tid: true,
         context: Vec::new(),
     }

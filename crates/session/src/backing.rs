@@ -167,6 +167,7 @@ impl SavedSession {
             clock_offset_ns: self.clock_offset_ns,
             users: Vec::new(),
             admission: Admission::Anyone,
+            is_in_chunks: false,
             backing: None,
             jobs: None,
             selector: None,

@@ -4,6 +4,7 @@
 //! next time. What it copied waits until the clock has been sampled after it, twice, so that a
 //! change of the clock's rate can be seen from both sides.
 
+mod chunks;
 mod command;
 mod keeping;
 mod policy;
@@ -32,6 +33,8 @@ use crate::{
     process::{Backlog, Process, SHARED_FOLDER},
     targets,
 };
+use chunks::Chunks;
+pub use chunks::CommittedChunk;
 use command::CommandServer;
 pub use command::{CommandSender, ConsumerCommand};
 use policy::{BURST_PERCENT, Conversion, Observation, SLEEP};
@@ -88,6 +91,8 @@ pub struct Consumer {
     notice: fn(&str),
     manifest: Manifest,
     processes: Vec<Process>,
+    /// The recording's chunks, if it is in chunks.
+    chunks: Option<Chunks>,
     clock: ClockMap,
     /// The samples in a file, where the rings are kept.
     clock_file: Option<ClockFile>,
@@ -154,6 +159,7 @@ impl Consumer {
             notice,
             manifest,
             processes: Vec::new(),
+            chunks: None,
             clock,
             clock_file: clock_file.transpose()?,
             known: Default::default(),
@@ -239,6 +245,8 @@ impl CommandServer for Consumer {
             }
             ConsumerCommand::NoteSnapshot(snapshot) => self.note_snapshot(snapshot),
             // The program that asked may have gone.
+            ConsumerCommand::Rotate(done) => drop(self.rotate().map(|chunk| done.send(chunk))),
+            // The program that asked may have gone.
             ConsumerCommand::Status(known, done) => drop(done.send(self.complete_status(*known))),
             ConsumerCommand::SetRules(rules) => self.set_rules(&rules),
             ConsumerCommand::Recorded(kernel) => {
@@ -296,6 +304,7 @@ impl CommandServer for Consumer {
             self.check_shared();
             self.keep_clock(|file, _| file.sync());
         }
+        self.rotate_when_due(is_sampled);
         if fullest >= BURST_PERCENT {
             self.last_burst = Some(Instant::now());
         }
@@ -366,6 +375,9 @@ impl Consumer {
     fn join(&mut self, mut process: Process) {
         if process.is_durable() {
             process.place_apart();
+        }
+        if let Some(chunks) = &self.chunks {
+            process.begin_chunk(chunks.open());
         }
         self.processes.push(process);
     }
@@ -535,7 +547,7 @@ impl Consumer {
             }
             return self.convert_last(process);
         }
-        process.enter_shared(&mut self.shared, &self.folder);
+        process.enter_shared(&mut self.shared, self.chunks.as_ref().map_or(&self.folder, Chunks::open));
         let mut collected = Instant::now();
         let mut result = Ok(1);
         while result.as_ref().is_ok_and(|done| *done != 0) {
@@ -561,14 +573,11 @@ impl Consumer {
             self.stop(&error);
         }
         let mut dropped = shared.dropped();
-        let path = format!("user/{SHARED_FOLDER}");
-        for source in self.manifest.sources.iter_mut().rev().filter(|source| source.path == path) {
-            let lost = dropped.min(source.events);
-            if lost != 0 {
-                source.events -= lost;
-                *source.lost.entry(Cause::NotWritten.name().to_owned()).or_default() += lost;
-                dropped -= lost;
-            }
+        let mut in_chunk = dropped;
+        take_from_shared(&mut self.manifest.sources, &mut dropped);
+        if let Some(chunks) = &mut self.chunks {
+            take_from_shared(chunks.sources(), &mut in_chunk);
+            chunks.add_shared(&shared);
         }
     }
 
@@ -621,7 +630,7 @@ impl Consumer {
     }
 
     fn events(&self) -> u64 {
-        let running = self.processes.iter().map(|process| process.summary(self.folder.path()).events);
+        let running = self.processes.iter().map(|process| process.summary(self.root().path()).events);
         running.chain(self.manifest.sources.iter().map(|source| source.events)).sum()
     }
 
@@ -693,12 +702,15 @@ impl Consumer {
         if process.was_cut() {
             self.report_once(format!("{} ({}) cut off its own rings", process.hello.name, process.pid));
         }
-        let summary = process.summary(self.folder.path());
+        let summary = process.summary(self.root().path());
         if process.is_durable() && process.is_given_up() {
             // Its rings have what its trace has not: it is left for recovery.
             return self.left.push(summary);
         }
         self.add_source(summary);
+        if let Some(chunks) = &mut self.chunks {
+            chunks.add(&mut process);
+        }
         if process.is_durable() {
             self.finished.push(process);
         }
@@ -717,6 +729,7 @@ impl Consumer {
         self.manifest.session.clock = Clock { samples, ..self.manifest.session.clock };
         self.manifest.session.problems.extend(self.stopped.clone());
         self.manifest.session.backing = None;
+        self.commit_last_chunk();
         let backing = self.backing.take();
         // What is left in rings that are kept can still be recovered.
         let is_complete = backing.is_none() || self.stopped.is_none() && self.left.is_empty();
@@ -725,7 +738,7 @@ impl Consumer {
             self.reserve = None;
             self.manifest.state = manifest::COMPLETE.into();
             (self.manifest.session.recorder, self.manifest.session.snapshot) = (None, None);
-            if let Err(error) = self.manifest.write(&self.folder, backing.is_some()) {
+            if let Err(error) = self.write_manifest_of_recording(backing.is_some()) {
                 let text = format!("can't write to {}: {}", self.folder.path().display(), reason(&error));
                 // Where the disk is full, that was told.
                 if self.stopped.is_none() {
@@ -742,6 +755,19 @@ impl Consumer {
         }
         let stopped = self.stopped.or(self.kernel_stopped);
         RecordingSummary { manifest: self.manifest, known: self.known.into_iter().collect(), stopped }
+    }
+}
+
+/// Counts events of the shared trace that were not written as losses of those that came last.
+fn take_from_shared(sources: &mut [manifest::Source], dropped: &mut u64) {
+    let path = format!("user/{SHARED_FOLDER}");
+    for source in sources.iter_mut().rev().filter(|source| source.path == path) {
+        let lost = (*dropped).min(source.events);
+        if lost != 0 {
+            source.events -= lost;
+            *source.lost.entry(Cause::NotWritten.name().to_owned()).or_default() += lost;
+            *dropped -= lost;
+        }
     }
 }
 

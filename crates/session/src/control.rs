@@ -34,7 +34,7 @@ use tompion_os::Peer;
 use tompion_protocol::rules::Rules;
 use tompion_schema::Level;
 
-use crate::{filter, session_config::SessionConfig};
+use crate::{consumer::CommittedChunk, filter, session_config::SessionConfig};
 
 /// Time for which a change of the rules waits for the programs.
 const RULES_TIMEOUT: Duration = Duration::from_secs(1);
@@ -54,6 +54,8 @@ pub enum Request {
     SetRules(Rules, Sender<()>),
     /// Save what the flight recorder holds, and say how many events that were.
     Snapshot(Sender<u64>),
+    /// End the open chunk, and describe it.
+    Rotate(Sender<CommittedChunk>),
     /// End the recording.
     Stop(Sender<()>),
 }
@@ -130,6 +132,7 @@ struct RecordingService {
     /// All filters that there have been.
     filters: Mutex<BTreeSet<String>>,
     is_flight_recorder: bool,
+    is_in_chunks: bool,
     /// Owner of the trace, which may call `GetStatus`.
     owner: u32,
     /// User that the recorder runs as, which may call every method, as root may.
@@ -158,6 +161,7 @@ impl RecordingService {
             filter: config.rules.filter.clone(),
             filters: Mutex::new(config.rules.filter.iter().cloned().collect()),
             is_flight_recorder: config.overwrite,
+            is_in_chunks: config.is_in_chunks,
             owner: tompion_os::file_user(),
             user: tompion_os::effective_user(),
         }
@@ -303,6 +307,18 @@ impl Service for RecordingService {
             "SaveSnapshot" => {
                 let NoParameters {} = call.parameters()?;
                 Ok(json!({ "events": self.ask(Request::Snapshot)? }))
+            }
+            "Rotate" if !self.is_in_chunks => {
+                Err(CallError { name: qualified("NotInChunks"), parameters: Default::default() })
+            }
+            "Rotate" => {
+                let NoParameters {} = call.parameters()?;
+                let chunk = self.ask(Request::Rotate)?;
+                Ok(json!({ "chunk": control::Chunk {
+                    number: chunk.number,
+                    folder: chunk.folder.path().to_string_lossy().into_owned(),
+                    events: chunk.events,
+                } }))
             }
             "Stop" => {
                 let NoParameters {} = call.parameters()?;

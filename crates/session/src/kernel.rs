@@ -671,6 +671,7 @@ fn description(session_config: &SessionConfig, contexts: Contexts) -> encode::So
         clock_uuid: Uuid::parse(&session_config.boot_id),
         clock_offset_ns: session_config.clock_offset_ns,
         clock_precision_ns: 1,
+        numbers_streams: false,
         tid: false,
         context: context::fields(contexts),
     }

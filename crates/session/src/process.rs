@@ -34,6 +34,7 @@ use crate::{
 
 mod backlog;
 mod buffer_pool;
+mod chunk;
 mod convert;
 mod durable;
 #[cfg(test)]
@@ -46,6 +47,7 @@ mod rules;
 
 pub use backlog::Backlog;
 use buffer_pool::BufferPool;
+use chunk::ChunkState;
 use losses::Participation;
 use placement::Placement;
 pub use placement::SHARED_FOLDER;
@@ -122,6 +124,8 @@ pub struct Process {
     given_up: bool,
     /// Time of its participation, which bounds what it can have lost.
     participation: Participation,
+    /// State of a recording in chunks.
+    chunk: Option<ChunkState>,
     /// Buffers for copies, used before: fresh memory would cost a page fault for each page.
     buffers: BufferPool,
 }
@@ -329,6 +333,7 @@ impl Process {
             snapshots: 0,
             given_up: false,
             participation: Participation::begin(),
+            chunk: None,
             buffers: BufferPool::default(),
         }
     }

@@ -99,6 +99,8 @@ pub struct Config {
     /// Folder in which to keep the rings, so that they outlast the session and the machine; must
     /// not exist.
     pub backing: Option<PathBuf>,
+    /// Rules of a recording in chunks.
+    pub chunks: Option<tompion_chunks::Policy>,
     /// Sink of jobs' begins and ends as they happen; then nothing is written, and nothing is left
     /// of the folder.
     pub jobs: Option<JobSink>,
@@ -283,6 +285,7 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     requests.iter().try_for_each(|requests| poller.add(requests.as_fd(), Interest::Calls.to_number()))?;
     let backing = session_config.backing.clone();
     let consumer = Consumer::new(folder.clone(), backing, manifest, notice)?.with_jobs(config.jobs.clone());
+    let consumer = consumer.with_chunks(config.chunks)?;
     let (commands, consumer) = consumer.start()?;
     let mut acceptor = ClientAcceptor::open(listener, session_config, commands.clone(), &poller)?;
     let Reached { child, search, obstacle } = reach(config, &name, &mut acceptor, &poller, inheritance)?;
@@ -441,6 +444,7 @@ fn session_config(
             Target::Processes(family) => Admission::ProcessTree(family.members().collect()),
             _ => Admission::Anyone,
         },
+        is_in_chunks: config.chunks.is_some(),
         backing,
         jobs: config.jobs.clone(),
         selector: config.selector.clone(),
@@ -453,6 +457,7 @@ fn manifest(config: &Config, session_config: &SessionConfig) -> Manifest {
         state: manifest::RECORDING.into(),
         command: config.target.command().to_vec(),
         targets: targets::describe(&config.target),
+        is_in_chunks: config.chunks.is_some(),
         session: Session {
             tompion: env!("CARGO_PKG_VERSION").into(),
             invocation: config.invocation.clone(),

@@ -28,6 +28,8 @@ use tompion_manifest::{self as manifest, KERNEL, Manifest, Source, USER};
 use tompion_os::{DirHandle, Lock, sample_clocks, try_lock};
 use tompion_writer::resume::{self, Cut, Expected};
 
+mod chunk;
+
 use crate::{
     backing::{self, ProcessBacking, SESSION_FILE, SavedProcess, SavedSession},
     process::Process,
@@ -59,7 +61,7 @@ pub fn incomplete(path: &Path) -> Option<PathBuf> {
 pub struct Recovered {
     /// The trace's folder.
     pub folder: PathBuf,
-    /// The manifest as it is now.
+    /// The manifest as it is now; that of the chunk that was completed, if there is one.
     pub manifest: Manifest,
     /// Problems for users, one line each.
     pub problems: Vec<String>,
@@ -97,8 +99,13 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
     }
     let same_boot = is_this_boot(&manifest.session.host.boot_id);
     let mut recovery = Recovery { folder, problems: Vec::new(), is_complete: true, same_boot };
+    let mut chunk = None;
     match &backing {
         Some(backing) => recovery.complete_rings(backing, &mut manifest)?,
+        None if manifest.is_in_chunks => {
+            chunk = recovery.complete_chunk(&manifest)?;
+            manifest.losses_unknown = true;
+        }
         None => recovery.complete_files(&mut manifest)?,
     }
     recovery.complete_kernel(&mut manifest);
@@ -113,6 +120,9 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
                 .remove_all()
                 .map_err(|error| format!("can't remove {}: {error}", backing.path().display()))?;
         }
+    }
+    if let Some(chunk) = chunk {
+        manifest = chunk;
     }
     let Recovery { folder, problems, is_complete, .. } = recovery;
     Ok(Recovered { folder: folder.path().to_owned(), manifest, problems, was_complete: false, is_complete })
@@ -184,6 +194,7 @@ fn lock(folder: &DirHandle) -> Result<Lock, String> {
 const MAX_COUNT: u64 = 1 << 62;
 
 struct Recovery {
+    /// Folder of the recording, or of its chunk that is completed.
     folder: DirHandle,
     problems: Vec<String>,
     /// Whether nothing is left to be recovered.

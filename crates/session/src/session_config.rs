@@ -43,6 +43,8 @@ pub struct SessionConfig {
     pub users: Vec<u32>,
     /// Rule for which of their processes may.
     pub admission: Admission,
+    /// Whether the recording is in chunks.
+    pub is_in_chunks: bool,
     /// Folder in which the processes' memory is kept, if it is.
     pub backing: Option<DirHandle>,
     /// Sink of jobs; then nothing is written.
@@ -65,6 +67,7 @@ pub fn describe(config: &SessionConfig, hello: &Hello, pid: u32, uuid: Uuid) -> 
         clock_uuid: Uuid::parse(boot_id),
         clock_offset_ns: *clock_offset_ns,
         clock_precision_ns: 20,
+        numbers_streams: config.is_in_chunks,
         tid: *tid,
         context: contexts.iter().flat_map(|context| context.fields()).collect(),
     }

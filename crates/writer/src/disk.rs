@@ -10,6 +10,7 @@ use std::{
     fs::File,
     io::{self, Write},
     mem,
+    os::unix::fs::FileExt as _,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -18,7 +19,7 @@ use std::{
     thread,
 };
 
-use tompion_ctf::encode::seal;
+use tompion_ctf::encode::{index_header, seal};
 
 /// Bytes that may wait to be written before the converting thread should wait, too.
 const MAX_WAITING_BYTES: u64 = 32 << 20;
@@ -175,6 +176,13 @@ impl PacketFile {
         self.data.sync_data()
     }
 
+    /// Appends all packets to another file without one. Everything must be written.
+    pub fn copy_to(&self, other: &Self) -> io::Result<()> {
+        copy_behind(0, &self.data, &other.data)?;
+        // The other index has a header already.
+        copy_behind(index_header().len() as u64, &self.index, &other.index)
+    }
+
     /// Appends a packet with its checksum. What a full disk leaves of one is taken away, so that
     /// the file ends with a whole one.
     fn append(&self, bytes: &mut [u8], at: u64, entry: &[u8]) -> io::Result<()> {
@@ -238,6 +246,19 @@ impl Disk {
         if packet.len() >= LARGE && spare.len() < MAX_SPARE {
             spare.push(packet);
         }
+    }
+}
+
+/// Appends a file's bytes behind an offset to another one, wherever its own position is.
+fn copy_behind(mut at: u64, from: &File, mut to: &File) -> io::Result<()> {
+    let mut buffer = vec![0; LARGE];
+    loop {
+        let len = from.read_at(&mut buffer, at)?;
+        if len == 0 {
+            return Ok(());
+        }
+        to.write_all(&buffer[..len])?;
+        at += len as u64;
     }
 }
 

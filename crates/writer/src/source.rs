@@ -19,9 +19,11 @@ use crate::{
 };
 
 mod shared;
+mod succession;
 
 pub use shared::IdentityFields;
 use shared::Shared;
+use succession::Succession;
 
 /// A packet is written when it has this many bytes.
 const PACKET_SIZE: usize = 256 * 1024;
@@ -55,6 +57,8 @@ pub struct SourceWriter {
     interrupted: Vec<bool>,
     /// State of a trace that processes share.
     shared: Option<Shared>,
+    /// State that earlier folders have left.
+    succession: Succession,
 }
 
 /// Outcome of appending an event.
@@ -115,6 +119,7 @@ impl SourceWriter {
             streams: (0..=rings).map(|_| None).collect(),
             interrupted: vec![false; rings + 1],
             shared: None,
+            succession: Succession::default(),
         }
     }
 
@@ -166,7 +171,8 @@ impl SourceWriter {
     /// Events of the rings in packets that were written whole.
     pub fn written_of_rings(&self) -> u64 {
         let rings = &self.streams[..self.initial_stream()];
-        rings.iter().flatten().map(StreamWriter::written).sum()
+        let here: u64 = rings.iter().flatten().map(StreamWriter::written).sum();
+        here.saturating_add(self.succession.written_of_rings())
     }
 
     /// Description of the trace.
@@ -186,7 +192,13 @@ impl SourceWriter {
 
     /// Events in packets that were written whole.
     pub fn written(&self) -> u64 {
-        self.all_streams().map(StreamWriter::written).sum()
+        let here: u64 = self.all_streams().map(StreamWriter::written).sum();
+        here.saturating_add(self.succession.written())
+    }
+
+    /// Bytes of packets in the folder's files.
+    pub fn bytes(&self) -> u64 {
+        self.all_streams().map(|stream| stream.size).fold(0, u64::saturating_add)
     }
 
     /// Adds an event class, or finds the one that a trace which is continued has of it.
@@ -259,6 +271,9 @@ impl SourceWriter {
             self.streams[stream] = Some(lane);
             return Ok(());
         }
+        if self.continue_stream(stream)? {
+            return Ok(());
+        }
         let is_ring = stream != self.initial_stream();
         let ring = is_ring.then(|| self.new_lane(stream as u32));
         let writer =
@@ -269,7 +284,8 @@ impl SourceWriter {
 
     /// Number of events that the ring had lost until the end of the stream's packet, as it knows.
     pub fn discarded(&self, stream: usize) -> u64 {
-        self.streams[stream].as_ref().map_or(0, |writer| writer.origin.discarded)
+        let here = self.streams[stream].as_ref().map(|writer| writer.origin.discarded);
+        here.unwrap_or_else(|| self.succession.discarded(stream))
     }
 
     /// Ends the stream's packet and says how many events the ring had lost until after it.
@@ -284,6 +300,7 @@ impl SourceWriter {
                 writer.origin.discarded = discarded;
             }
         }
+        self.succession.set_discarded(stream, discarded);
         Ok(())
     }
 

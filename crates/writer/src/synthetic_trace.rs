@@ -145,6 +145,7 @@ impl Machine {
             clock_uuid: Uuid::parse(boot_id),
             clock_offset_ns: self.clock_offset_ns,
             clock_precision_ns: 1,
+            numbers_streams: false,
             tid,
             context,
         }

@@ -13,7 +13,7 @@ pub struct Layer {
 
 /// The layers, from the bottom.
 pub const LAYERS: &[Layer] = &[
-    Layer { name: "contracts", crates: &["layout", "schema", "filter", "protocol"] },
+    Layer { name: "contracts", crates: &["layout", "schema", "filter", "protocol", "units"] },
     Layer {
         name: "mechanisms",
         crates: &[
@@ -25,6 +25,7 @@ pub const LAYERS: &[Layer] = &[
             "plot",
             "syscalls",
             "manifest",
+            "chunks",
             "writer",
             "jobs",
             "clock",
@@ -90,6 +91,7 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "writer", to: "ctf", reason: "packets and metadata are encoded there" },
     Edge { from: "writer", to: "manifest", reason: "a trace from memory has a manifest as well" },
     Edge { from: "writer", to: "os", reason: "files are made below the handle of the trace's folder" },
+    Edge { from: "chunks", to: "os", reason: "chunks are renamed and removed below their folder's handle" },
     Edge { from: "jobs", to: "os", reason: "processes have numbers, and clocks are compared" },
     Edge { from: "watchdog", to: "os", reason: "threads are moved by their affinity" },
     Edge { from: "clock", to: "os", reason: "pairs of both clocks are sampled there" },

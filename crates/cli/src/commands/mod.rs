@@ -9,6 +9,7 @@ pub mod monitor;
 pub mod print;
 pub mod record;
 pub mod recover;
+pub mod rotate;
 pub mod rules;
 pub mod shield;
 pub mod snapshot;

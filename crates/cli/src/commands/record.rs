@@ -1,5 +1,6 @@
 //! `tompion record`: configures and runs a recording, and reports its outcome.
 
+mod chunks;
 mod command_start;
 
 use std::{
@@ -56,6 +57,7 @@ use crate::{
     tompion record -k -p nginx,redis-server --duration 10s\n  \
     tompion record --backing /var/tmp/rings -o run -- ./robot    # survives a power loss\n  \
     tompion record --session flight --mode overwrite -- ./robot    # tompion status flight\n  \
+    tompion record --rotate 10min --keep age=2d,size=50G -- ./server    # a chunk each 10 minutes\n  \
     tompion record                          # all instrumented programs of this user, until Ctrl-C\n\n\
 Exit status: that of the command; if a signal killed it, tompion dies by the same signal. 125: the command succeeded \
 and tompion failed (nothing recorded, disk full), or tompion could not start. 126: the command can't be run. 127: it \
@@ -115,6 +117,8 @@ pub struct Arguments {
     /// wait for the disk
     #[arg(long, value_name = "DIR")]
     backing: Option<PathBuf>,
+    #[command(flatten)]
+    chunks: chunks::ChunkOptions,
     /// Stop recording, and end the command, after this time, such as 10s
     #[arg(long, alias = "for", value_name = "DURATION", value_parser = units::duration)]
     duration: Option<Duration>,
@@ -261,6 +265,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         kernel,
         target: target.clone(),
         backing: arguments.backing.clone(),
+        chunks: arguments.chunks.policy(),
         jobs: None,
         selector: selector(arguments.selector)?,
         // A program that records itself keeps its own user.

@@ -29,6 +29,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // Shown as the user named it, if that is the trace.
     let is_named = std::fs::canonicalize(&arguments.folder).is_ok_and(|named| named == folder);
     let folder = if is_named { arguments.folder.display() } else { folder.display() };
+    if was_complete && manifest.is_in_chunks {
+        print_status(format!("nothing to recover in {folder}, {} already", manifest.state));
+        return Ok(ExitCode::SUCCESS);
+    }
     let events = total(manifest.sources.iter().map(|source| source.events));
     let lost = total(manifest.sources.iter().flat_map(|source| source.lost.values().copied()));
     let begin = match (was_complete, is_complete) {
@@ -36,8 +40,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         (false, true) => String::new(),
         (false, false) => "recovered in part, try again: ".into(),
     };
+    let chunk = manifest.chunk.as_ref().map(|chunk| format!("chunk {} of ", chunk.number));
+    let chunk = chunk.unwrap_or_default();
     print_status(format!(
-        "{begin}{} of {} in {folder}, {}; next: tompion print {folder}",
+        "{begin}{} of {} in {chunk}{folder}, {}; next: tompion print {folder}",
         pluralize(events, "event"),
         describe_sources(&manifest),
         losses(&manifest, lost)

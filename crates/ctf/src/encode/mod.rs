@@ -63,6 +63,9 @@ pub struct Source {
     pub clock_offset_ns: i64,
     /// Precision of timestamps, in nanoseconds.
     pub clock_precision_ns: u64,
+    /// Whether packets have the number of their stream, by which readers join files of several
+    /// folders.
+    pub numbers_streams: bool,
     /// Whether events have the id of their thread.
     pub tid: bool,
     /// Further context fields of the thread, in order.
@@ -126,7 +129,7 @@ pub fn metadata_of_classes(source: &Source, classes: Vec<metadata::Event>) -> Tr
         uuid: Some(source.uuid),
         environment: source.environment.clone(),
         clocks: vec![clock],
-        packet_header: Some(packet_header()),
+        packet_header: Some(packet_header(source.numbers_streams)),
         streams: vec![stream],
     }
 }
@@ -148,12 +151,14 @@ fn timestamp(name: &str, bits: u32) -> Field {
     Field::new(name, Type::Integer(integer))
 }
 
-fn packet_header() -> Struct {
-    Struct::new(vec![
-        unsigned("magic", 32),
-        Field::new("uuid", Type::unsigned(8, ORDER).array(16)),
-        unsigned("stream_id", 32),
-    ])
+/// The header has the same size in both forms.
+fn packet_header(numbers_streams: bool) -> Struct {
+    let mut fields = vec![unsigned("magic", 32), Field::new("uuid", Type::unsigned(8, ORDER).array(16))];
+    match numbers_streams {
+        true => fields.extend([unsigned("stream_id", 8), unsigned("stream_instance_id", 24)]),
+        false => fields.push(unsigned("stream_id", 32)),
+    }
+    Struct::new(fields)
 }
 
 fn packet_context() -> Struct {

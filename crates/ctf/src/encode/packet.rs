@@ -86,6 +86,7 @@ pub struct Packet {
     bytes: Vec<u8>,
     len: usize,
     uuid: Uuid,
+    numbers_streams: bool,
     tid: bool,
     begin: u64,
     last: u64,
@@ -105,6 +106,7 @@ impl Packet {
             bytes: vec![0; HEADER_SIZE + CONTEXT_SIZE],
             len: HEADER_SIZE + CONTEXT_SIZE,
             uuid: source.uuid,
+            numbers_streams: source.numbers_streams,
             tid: source.tid,
             begin: 0,
             last: 0,
@@ -227,7 +229,9 @@ impl Packet {
         let mut place = Place { bytes: packet, at: 0 };
         place.put(&PACKET_MAGIC.to_le_bytes());
         place.put(&self.uuid.0);
-        place.put(&0u32.to_le_bytes());
+        // The stream's number, behind the class's: the initial state's is 0.
+        let number = if self.numbers_streams { origin.ring_id.wrapping_add(1) << 8 } else { 0 };
+        place.put(&number.to_le_bytes());
         for word in [begin, end, content * 8, size * 8, origin.sequence, origin.discarded] {
             place.put(&word.to_le_bytes());
         }
@@ -338,6 +342,7 @@ mod tests {
             clock_uuid: None,
             clock_offset_ns: 0,
             clock_precision_ns: 1,
+            numbers_streams: false,
             tid,
             context: Vec::new(),
         }

@@ -111,6 +111,7 @@ fn written() -> (String, Vec<u8>) {
         clock_uuid: Some(uuid),
         clock_offset_ns: 1,
         clock_precision_ns: 1,
+        numbers_streams: false,
         tid: true,
         context: vec![ContextField::signed("vpid", 32), ContextField::text("procname")],
     };

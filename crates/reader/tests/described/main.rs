@@ -32,6 +32,7 @@ impl Recording {
             clock_uuid: None,
             clock_offset_ns: 1_700_000_000_000_000_000,
             clock_precision_ns: 1,
+            numbers_streams: false,
             tid: true,
             context: Vec::new(),
         };

@@ -12,7 +12,7 @@ use tompion_lineage::untraced::Listed;
 use tompion_manifest::{Child, CommandEnd, Program, Snapshot};
 use tompion_protocol::rules::Rules;
 
-use super::{RecordingSummary, policy::SLEEP};
+use super::{RecordingSummary, chunks::CommittedChunk, policy::SLEEP};
 use crate::{kernel::Outcome as KernelOutcome, process::Process};
 
 /// Command to the consumer.
@@ -35,6 +35,8 @@ pub enum ConsumerCommand {
     Snapshot(Sender<u64>),
     /// Note in the manifest that a snapshot is on disk.
     NoteSnapshot(Snapshot),
+    /// End the open chunk and begin the next.
+    Rotate(Sender<CommittedChunk>),
     /// Add to the state of the recording what the consumer knows, and send it.
     Status(Box<Status>, Sender<Status>),
     /// Replace the rules of all processes.
@@ -52,6 +54,7 @@ impl ConsumerCommand {
             self,
             Self::Snapshot(_)
                 | Self::NoteSnapshot(_)
+                | Self::Rotate(_)
                 | Self::Status(..)
                 | Self::SetRules(_)
                 | Self::Finish(_)

@@ -4,7 +4,7 @@
 use std::{fs::File, io, time::Instant};
 
 use tompion_lineage::untrusted_text::{MAX_PROBLEM, tidy};
-use tompion_manifest::{self as manifest, Snapshot};
+use tompion_manifest::{self as manifest, BeyondLimits, Manifest, Snapshot};
 use tompion_os::DirHandle;
 
 use super::{Consumer, MANIFEST_ROOM, MAX_NOTICES};
@@ -22,8 +22,8 @@ impl Consumer {
     }
 
     /// Writes the manifest while the recording goes on. `news` is what it tells for the first time.
-    pub(super) fn write_manifest(&self, news: &str) {
-        if let Err(error) = self.manifest.write(&self.folder, self.manifest.session.backing.is_some()) {
+    pub(super) fn write_manifest(&mut self, news: &str) {
+        if let Err(error) = self.write_manifest_of_recording(self.manifest.session.backing.is_some()) {
             let folder = self.folder.path().display();
             (self.notice)(&format!("can't note {news} in {folder}: {}", reason(&error)));
         }
@@ -37,7 +37,7 @@ impl Consumer {
         if finished.is_empty() || self.stopped.is_some() {
             return;
         }
-        let written = self.manifest.write(&self.folder, true);
+        let written = self.write_manifest_of_recording(true);
         let removed = written.and_then(|()| finished.iter().try_for_each(Process::remove_files));
         if let Err(error) = removed {
             self.stop(&error);
@@ -64,20 +64,9 @@ impl Consumer {
     }
 
     /// Has the manifest tell of a process, as long as there is room for more of them.
-    pub(super) fn add_source(&mut self, mut source: manifest::Source) {
-        if self.source_bytes >= MANY_SOURCE_BYTES {
-            source.executable = None;
-            source.command_line = Vec::new();
-        }
-        let bytes = source.size_in_manifest();
-        if self.source_bytes + bytes <= MAX_SOURCE_BYTES {
-            self.source_bytes += bytes;
-            return self.manifest.sources.push(source);
-        }
-        let beyond = &mut self.manifest.beyond_limits;
-        beyond.processes += 1;
-        beyond.events = beyond.events.saturating_add(source.events);
-        beyond.lost = source.lost.values().fold(beyond.lost, |sum, count| sum.saturating_add(*count));
+    pub(super) fn add_source(&mut self, source: manifest::Source) {
+        let Manifest { sources, beyond_limits, .. } = &mut self.manifest;
+        add_source(sources, &mut self.source_bytes, beyond_limits, source);
     }
 
     /// Says which names stand for several things, once each.
@@ -103,6 +92,27 @@ impl Consumer {
         (self.notice)(&problem);
         problems.push(problem);
     }
+}
+
+/// Adds a source to a list that has so many bytes in a manifest, as long as there is room for it.
+pub(super) fn add_source(
+    sources: &mut Vec<manifest::Source>,
+    list_bytes: &mut usize,
+    beyond: &mut BeyondLimits,
+    mut source: manifest::Source,
+) {
+    if *list_bytes >= MANY_SOURCE_BYTES {
+        source.executable = None;
+        source.command_line = Vec::new();
+    }
+    let bytes = source.size_in_manifest();
+    if *list_bytes + bytes <= MAX_SOURCE_BYTES {
+        *list_bytes += bytes;
+        return sources.push(source);
+    }
+    beyond.processes += 1;
+    beyond.events = beyond.events.saturating_add(source.events);
+    beyond.lost = source.lost.values().fold(beyond.lost, |sum, count| sum.saturating_add(*count));
 }
 
 /// Reserves room for the manifest, in a file that has no name any more.

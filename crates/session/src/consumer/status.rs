@@ -31,7 +31,7 @@ impl Consumer {
 
     fn describe(&self, process: &Process) -> control::Process {
         let Source { name, command_line, events, lost, overwritten, losses_unknown, .. } =
-            process.summary(self.folder.path());
+            process.summary(self.root().path());
         control::Process {
             pid: process.pid,
             name: name.unwrap_or_default(),

@@ -198,9 +198,15 @@ impl Process {
                     // What a sub-buffer's header claimed is part of it, so it may be anything.
                     mark.tally.accounted = mark.tally.accounted.saturating_add(1);
                     mark.ring_end = records.stream_position();
-                    let place = Place { stream: ring, cpu, position };
-                    let record = RawRecord { number: number.into(), tid, time, payload };
-                    self.record(place, &record, true, clock)?;
+                    let number = number.into();
+                    if self.is_repeated(number, payload) {
+                        let payload = payload.to_vec();
+                        self.repeat(Initial { own: true, number, time, tid, cpu, payload });
+                    } else {
+                        let place = Place { stream: ring, cpu, position };
+                        let record = RawRecord { number, tid, time, payload };
+                        self.record(place, &record, true, clock)?;
+                    }
                 }
                 Ok(UntrustedRecord::Subbuffer { lost, events, .. }) => {
                     self.account(ring, events, position);
@@ -294,7 +300,9 @@ impl Process {
         }
         let class = self.classes.get_mut(&number)?;
         let id = *class.id.get_or_insert_with(|| self.writer.add_class(&class.event));
-        if let Ok(number) = u16::try_from(number) {
+        // Initial events of a recording in chunks take the long way.
+        let is_plain = self.chunk.is_none() || !class.event.init;
+        if let (Ok(number), true) = (u16::try_from(number), is_plain) {
             let known = self.ready.len().max(usize::from(number) + 1);
             self.ready.resize(known, None);
             self.ready[usize::from(number)] = Some(id);

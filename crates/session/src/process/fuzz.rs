@@ -115,6 +115,7 @@ fn source() -> encode::Source {
         clock_uuid: None,
         clock_offset_ns: 1,
         clock_precision_ns: 1,
+        numbers_streams: false,
         tid: true,
         context: Vec::new(),
     }

@@ -92,7 +92,8 @@ impl Process {
         let appended = (0..self.states.len()).map(|ring| self.reader(ring).events());
         let known = self.written_of_rings().saturating_add(self.overwritten());
         let known = known.saturating_add(self.refused()).saturating_add(self.filtered);
-        let known = known.saturating_add(self.unfinished());
+        let repeated = self.chunk.as_ref().map_or(0, |chunk| chunk.repeated);
+        let known = known.saturating_add(self.unfinished()).saturating_add(repeated);
         appended.fold(0, u64::saturating_add).saturating_sub(known)
     }
 
@@ -149,7 +150,7 @@ impl Process {
             parent: self.lineage.parent.into(),
             command_line: self.lineage.command_line.clone(),
             producer: Some(manifest::producer(self.form).into()),
-            end: Some(self.end.clone().unwrap_or_else(|| "running".into())),
+            end: Some(self.end.clone().unwrap_or_else(|| manifest::RUNNING.into())),
             events: self.written(),
             lost: manifest::losses(|cause| self.lost(cause).unwrap_or(0)),
             overwritten: overwritten.unwrap_or(0),

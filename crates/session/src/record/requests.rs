@@ -56,6 +56,7 @@ impl Control {
                     let _ = done.send(());
                 }
                 Request::Snapshot(done) => drop(self.snapshot(notice).map(|events| done.send(events))),
+                Request::Rotate(done) => drop(self.commands.send(ConsumerCommand::Rotate(done))),
                 Request::Stop(done) => {
                     let _ = done.send(());
                     if self.ending || self.child.is_none() {

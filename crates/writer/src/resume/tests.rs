@@ -18,6 +18,7 @@ fn packets() -> Vec<Vec<u8>> {
         clock_uuid: None,
         clock_offset_ns: 0,
         clock_precision_ns: 1,
+        numbers_streams: false,
         tid: false,
         context: Vec::new(),
     };

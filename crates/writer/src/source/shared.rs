@@ -176,6 +176,7 @@ mod tests {
             clock_uuid: None,
             clock_offset_ns: 0,
             clock_precision_ns: 1,
+            numbers_streams: false,
             tid: true,
             context: Vec::new(),
         };

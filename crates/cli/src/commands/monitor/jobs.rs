@@ -180,6 +180,7 @@ pub fn run_agent(args: &JobAgentArgs) -> anyhow::Result<()> {
         target: Target::Everything,
         backing: None,
         jobs: Some(JobSink::new(File::from(output))),
+        chunks: None,
         selector: None,
         user: None,
         session: None,

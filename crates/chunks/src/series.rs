@@ -1,0 +1,274 @@
+//! Series of chunks in a recording's folder, while it is recorded.
+
+use std::{
+    collections::VecDeque,
+    io,
+    time::{Duration, Instant},
+};
+
+use tompion_os::DirHandle;
+
+use crate::Policy;
+
+/// Begin of a chunk's name.
+const PREFIX: &str = "chunk-";
+/// End of the name of the one that is being written.
+const OPEN: &str = ".open";
+
+/// Returns the name of a committed chunk.
+fn name_of(number: u64) -> String {
+    format!("{PREFIX}{number:06}")
+}
+
+/// Returns the number of the chunk that is being written under this name.
+fn open_number(name: &str) -> Option<u64> {
+    let number = name.strip_prefix(PREFIX)?.strip_suffix(OPEN)?.parse().ok()?;
+    (name == name_of(number) + OPEN).then_some(number)
+}
+
+/// Finds the committed chunks of a recording, the oldest first: their numbers and folders.
+///
+/// # Errors
+/// If the folder can't be read.
+pub fn committed_chunks(folder: &DirHandle) -> io::Result<Vec<(u64, DirHandle)>> {
+    let names = folder.names()?.into_iter().filter_map(|name| name.into_string().ok());
+    let number = |name: String| {
+        let number = open_number(&format!("{name}{OPEN}"))?;
+        folder.has_directory(&name).then(|| (number, folder.join(name)))
+    };
+    let mut chunks: Vec<_> = names.filter_map(number).collect();
+    chunks.sort_by_key(|(number, _)| *number);
+    Ok(chunks)
+}
+
+/// Finds the chunk that was being written when its recorder was killed: its number and folders, as
+/// it is called and as it is to be called.
+///
+/// # Errors
+/// If the folder can't be read.
+pub fn open_chunk(folder: &DirHandle) -> io::Result<Option<(u64, DirHandle, DirHandle)>> {
+    let names = folder.names()?.into_iter().filter_map(|name| name.into_string().ok());
+    let newest = names.filter_map(|name| open_number(&name)).max();
+    Ok(newest.map(|number| {
+        let committed = name_of(number);
+        (number, folder.join(committed.clone() + OPEN), folder.join(committed))
+    }))
+}
+
+/// A chunk that is complete.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// Its number.
+    pub number: u64,
+    /// Its folder.
+    pub folder: DirHandle,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Time of its end.
+    ended: Instant,
+}
+
+/// Chunks of one recording.
+#[derive(Debug)]
+pub struct Series {
+    folder: DirHandle,
+    policy: Policy,
+    /// Number of the open chunk, its folder, and the time of its begin.
+    number: u64,
+    open: DirHandle,
+    begun: Instant,
+    /// Time at which the next rotation is due.
+    due: Option<Instant>,
+    /// Committed chunks that are still there, the oldest first.
+    committed: VecDeque<Committed>,
+}
+
+impl Series {
+    /// Begins the first chunk in a recording's folder.
+    ///
+    /// # Errors
+    /// If its folder can't be made.
+    pub fn begin(folder: DirHandle, policy: Policy) -> io::Result<Self> {
+        let now = Instant::now();
+        let open = folder.join(name_of(1) + OPEN);
+        open.make()?;
+        let due = policy.rotation.every.map(|every| now + every);
+        Ok(Self { folder, policy, number: 1, open, begun: now, due, committed: VecDeque::new() })
+    }
+
+    /// Folder of the open chunk.
+    pub fn open(&self) -> &DirHandle {
+        &self.open
+    }
+
+    /// Number of the open chunk.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether the open chunk has reached a limit.
+    pub fn is_due(&self, bytes: impl FnOnce() -> u64) -> bool {
+        self.due.is_some_and(|due| due <= Instant::now())
+            || self.policy.rotation.size.is_some_and(|size| bytes() >= size)
+    }
+
+    /// Commits the open chunk, which has so many bytes.
+    ///
+    /// # Errors
+    /// If the folder can't be renamed.
+    pub fn commit(&mut self, bytes: u64) -> io::Result<Committed> {
+        let folder = self.folder.join(name_of(self.number));
+        self.open.rename_to(&folder)?;
+        let chunk = Committed { number: self.number, folder, bytes, ended: Instant::now() };
+        self.committed.push_back(chunk.clone());
+        Ok(chunk)
+    }
+
+    /// Begins the chunk behind the one that was committed or removed.
+    ///
+    /// # Errors
+    /// If its folder can't be made.
+    pub fn begin_next(&mut self) -> io::Result<()> {
+        self.number += 1;
+        self.open = self.folder.join(name_of(self.number) + OPEN);
+        self.open.make()?;
+        self.begun = Instant::now();
+        // Without drift, unless rotations came late.
+        self.due = self.policy.rotation.every.map(|every| {
+            let next = self.due.unwrap_or(self.begun) + every;
+            if next <= self.begun { self.begun + every } else { next }
+        });
+        Ok(())
+    }
+
+    /// Removes the oldest chunks that are beyond the limits. Returns their number.
+    ///
+    /// # Errors
+    /// If one can't be removed; it is forgotten.
+    pub fn expire(&mut self) -> io::Result<u64> {
+        let mut removed = 0;
+        while self.is_beyond_limits(Instant::now()) {
+            let Some(oldest) = self.committed.pop_front() else { break };
+            match oldest.folder.remove_all() {
+                // A user was faster.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                result => result?,
+            }
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
+    fn is_beyond_limits(&self, now: Instant) -> bool {
+        let Some(oldest) = self.committed.front().filter(|_| self.committed.len() > 1) else { return false };
+        let retention = &self.policy.retention;
+        let age = now.saturating_duration_since(oldest.ended);
+        let bytes = self.committed.iter().map(|chunk| chunk.bytes).fold(0, u64::saturating_add);
+        let exceeds = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value > limit);
+        retention.age.is_some_and(|limit: Duration| age > limit)
+            || exceeds(retention.size, bytes)
+            || exceeds(retention.count, self.committed.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use tompion_testing::TestDir;
+
+    use super::*;
+    use crate::{Retention, Rotation};
+
+    fn series(dir: &TestDir, rotation: Rotation, retention: Retention) -> Series {
+        let folder = DirHandle::open(dir).expect("a folder");
+        Series::begin(folder, Policy { rotation, retention }).expect("a chunk")
+    }
+
+    fn names(dir: &TestDir) -> Vec<String> {
+        let entries = fs::read_dir(dir.path()).expect("a folder");
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn rotate(series: &mut Series, bytes: u64) {
+        series.open().create_new("file").expect("a file");
+        series.commit(bytes).expect("a name");
+        series.begin_next().expect("a chunk");
+    }
+
+    #[test]
+    fn chunks_are_renamed_when_they_are_complete() {
+        let dir = TestDir::new("chunks");
+        let mut series = series(&dir, Rotation::default(), Retention::default());
+        assert_eq!(names(&dir), ["chunk-000001.open"]);
+        rotate(&mut series, 1);
+        rotate(&mut series, 1);
+        assert_eq!(names(&dir), ["chunk-000001", "chunk-000002", "chunk-000003.open"]);
+        assert_eq!(series.number(), 3);
+        let folder = DirHandle::open(&dir).expect("a folder");
+        let found = committed_chunks(&folder).expect("names");
+        assert_eq!(found.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2]);
+        let (number, open, committed) = open_chunk(&folder).expect("names").expect("a chunk");
+        open.rename_to(&committed).expect("a name");
+        assert_eq!((number, names(&dir).last().map(String::as_str)), (3, Some("chunk-000003")));
+        assert!(open_chunk(&folder).expect("names").is_none());
+        for name in ["chunk-1.open", "chunk-000001", "chunk-.open", "chunk-00000x.open", "other"] {
+            assert_eq!(open_number(name), None, "{name}");
+        }
+        assert_eq!(open_number("chunk-1000000.open"), Some(1_000_000));
+    }
+
+    #[test]
+    fn a_rotation_is_due_at_its_time_or_size() {
+        let dir = TestDir::new("due");
+        let rotation = Rotation { every: Some(Duration::from_millis(20)), size: None };
+        let mut by_time = series(&dir, rotation, Retention::default());
+        assert!(!by_time.is_due(|| unreachable!("no limit of size")));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(by_time.is_due(|| unreachable!("no limit of size")));
+        rotate(&mut by_time, 0);
+        assert!(!by_time.is_due(|| 0), "late rotations are not caught up with");
+        let dir = TestDir::new("size");
+        let by_size = series(&dir, Rotation { every: None, size: Some(100) }, Retention::default());
+        assert!(!by_size.is_due(|| 99) && by_size.is_due(|| 100));
+    }
+
+    #[test]
+    fn the_oldest_chunks_go_and_the_newest_stays() {
+        let dir = TestDir::new("keep");
+        let retention = Retention { count: Some(2), size: Some(100), age: None };
+        let mut series = series(&dir, Rotation::default(), retention);
+        let elsewhere = TestDir::new("elsewhere");
+        fs::write(elsewhere.join("file"), "theirs").expect("a file");
+        symlink(elsewhere.path(), dir.join("chunk-000001.open/link")).expect("a link");
+        for _ in 0..4 {
+            rotate(&mut series, 10);
+            series.expire().expect("removed");
+        }
+        assert_eq!(names(&dir), ["chunk-000003", "chunk-000004", "chunk-000005.open"]);
+        assert!(elsewhere.join("file").exists(), "links are not followed");
+        rotate(&mut series, 101);
+        assert_eq!(series.expire().expect("removed"), 2);
+        assert_eq!(names(&dir), ["chunk-000005", "chunk-000006.open"]);
+        // What a user has removed is no failure.
+        rotate(&mut series, 101);
+        fs::remove_dir_all(dir.join("chunk-000005")).expect("removed");
+        assert_eq!(series.expire().expect("removed"), 1);
+    }
+
+    #[test]
+    fn chunks_go_when_they_are_old() {
+        let dir = TestDir::new("age");
+        let retention = Retention { age: Some(Duration::from_millis(20)), ..Retention::default() };
+        let mut series = series(&dir, Rotation::default(), retention);
+        rotate(&mut series, 1);
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(series.expire().expect("removed"), 0, "the only one stays");
+        rotate(&mut series, 1);
+        assert_eq!(series.expire().expect("removed"), 1);
+    }
+}

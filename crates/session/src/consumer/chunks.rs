@@ -1,0 +1,221 @@
+//! Recording in chunks: rotation, and the manifests of chunks.
+//!
+//! A rotation asks no program. What was read is converted and written, the chunk's manifest comes
+//! last, its folder is renamed, and the streams go on in the next folder. Rings are emptied
+//! meanwhile. Events of processes that may turn out to be short-lived wait for the next chunk.
+
+use std::io;
+
+use tompion_chunks::{Committed, Policy, Series};
+use tompion_manifest::{self as manifest, BeyondLimits, Chunk, Clock, Manifest};
+use tompion_os::DirHandle;
+use tompion_writer::SourceWriter;
+
+use super::{Backlog, Consumer, keeping::add_source};
+use crate::{messages::reason, process::Process};
+
+/// Chunks of a recording.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    series: Series,
+    /// Time of the open chunk's begin, by CLOCK_MONOTONIC in nanoseconds.
+    begin_ns: u64,
+    /// Processes that ended in the open chunk, and their bytes in its manifest.
+    ended: Vec<manifest::Source>,
+    list_bytes: usize,
+    /// Those that there is no room for.
+    beyond_limits: BeyondLimits,
+    /// Bytes of their traces.
+    written_bytes: u64,
+}
+
+/// A chunk that was committed.
+#[derive(Clone, Debug)]
+pub struct CommittedChunk {
+    /// Its number.
+    pub number: u64,
+    /// Its folder.
+    pub folder: DirHandle,
+    /// Number of its events.
+    pub events: u64,
+}
+
+impl Chunks {
+    fn begin(folder: DirHandle, policy: Policy) -> io::Result<Self> {
+        Ok(Self {
+            series: Series::begin(folder, policy)?,
+            begin_ns: tompion_os::monotonic_ns(),
+            ended: Vec::new(),
+            list_bytes: 0,
+            beyond_limits: BeyondLimits::default(),
+            written_bytes: 0,
+        })
+    }
+
+    /// Folder of the open chunk.
+    pub fn open(&self) -> &DirHandle {
+        self.series.open()
+    }
+
+    /// Processes that ended in the open chunk.
+    pub fn sources(&mut self) -> &mut [manifest::Source] {
+        &mut self.ended
+    }
+
+    /// Takes note of the size of the trace that short processes share, which is complete.
+    pub fn add_shared(&mut self, shared: &SourceWriter) {
+        self.written_bytes = self.written_bytes.saturating_add(shared.bytes());
+    }
+
+    /// Has the open chunk's manifest tell of a process that has ended.
+    pub fn add(&mut self, process: &mut Process) {
+        let source = process.end_chunk(self.series.open());
+        self.written_bytes = self.written_bytes.saturating_add(process.bytes());
+        add_source(&mut self.ended, &mut self.list_bytes, &mut self.beyond_limits, source);
+    }
+
+    /// Commits the open chunk behind its manifest, and begins the next one where the recording goes
+    /// on.
+    fn commit(&mut self, mut manifest: Manifest, bytes: u64, goes_on: bool) -> io::Result<CommittedChunk> {
+        let end_ns = tompion_os::monotonic_ns();
+        let clock = &mut manifest.session.clock;
+        let since_1970 = |ns: u64| clock.realtime_offset_ns.saturating_add_unsigned(ns);
+        manifest.chunk = Some(Chunk {
+            number: self.series.number(),
+            begin_ns: Some(since_1970(self.begin_ns)),
+            end_ns: Some(since_1970(end_ns)),
+        });
+        // The last sample before the begin belongs to it, too.
+        let before = clock.samples.partition_point(|(_, ns)| *ns < self.begin_ns);
+        clock.samples.drain(..before.saturating_sub(1));
+        let events = manifest.sources.iter().map(|source| source.events);
+        let events = events.fold(manifest.beyond_limits.events, u64::saturating_add);
+        manifest.write(self.series.open(), false)?;
+        let Committed { number, folder, .. } = self.series.commit(bytes)?;
+        if goes_on {
+            self.series.begin_next()?;
+        }
+        (self.begin_ns, self.list_bytes, self.written_bytes) = (end_ns, 0, 0);
+        Ok(CommittedChunk { number, folder, events })
+    }
+}
+
+impl Consumer {
+    /// Records in chunks, if a policy says so.
+    ///
+    /// # Errors
+    /// If the first one's folder can't be made.
+    pub fn with_chunks(mut self, policy: Option<Policy>) -> io::Result<Self> {
+        self.chunks = policy.map(|policy| Chunks::begin(self.folder.clone(), policy)).transpose()?;
+        Ok(self)
+    }
+
+    /// Folder in which traces are written.
+    pub(super) fn root(&self) -> &DirHandle {
+        self.chunks.as_ref().map_or(&self.folder, Chunks::open)
+    }
+
+    /// Writes the manifest of the recording. That of one in chunks has no sources.
+    pub(super) fn write_manifest_of_recording(&mut self, durable: bool) -> io::Result<()> {
+        if self.chunks.is_none() {
+            return self.manifest.write(&self.folder, durable);
+        }
+        let sources = std::mem::take(&mut self.manifest.sources);
+        let result = self.manifest.write(&self.folder, durable);
+        self.manifest.sources = sources;
+        result
+    }
+
+    /// Rotates if the open chunk has reached a limit. Its size is looked at now and then.
+    pub(super) fn rotate_when_due(&mut self, with_size: bool) {
+        let Some(chunks) = &self.chunks else { return };
+        if chunks.series.is_due(|| if with_size { self.chunk_bytes() } else { 0 }) {
+            self.rotate();
+        }
+    }
+
+    /// Bytes of packets in the open chunk.
+    fn chunk_bytes(&self) -> u64 {
+        let ended = self.chunks.as_ref().map_or(0, |chunks| chunks.written_bytes);
+        let shared = self.shared.as_ref().map_or(0, SourceWriter::bytes);
+        self.processes.iter().map(Process::bytes).fold(ended.saturating_add(shared), u64::saturating_add)
+    }
+
+    /// Ends the open chunk and begins the next. Returns the committed one; none if the recording is
+    /// not in chunks, or has failed.
+    pub(super) fn rotate(&mut self) -> Option<CommittedChunk> {
+        self.chunks.as_ref()?;
+        self.collect();
+        self.sample_in_turn();
+        self.convert(Backlog::All);
+        self.attempt(|process, _| process.flush());
+        self.wait_for_disk();
+        self.wait_for_shared();
+        self.attempt(|process, _| process.check_written());
+        self.complete_shared();
+        if self.stopped.is_some() {
+            return None;
+        }
+        match self.commit_chunk(true) {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                self.stop(&error);
+                None
+            }
+        }
+    }
+
+    /// Waits until the shared trace is written.
+    fn wait_for_shared(&mut self) {
+        while self.shared.as_ref().is_some_and(|shared| !shared.is_settled()) {
+            std::thread::sleep(super::SLEEP.0);
+            self.collect();
+        }
+    }
+
+    fn commit_chunk(&mut self, goes_on: bool) -> io::Result<Option<CommittedChunk>> {
+        let (bytes, manifest) = (self.chunk_bytes(), self.manifest_of_chunk());
+        let Some(chunks) = &mut self.chunks else { return Ok(None) };
+        let chunk = chunks.commit(manifest, bytes, goes_on)?;
+        if goes_on {
+            self.processes.iter_mut().for_each(|process| process.begin_chunk(chunks.series.open()));
+        }
+        if let Err(error) = chunks.series.expire() {
+            let text = format!("can't remove an old chunk: {}", reason(&error));
+            self.report_once(text);
+        }
+        Ok(Some(chunk))
+    }
+
+    /// Commits the last chunk, of a recording that has ended.
+    pub(super) fn commit_last_chunk(&mut self) {
+        if self.chunks.is_some() {
+            // Also a full disk has room for the manifests then.
+            self.reserve = None;
+        }
+        if let Err(error) = self.commit_chunk(false) {
+            self.stop(&error);
+        }
+    }
+
+    /// Manifest of the open chunk, as if the recording ended now.
+    fn manifest_of_chunk(&mut self) -> Manifest {
+        let totals = std::mem::take(&mut self.manifest.sources);
+        let mut manifest = self.manifest.clone();
+        self.manifest.sources = totals;
+        manifest.state = manifest::COMPLETE.into();
+        manifest.is_in_chunks = false;
+        (manifest.session.recorder, manifest.session.snapshot) = (None, None);
+        let samples = self.clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
+        manifest.session.clock = Clock { samples, ..manifest.session.clock };
+        let Some(chunks) = &mut self.chunks else { return manifest };
+        manifest.sources = std::mem::take(&mut chunks.ended);
+        manifest.beyond_limits = std::mem::take(&mut chunks.beyond_limits);
+        for process in &mut self.processes {
+            let source = process.end_chunk(chunks.series.open());
+            let Manifest { sources, beyond_limits, .. } = &mut manifest;
+            add_source(sources, &mut chunks.list_bytes, beyond_limits, source);
+        }
+        manifest
+    }
+}

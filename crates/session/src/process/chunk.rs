@@ -1,0 +1,62 @@
+//! Trace of a process in chunks: it goes on in one folder after the other.
+
+use tompion_manifest as manifest;
+use tompion_os::DirHandle;
+
+use super::{Initial, Placement, Process};
+
+/// Bytes of initial events of a process that each of its chunks repeats, at most.
+const MAX_REPEATED_BYTES: usize = 1 << 20;
+
+/// State of a process that is recorded in chunks.
+#[derive(Debug, Default)]
+pub(super) struct ChunkState {
+    /// Counts at the begin of the present chunk.
+    counts_before: manifest::Counts,
+    /// Bytes of events that rings had and that are repeated, and their number.
+    repeated_bytes: usize,
+    pub repeated: u64,
+}
+
+impl Process {
+    /// Has the trace go on in the folder of another chunk. All packets must be written.
+    pub fn begin_chunk(&mut self, chunk: &DirHandle) {
+        self.chunk.get_or_insert_default();
+        let own = self.writer.folder().path().file_name().map(ToOwned::to_owned).unwrap_or_default();
+        self.writer.continue_in(chunk.join("user").join(own));
+    }
+
+    /// The process in the manifest of a chunk that ends. What is counted from here on belongs to
+    /// the next one: losses go on while the chunk is committed.
+    pub fn end_chunk(&mut self, chunk: &DirHandle) -> manifest::Source {
+        let summary = self.summary(chunk.path());
+        let state = self.chunk.get_or_insert_default();
+        let before = std::mem::replace(&mut state.counts_before, summary.counts());
+        summary.since(&before)
+    }
+
+    /// Whether an event in a ring describes the initial state, and each chunk is to have it.
+    pub(super) fn is_repeated(&mut self, number: u32, payload: &[u8]) -> bool {
+        if self.chunk.is_some() && !self.classes.contains_key(&number) {
+            self.read_catalog();
+        }
+        let Some(state) = &self.chunk else { return false };
+        matches!(self.placement, Placement::Own)
+            && state.repeated_bytes + payload.len() <= MAX_REPEATED_BYTES
+            && self.classes.get(&number).is_some_and(|class| class.event.init)
+    }
+
+    /// Has each chunk from the present one on repeat an event, which was in a ring.
+    pub(super) fn repeat(&mut self, initial: Initial) {
+        if let Some(state) = &mut self.chunk {
+            state.repeated_bytes += initial.payload.len();
+            state.repeated += 1;
+        }
+        self.initial.push(initial);
+    }
+
+    /// Bytes of packets in the present chunk.
+    pub fn bytes(&self) -> u64 {
+        self.writer.bytes()
+    }
+}
