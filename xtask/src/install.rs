@@ -78,18 +78,29 @@ fn libraries(built: &Path, lib: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs files for monitoring tools, and a unit for systemd that names the command where it will
+/// Installs files for monitoring tools, and units for systemd that name the command where it will
 /// be.
 fn integrations(from: &Path, place: &Place) -> Result<()> {
     for tool in ["grafana", "munin", "prometheus"] {
         tree(&from.join(tool), &place.staged.join("share/tompion").join(tool))?;
     }
-    let unit = from.join("systemd").join(UNIT);
-    let text = fs::read_to_string(&unit).with_context(|| format!("cannot read {}", unit.display()))?;
-    write(&place.staged.join("lib/systemd/system").join(UNIT), &unit_text(&text, &place.prefix))
+    for (unit, folder, name) in UNITS {
+        let unit = from.join("systemd").join(unit);
+        let text = fs::read_to_string(&unit).with_context(|| format!("cannot read {}", unit.display()))?;
+        let target = place.staged.join("lib/systemd").join(folder).join(name);
+        write(&target, &unit_text(&text, &place.prefix))?;
+    }
+    Ok(())
 }
 
-const UNIT: &str = "tompion-monitor.service";
+/// Units: their files, the folder below `lib/systemd` and the name that they get.
+const UNITS: [(&str, &str, &str); 5] = [
+    ("tompion-monitor.service", "system", "tompion-monitor.service"),
+    ("tompion.service", "system", "tompion.service"),
+    ("tompion.socket", "system", "tompion.socket"),
+    ("tompion-user.service", "user", "tompion.service"),
+    ("tompion-user.socket", "user", "tompion.socket"),
+];
 
 fn unit_text(text: &str, prefix: &Path) -> String {
     text.replace("/usr/bin/tompion", &prefix.join("bin/tompion").display().to_string())
@@ -234,10 +245,19 @@ mod tests {
 
     #[test]
     fn the_unit_runs_the_command_that_was_installed() {
-        let unit = include_str!("../../integrations/systemd/tompion-monitor.service");
-        let text = unit_text(unit, Path::new("/opt/tompion"));
+        let text = unit_text(
+            include_str!("../../integrations/systemd/tompion-monitor.service"),
+            Path::new("/opt/tompion"),
+        );
         assert!(text.contains("ExecStart=/opt/tompion/bin/tompion monitor --listen "), "{text}");
         assert!(!text.contains("/usr/"));
+        for unit in [
+            include_str!("../../integrations/systemd/tompion.service"),
+            include_str!("../../integrations/systemd/tompion-user.service"),
+        ] {
+            let text = unit_text(unit, Path::new("/opt/tompion"));
+            assert!(text.contains("ExecStart=/opt/tompion/bin/tompion serve\n"), "{text}");
+        }
     }
 
     #[test]

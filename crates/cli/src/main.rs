@@ -7,7 +7,6 @@ mod commands;
 mod documents;
 mod exit_status;
 mod filter;
-mod messages;
 mod selection;
 mod units;
 
@@ -15,6 +14,7 @@ use std::{io::Write as _, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 use tompion_protocol::names::LOG_VARIABLE;
+use tompion_terminal::messages;
 
 /// Always-on flight recorder for Linux programs and the kernel.
 ///
@@ -54,7 +54,11 @@ enum Command {
     Rules(commands::rules::Arguments),
     /// End the open chunk of a running recording, and begin the next one
     Rotate(commands::rotate::Arguments),
-    /// End a running recording
+    /// Start a session that a file describes, or change a running one
+    Apply(commands::apply::Arguments),
+    /// Supervise sessions that files describe: start their recorders, and start them again
+    Serve(commands::serve::Arguments),
+    /// End a running recording or session
     Stop(commands::stop::Arguments),
     /// Convert traces to another format: CTF 1.8 or CTF 2
     Export(commands::export::Arguments),
@@ -117,6 +121,8 @@ fn main() -> ExitCode {
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Rules(arguments) => commands::rules::run(&arguments),
         Command::Rotate(arguments) => commands::rotate::run(&arguments),
+        Command::Apply(arguments) => commands::apply::run(&arguments),
+        Command::Serve(arguments) => commands::serve::run(&arguments),
         Command::Stop(arguments) => commands::stop::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Trim(arguments) => commands::trim::run(&arguments),

@@ -71,6 +71,7 @@ mod shield;
 mod snapshot;
 mod strangers;
 mod sudo;
+mod supervisor;
 mod threads;
 mod tracepoints;
 mod view;

@@ -9,7 +9,10 @@ mod place;
 mod recording;
 mod types;
 
-pub use place::{CONTROL_FOLDER_VARIABLE, ControlSocket, PlaceError};
+pub use place::{
+    CONTROL_FOLDER_VARIABLE, ControlSocket, PlaceError, connect_to_supervisor, control_folder,
+    is_session_name,
+};
 pub use recording::{ControlError, Recording, recordings};
 pub use tompion_varlink::{Call, CallError, Client, ClientError, Identity, Server, Service};
 pub use types::{Chunk, Following, Loss, Mode, Process, RuleChange, Rules, Status};

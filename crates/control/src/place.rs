@@ -14,7 +14,7 @@ use std::{
     env, fs, io,
     os::unix::{
         fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
-        net::UnixListener,
+        net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
 };
@@ -26,6 +26,8 @@ pub const CONTROL_FOLDER_VARIABLE: &str = "TOMPION_CONTROL";
 
 /// Name of the socket in the recording's folder.
 pub(crate) const SOCKET: &str = "control";
+/// Name of the supervisor's folder beside those of recordings, which no session can have.
+const SUPERVISOR: &str = ".supervisor";
 /// Longest name of a recording.
 const MAX_NAME: usize = 64;
 /// Maximum number of attempts to make the folder, which recorders that end remove.
@@ -46,6 +48,9 @@ pub enum PlaceError {
     /// Another recording has it.
     #[error("a session named {0} is running already; choose another name, or stop it")]
     Taken(String),
+    /// The user has a supervisor already.
+    #[error("a supervisor of this user is running already")]
+    SecondSupervisor,
     /// The folder can't be used.
     #[error("can't listen for commands in {0}: {1}")]
     Folder(PathBuf, io::Error),
@@ -57,6 +62,8 @@ pub struct ControlSocket {
     name: String,
     folder: DirHandle,
     lock: Option<Lock>,
+    /// Whether the socket is the service manager's, which keeps it.
+    is_inherited: bool,
     /// Folders above that go, too, where nothing else is in them; the lowest first.
     above: Vec<DirHandle>,
 }
@@ -86,7 +93,7 @@ impl ControlSocket {
     }
 
     fn listen_in(place: &Place, session: Option<&str>) -> Result<(Self, UnixListener), PlaceError> {
-        if let Some(name) = session.filter(|name| !is_name(name)) {
+        if let Some(name) = session.filter(|name| !is_session_name(name)) {
             return Err(PlaceError::BadName(name.into()));
         }
         let failed = |error| PlaceError::Folder(place.path.clone(), error);
@@ -98,7 +105,7 @@ impl ControlSocket {
             None => [pid.clone()].into_iter().chain(numbered).collect(),
         };
         for name in &names {
-            if let Some((mut socket, listener)) = Self::take(&above[0], name).map_err(failed)? {
+            if let Some((mut socket, listener)) = Self::take(&above[0], name, None).map_err(failed)? {
                 socket.above = above.into_iter().take(place.own_levels).collect();
                 return Ok((socket, listener));
             }
@@ -106,8 +113,28 @@ impl ControlSocket {
         Err(PlaceError::Taken(session.map_or(pid, str::to_owned)))
     }
 
+    /// Listens as the supervisor of this user's sessions, on the service manager's socket if there
+    /// is one.
+    ///
+    /// # Errors
+    /// If another supervisor of the user runs, or there is no folder for the socket.
+    pub fn listen_as_supervisor(inherited: Option<UnixListener>) -> Result<(Self, UnixListener), PlaceError> {
+        let place = Place::of_user();
+        let failed = |error| PlaceError::Folder(place.path.clone(), error);
+        let above = open_own(&place.path).map_err(failed)?;
+        let (mut socket, listener) = Self::take(&above[0], SUPERVISOR, inherited)
+            .map_err(failed)?
+            .ok_or(PlaceError::SecondSupervisor)?;
+        socket.above = above.into_iter().take(place.own_levels).collect();
+        Ok((socket, listener))
+    }
+
     /// Takes a name; `None` if another recorder has it.
-    fn take(parent: &DirHandle, name: &str) -> io::Result<Option<(Self, UnixListener)>> {
+    fn take(
+        parent: &DirHandle,
+        name: &str,
+        inherited: Option<UnixListener>,
+    ) -> io::Result<Option<(Self, UnixListener)>> {
         let folder = parent.join(name);
         let lock = match Self::lock(&folder) {
             // Its last holder has just removed it.
@@ -115,10 +142,17 @@ impl ControlSocket {
             lock => lock?,
         };
         let Some(lock) = lock else { return Ok(None) };
-        // Left by a recorder that was killed.
-        let _ = folder.remove(SOCKET);
-        let listener = folder.listen(SOCKET)?;
-        Ok(Some((Self { name: name.into(), folder, lock: Some(lock), above: Vec::new() }, listener)))
+        let is_inherited = inherited.is_some();
+        let listener = match inherited {
+            Some(listener) => listener,
+            None => {
+                // Left by a process that was killed.
+                let _ = folder.remove(SOCKET);
+                folder.listen(SOCKET)?
+            }
+        };
+        let (name, lock) = (name.into(), Some(lock));
+        Ok(Some((Self { name, folder, lock, is_inherited, above: Vec::new() }, listener)))
     }
 
     fn lock(folder: &DirHandle) -> io::Result<Option<Lock>> {
@@ -130,16 +164,40 @@ impl ControlSocket {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// Folder of the socket. It stays as long as other files are in it.
+    pub fn folder(&self) -> &DirHandle {
+        &self.folder
+    }
 }
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        let _ = self.folder.remove(SOCKET);
+        if !self.is_inherited {
+            let _ = self.folder.remove(SOCKET);
+        }
         self.lock = None;
         // Stays if another recorder has taken the name since.
         let _ = self.folder.remove_empty();
         let _ = self.above.iter().try_for_each(DirHandle::remove_empty);
     }
+}
+
+/// Connects to the supervisor of this user's sessions.
+///
+/// # Errors
+/// If none runs, or its folder is not this user's own.
+pub fn connect_to_supervisor() -> io::Result<UnixStream> {
+    let parent = DirHandle::open(&Place::of_user().path)?;
+    if !is_own(&parent) {
+        return Err(not_own());
+    }
+    parent.join(SUPERVISOR).connect(SOCKET)
+}
+
+/// Folder of this user's sockets.
+pub fn control_folder() -> PathBuf {
+    Place::of_user().path
 }
 
 /// Returns the folders of this user's recordings, by the recordings' names.
@@ -158,13 +216,14 @@ fn folders_in(place: &Path) -> Vec<(String, DirHandle)> {
     };
     let mut found: Vec<_> =
         names.filter_map(|name| Some((name.to_str()?.to_owned(), parent.join(&name)))).collect();
+    found.retain(|(name, _)| name != SUPERVISOR);
     found.retain(|(_, folder)| has_socket(folder));
     found.sort_by(|(left, _), (right, _)| left.cmp(right));
     found
 }
 
 /// Whether a session may have this name. One that begins with a digit would be a process id.
-fn is_name(name: &str) -> bool {
+pub fn is_session_name(name: &str) -> bool {
     let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     name.len() <= MAX_NAME
         && name.bytes().all(is_sound)
@@ -199,10 +258,14 @@ fn open_own(place: &Path) -> io::Result<Vec<DirHandle>> {
     if is_own(&folder) {
         return Ok([folder].into_iter().chain(parent).collect());
     }
-    Err(io::Error::new(
+    Err(not_own())
+}
+
+fn not_own() -> io::Error {
+    io::Error::new(
         io::ErrorKind::PermissionDenied,
         "expected a folder of this user's that no other user may open",
-    ))
+    )
 }
 
 fn is_own(folder: &DirHandle) -> bool {
@@ -292,10 +355,10 @@ mod tests {
     #[test]
     fn names_are_no_paths_and_no_process_ids() {
         for name in ["a", "flight", "A.b_c-9", &"a".repeat(64)] {
-            assert!(is_name(name), "{name}");
+            assert!(is_session_name(name), "{name}");
         }
         for name in ["", ".", "..", "9", "4711", "a/b", "a b", "-a", "_a", "é", &"a".repeat(65)] {
-            assert!(!is_name(name), "{name}");
+            assert!(!is_session_name(name), "{name}");
         }
     }
 }

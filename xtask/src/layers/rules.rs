@@ -38,11 +38,27 @@ pub const LAYERS: &[Layer] = &[
     Layer {
         name: "domain",
         crates: &[
-            "agent", "tompion", "tracing", "session", "lineage", "kernel", "latency", "history", "injector",
-            "machine", "rttest", "report", "reader", "analysis", "export", "index", "viewer",
+            "agent",
+            "tompion",
+            "tracing",
+            "session",
+            "lineage",
+            "kernel",
+            "latency",
+            "history",
+            "injector",
+            "machine",
+            "rttest",
+            "report",
+            "supervisor",
+            "reader",
+            "analysis",
+            "export",
+            "index",
+            "viewer",
         ],
     },
-    Layer { name: "programs", crates: &["cli", "xtask", "bench", "tasks"] },
+    Layer { name: "programs", crates: &["cli", "terminal", "xtask", "bench", "tasks"] },
 ];
 
 /// An edge within a layer, and why it is there.
@@ -85,6 +101,7 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "rttest", to: "reader", reason: "losses are told by the trace itself" },
     Edge { from: "report", to: "rttest", reason: "results are what a report shows" },
     Edge { from: "report", to: "machine", reason: "a report names the machine and its settings" },
+    Edge { from: "cli", to: "terminal", reason: "messages and exit codes" },
     Edge { from: "xtask", to: "tasks", reason: "artifacts, commands and tables" },
     Edge { from: "bench", to: "tasks", reason: "artifacts, commands and tables" },
     Edge { from: "manifest", to: "os", reason: "the file is read and replaced below its folder's handle" },

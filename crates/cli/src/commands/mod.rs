@@ -1,5 +1,6 @@
 //! One module for each command.
 
+pub mod apply;
 pub mod doctor;
 pub mod export;
 pub mod list;
@@ -11,6 +12,7 @@ pub mod record;
 pub mod recover;
 pub mod rotate;
 pub mod rules;
+pub mod serve;
 pub mod shield;
 pub mod snapshot;
 pub mod stat;

@@ -1,4 +1,6 @@
-//! `tompion status`: shows running recordings.
+//! `tompion status`: shows running recordings, and the sessions of a supervisor.
+
+mod sessions;
 
 use std::{io::Write, process::ExitCode};
 
@@ -7,6 +9,7 @@ use jiff::{SpanRound, Timestamp, Unit, tz::TimeZone};
 use serde::Serialize;
 use tompion_control::{ControlError, Following, Mode, Process, Recording, Rules, Status, recordings};
 use tompion_schema::Level;
+use tompion_supervisor::Sessions;
 
 use crate::messages::{self, command_line, escape_control, pluralize, print_status, with_thousands};
 
@@ -40,13 +43,16 @@ struct Silent {
 #[derive(Default, Serialize)]
 struct Answers {
     recordings: Vec<Status>,
+    /// Sessions of the user's supervisor, if one runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    supervisor: Option<Sessions>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     silent: Vec<Silent>,
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let answers = match &arguments.session {
-        Some(named) => Answers { recordings: vec![Recording::find(named)?.status()?], ..Answers::default() },
+        Some(named) => ask_for(named)?,
         None => ask_all(),
     };
     let mut output = anstream::stdout().lock();
@@ -60,7 +66,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             }
             write_recording(status, &mut output)?;
         }
-        if answers.recordings.is_empty() && answers.silent.is_empty() {
+        if let Some(supervisor) = answers.supervisor.as_ref().filter(|it| !it.sessions.is_empty()) {
+            if !answers.recordings.is_empty() {
+                writeln!(output)?;
+            }
+            sessions::write(supervisor, &mut output)?;
+        } else if answers.recordings.is_empty() && answers.silent.is_empty() {
             print_status("no recording of this user is running");
         }
     }
@@ -68,9 +79,31 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if answers.silent.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
 }
 
+/// Asks the recordings of a name, and the supervisor for the session.
+fn ask_for(name: &str) -> anyhow::Result<Answers> {
+    let mut supervisor = sessions::of_user();
+    supervisor.iter_mut().for_each(|it| it.sessions.retain(|session| session.name == name));
+    let sessions = supervisor.iter().flat_map(|supervisor| &supervisor.sessions);
+    let channels = sessions.flat_map(|session| &session.channels).filter(|channel| channel.pid.is_some());
+    let names: Vec<&str> = channels.map(|channel| channel.recording.as_str()).collect();
+    let is_session = supervisor.iter().any(|supervisor| !supervisor.sessions.is_empty());
+    let mut answers = if is_session {
+        ask(recordings().into_iter().filter(|recording| names.contains(&recording.name())))
+    } else {
+        supervisor = None;
+        Answers { recordings: vec![Recording::find(name)?.status()?], ..Answers::default() }
+    };
+    answers.supervisor = supervisor;
+    Ok(answers)
+}
+
 fn ask_all() -> Answers {
+    Answers { supervisor: sessions::of_user(), ..ask(recordings()) }
+}
+
+fn ask(recordings: impl IntoIterator<Item = Recording>) -> Answers {
     let mut answers = Answers::default();
-    for recording in recordings() {
+    for recording in recordings {
         match recording.status() {
             Ok(status) => answers.recordings.push(status),
             // It has ended in the meantime.

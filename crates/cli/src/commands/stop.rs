@@ -1,6 +1,7 @@
 //! `tompion stop`: ends a running recording.
 
 use std::{
+    path::Path,
     process::ExitCode,
     thread,
     time::{Duration, Instant},
@@ -8,6 +9,7 @@ use std::{
 
 use clap::Args;
 use tompion_control::{ControlError, Recording};
+use tompion_supervisor::{SupervisorError, client};
 
 use crate::messages::print_status;
 
@@ -16,7 +18,7 @@ use crate::messages::print_status;
     tompion stop flight      # the recording that was started with --session flight\n  \
     tompion stop 4711        # the one whose recorder has this process id\n\n\
 Asks the recorded command to end, as Ctrl-C does, and returns when the trace is complete. Processes that ran before \
-the recording run on.\n\n\
+the recording run on. A session of `tompion serve` ends with all its channels, and is not started again.\n\n\
 Exit status: 0 ended, 1 refused, or not ended within a minute.")]
 pub struct Arguments {
     /// Name of the session, or process id of the recorder
@@ -30,6 +32,13 @@ const END_TIMEOUT: Duration = Duration::from_secs(60);
 const END_INTERVAL: Duration = Duration::from_millis(5);
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if let Some(folders) = stop_session(&arguments.session)? {
+        folders.iter().for_each(|folder| print_end(&arguments.session, folder));
+        if folders.is_empty() {
+            print_status(format!("{} does not run", arguments.session));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let recording = Recording::find(&arguments.session)?;
     let before = recording.status()?;
     let folder = &before.folder;
@@ -47,6 +56,24 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             _ => thread::sleep(END_INTERVAL),
         }
     }
-    print_status(format!("{} has ended; next: tompion stat {folder}", recording.name()));
+    print_end(recording.name(), folder);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says that a recording has ended. One without events has left no folder.
+fn print_end(name: &str, folder: &str) {
+    print_status(match Path::new(folder).exists() {
+        true => format!("{name} has ended; next: tompion stat {folder}"),
+        false => format!("{name} has ended; it has recorded nothing"),
+    });
+}
+
+/// Has the supervisor end a session, if it has one of this name. Returns the folders of the traces.
+fn stop_session(name: &str) -> anyhow::Result<Option<Vec<String>>> {
+    match client::stop(name) {
+        Ok(folders) => Ok(Some(folders)),
+        // The name may be that of a recording, which answers for itself.
+        Err(SupervisorError::NotRunning | SupervisorError::NoSuchSession(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -1,0 +1,384 @@
+//! `tompion serve`: sessions from files, their recorders, and the deaths of both.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::net::{UnixDatagram, UnixStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{Finished, TestDir, finish, run, signal, wait_until};
+
+/// Interval between the looks of tests that wait for nothing to happen.
+const QUIET_TIME: Duration = Duration::from_millis(300);
+
+/// A supervisor in a network of its own: programs of other tests don't find its recorders.
+struct Supervisor<'dir> {
+    dir: &'dir TestDir,
+    process: Option<Child>,
+}
+
+/// A failed test leaves nothing behind.
+impl Drop for Supervisor<'_> {
+    fn drop(&mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        let sessions = self.list()["sessions"].take();
+        process.kill().and_then(|()| process.wait()).expect("an end");
+        for session in sessions.as_array().into_iter().flatten() {
+            let channels = session["channels"].as_array().into_iter().flatten();
+            channels.filter(|channel| channel["pid"].is_u64()).for_each(|it| signal(pid(it), Signal::KILL));
+        }
+    }
+}
+
+/// Adds what keeps the supervisor and its commands apart from others.
+fn apart(command: &mut Command, dir: &TestDir) {
+    command.env("TOMPION_CONTROL", dir.path("control")).env("TOMPION_SESSIONS", dir.path("sessions"));
+}
+
+fn describe(dir: &TestDir, name: &str, text: &str) {
+    fs::create_dir_all(dir.path("sessions")).expect("a folder");
+    let output = dir.path("traces");
+    let text = format!("output = \"{}\"\n{text}", output.display());
+    fs::write(dir.path("sessions").join(format!("{name}.toml")), text).expect("a file");
+}
+
+impl<'dir> Supervisor<'dir> {
+    fn start(dir: &'dir TestDir) -> Self {
+        Self::start_with(dir, &dir.path("sessions"))
+    }
+
+    /// Starts one with its sessions in a folder.
+    fn start_with(dir: &'dir TestDir, sessions: &Path) -> Self {
+        fs::create_dir_all(dir.path("sessions")).expect("a folder");
+        let mut command = Command::new("unshare");
+        command.arg("--net").arg(dir.tompion(&[]).get_program()).arg("serve");
+        command.current_dir(dir.path("")).stdin(Stdio::null()).stderr(Stdio::piped());
+        apart(&mut command, dir);
+        command.env("TOMPION_SESSIONS", sessions);
+        let mut process = command.spawn().expect("unshare");
+        let mut lines = BufReader::new(process.stderr.take().expect("messages")).lines();
+        let is_ready = |line: std::io::Result<String>| line.is_ok_and(|line| line.contains("supervises"));
+        assert!(lines.by_ref().any(is_ready), "the supervisor has ended");
+        thread::spawn(move || lines.for_each(drop));
+        Self { dir, process: Some(process) }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Finished {
+        let mut command = self.dir.tompion(arguments);
+        apart(&mut command, self.dir);
+        run(&mut command)
+    }
+
+    fn list(&self) -> Value {
+        let shown = self.command(&["status", "--json"]).succeeded();
+        serde_json::from_str::<Value>(&shown.out).expect("JSON")["supervisor"].take()
+    }
+
+    /// Returns a channel of a session.
+    fn channel(&self, session: &str, channel: &str) -> Value {
+        let list = self.list();
+        let named = |values: &Value, name: &str| {
+            values.as_array().into_iter().flatten().find(|value| value["name"] == name).cloned()
+        };
+        named(&list["sessions"], session).and_then(|it| named(&it["channels"], channel)).unwrap_or_default()
+    }
+
+    fn wait_for(&self, session: &str, channel: &str, state: &str) -> Value {
+        wait_until("the state of a channel", || self.channel(session, channel)["state"] == state);
+        self.channel(session, channel)
+    }
+
+    /// Starts a program where recorders are found.
+    fn program(&self, name: &str) -> Child {
+        let mut command = Command::new("nsenter");
+        command.arg("--net").arg("--target").arg(self.id().to_string());
+        command.arg(self.dir.program(name)).stdin(Stdio::piped()).stdout(Stdio::null());
+        command.spawn().expect("nsenter")
+    }
+
+    fn id(&self) -> u32 {
+        self.process.as_ref().map_or(0, Child::id)
+    }
+
+    fn kill(mut self) {
+        let mut process = self.process.take().expect("a process");
+        process.kill().and_then(|()| process.wait()).expect("an end");
+    }
+
+    fn end(mut self) -> Finished {
+        signal(self.id(), Signal::TERM);
+        finish(self.process.take().expect("a process"), "serve")
+    }
+
+    /// Events of a recording that are on disk.
+    fn events(&self, recording: &str) -> u64 {
+        let shown = self.command(&["status", "--json"]).succeeded();
+        let answers: Value = serde_json::from_str(&shown.out).expect("JSON");
+        let all = answers["recordings"].as_array().cloned().unwrap_or_default();
+        let of_it = all.iter().filter(|status| status["name"] == recording);
+        let processes = of_it.flat_map(|status| status["processes"].as_array().cloned().unwrap_or_default());
+        processes.filter_map(|process| process["events"].as_u64()).sum()
+    }
+}
+
+fn pid(channel: &Value) -> u32 {
+    channel["pid"].as_u64().and_then(|pid| pid.try_into().ok()).expect("a process")
+}
+
+#[test]
+fn a_session_begins_records_changes_and_ends() {
+    let dir = TestDir::new();
+    let file = |events: &str, mode: &str| {
+        let channels = format!("[channel.main]\nevents = ['{events}']\n[channel.history]\nmode = '{mode}'");
+        describe(&dir, "flight", &format!("start = 'boot'\n{channels}"));
+    };
+    file("ticker:tick", "overwrite");
+    let supervisor = Supervisor::start(&dir);
+    let main = supervisor.wait_for("flight", "main", "running");
+    let history = supervisor.wait_for("flight", "history", "running");
+    let mut ticker = supervisor.program("ticker");
+    wait_until("events", || supervisor.events("flight.main") > 100);
+    file("ticker:tock", "discard");
+    let applied = supervisor.command(&["apply", "flight"]).exited(1).err;
+    assert!(applied.contains("flight: main: new rules, 1 processes followed"), "{applied}");
+    assert!(applied.contains("flight: history: mode not changed yet"), "{applied}");
+    assert_eq!(supervisor.channel("flight", "history")["pid"], history["pid"]);
+    let applied = supervisor.command(&["apply", "--restart", "flight"]).succeeded().err;
+    assert!(applied.contains("flight: history: started, records into "), "{applied}");
+    assert_ne!(supervisor.channel("flight", "history")["pid"], history["pid"]);
+    assert_eq!(supervisor.channel("flight", "main")["pid"], main["pid"]);
+    let applied = supervisor.command(&["apply", "flight"]).succeeded().err;
+    assert!(applied.contains("flight: nothing to change"), "{applied}");
+    let before = supervisor.events("flight.main");
+    wait_until("events by the new rules", || supervisor.events("flight.main") > before + 100);
+    let stopped = supervisor.command(&["stop", "flight"]).succeeded().err;
+    assert!(stopped.contains("flight has ended; next: tompion stat "), "{stopped}");
+    let trace = dir.trace(main["folder"].as_str().expect("a folder"));
+    let events = trace.events();
+    let (ticks, tocks): (Vec<_>, Vec<_>) = events.iter().partition(|event| event.name == "ticker:tick");
+    assert!(
+        ticks.len() > 100
+            && tocks.len() > 100
+            && ticks.last().map(|it| it.time) < tocks.last().map(|it| it.time)
+    );
+    assert_eq!(supervisor.channel("flight", "main")["state"], "stopped");
+    drop(ticker.stdin.take());
+    ticker.kill().and_then(|()| ticker.wait()).expect("an end");
+    supervisor.end().succeeded();
+}
+
+#[test]
+fn recorders_and_supervisors_that_are_killed_come_back() {
+    let dir = TestDir::new();
+    describe(&dir, "flight", "[channel.main]\n[channel.other]");
+    let supervisor = Supervisor::start(&dir);
+    assert_eq!(supervisor.channel("flight", "main")["state"], "stopped");
+    supervisor.command(&["apply", "flight"]).succeeded();
+    let first = supervisor.channel("flight", "main");
+    let other = supervisor.channel("flight", "other");
+    signal(pid(&first), Signal::KILL);
+    wait_until("another recorder", || {
+        let now = supervisor.channel("flight", "main");
+        now["state"] == "running" && now["pid"] != first["pid"]
+    });
+    let second = supervisor.channel("flight", "main");
+    assert_eq!((&second["restarts"], &second["failure"]), (&json!(1), &json!("it was killed by signal 9")));
+    assert_eq!(supervisor.channel("flight", "other"), other);
+    // Without a supervisor, recorders run on; a second one takes them over.
+    supervisor.kill();
+    signal(pid(&second), Signal::KILL);
+    thread::sleep(QUIET_TIME);
+    let supervisor = Supervisor::start(&dir);
+    let adopted = supervisor.channel("flight", "other");
+    assert_eq!((&adopted["state"], &adopted["pid"]), (&json!("running"), &other["pid"]));
+    let third = supervisor.wait_for("flight", "main", "running");
+    assert_ne!(third["pid"], second["pid"]);
+    assert_eq!(third["restarts"], 2);
+    // The end of a recorder that another supervisor has started is seen, too.
+    signal(pid(&adopted), Signal::KILL);
+    wait_until("another recorder", || {
+        let now = supervisor.channel("flight", "other");
+        now["state"] == "running" && now["pid"] != adopted["pid"]
+    });
+    supervisor.command(&["stop", "flight"]).succeeded();
+    thread::sleep(QUIET_TIME);
+    assert_eq!(supervisor.channel("flight", "main")["state"], "stopped");
+    supervisor.end().succeeded();
+    // What was stopped stays so.
+    let supervisor = Supervisor::start(&dir);
+    assert_eq!(supervisor.channel("flight", "main")["state"], "stopped");
+    supervisor.end().succeeded();
+}
+
+#[test]
+fn an_orderly_end_leaves_recorders_to_the_next_supervisor() {
+    let dir = TestDir::new();
+    describe(&dir, "flight", "start = 'boot'\n[channel.main]");
+    let supervisor = Supervisor::start(&dir);
+    let before = supervisor.wait_for("flight", "main", "running");
+    supervisor.end().succeeded();
+    let supervisor = Supervisor::start(&dir);
+    assert_eq!(supervisor.channel("flight", "main")["pid"], before["pid"]);
+    let mut second = dir.tompion(&["serve"]);
+    apart(&mut second, &dir);
+    let refused = run(&mut second).exited(1).err;
+    assert!(refused.contains("a supervisor of this user is running already"), "{refused}");
+    // SIGHUP begins what is new.
+    describe(&dir, "more", "start = 'boot'\n[channel.main]");
+    signal(supervisor.id(), Signal::HUP);
+    supervisor.wait_for("more", "main", "running");
+    for name in ["flight", "more"] {
+        supervisor.command(&["stop", name]).succeeded();
+    }
+    supervisor.end().succeeded();
+    assert!(!dir.path("control").join(".supervisor/flight.json").exists());
+}
+
+#[test]
+fn mistakes_are_named_and_concern_their_session_only() {
+    let dir = TestDir::new();
+    describe(&dir, "wrong", "evnts = []\n[channel.main]");
+    describe(&dir, "refused", "start = 'boot'\n[channel.main]\nfilter = 'rows >'");
+    describe(&dir, "sound", "start = 'boot'\n[channel.main]");
+    let supervisor = Supervisor::start(&dir);
+    supervisor.wait_for("sound", "main", "running");
+    let refused = supervisor.wait_for("refused", "main", "waiting");
+    assert!(refused["failure"].as_str().is_some_and(|it| it.contains("rows >")), "{refused}");
+    let shown = supervisor.command(&["status"]).succeeded().out;
+    assert!(
+        shown.contains("UNUSABLE") && shown.contains("wrong.toml: line 2: unknown field `evnts`"),
+        "{shown}"
+    );
+    let error = supervisor.command(&["apply", "wrong"]).exited(1).err;
+    assert!(error.contains("wrong.toml: line 2: unknown field `evnts`"), "{error}");
+    let error = supervisor.command(&["apply", "none"]).exited(1).err;
+    assert!(error.contains("no file describes a session named none"), "{error}");
+    // A caller sees the reason, and nothing is tried again behind its back.
+    describe(&dir, "refused", "[channel.main]\nmode = 'sometimes'");
+    let error = supervisor.command(&["apply", "--restart", "refused"]).exited(1).err;
+    assert!(error.contains("invalid value 'sometimes'"), "{error}");
+    assert_eq!(supervisor.channel("refused", "main")["state"], "failed");
+    describe(&dir, "refused", "[channel.main]");
+    supervisor.command(&["apply", "refused"]).succeeded();
+    for name in ["refused", "sound"] {
+        supervisor.command(&["stop", name]).succeeded();
+    }
+    supervisor.end().succeeded();
+    let mut alone = dir.tompion(&["apply", "sound"]);
+    apart(&mut alone, &dir);
+    let error = run(&mut alone).exited(1).err;
+    assert!(error.contains("no supervisor of this user runs; start one: tompion serve"), "{error}");
+}
+
+fn call(dir: &TestDir, method: &str, parameters: &Value) -> Value {
+    use std::io::Write as _;
+    let socket = dir.path("control").join(".supervisor/control");
+    let mut connection = UnixStream::connect(socket).expect("a supervisor");
+    let call = json!({ "method": format!("io.tompion.Supervisor1.{method}"), "parameters": parameters });
+    write!(connection, "{call}\0").expect("a call");
+    let mut reply = Vec::new();
+    BufReader::new(connection).read_until(0, &mut reply).expect("a reply");
+    serde_json::from_slice(&reply[..reply.len() - 1]).expect("JSON")
+}
+
+#[test]
+fn programs_create_and_remove_sessions() {
+    let dir = TestDir::new();
+    let session = json!({ "output": dir.path("traces"), "channel": { "main": { "events": ["a:*"] } } });
+    let supervisor = Supervisor::start_with(&dir, &dir.path("control"));
+    let reply = call(&dir, "Create", &json!({ "name": "made", "session": session }));
+    assert_eq!(reply["parameters"]["changes"].as_array().map(Vec::len), Some(1), "{reply}");
+    supervisor.wait_for("made", "main", "running");
+    for (name, session, expected) in [
+        ("made", json!({ "channel": { "main": { "modes": "x" } } }), "modes"),
+        ("made", json!({}), "at least one"),
+        ("a/b", json!({ "channel": { "main": {} } }), "a/b"),
+    ] {
+        let reply = call(&dir, "Create", &json!({ "name": name, "session": session }));
+        assert_eq!(reply["error"], "io.tompion.Supervisor1.InvalidSession");
+        assert!(reply["parameters"]["problem"].as_str().is_some_and(|it| it.contains(expected)), "{reply}");
+    }
+    let reply = call(&dir, "Remove", &json!({ "name": "made" }));
+    assert_eq!(reply["parameters"]["folders"].as_array().map(Vec::len), Some(1), "{reply}");
+    assert_eq!(supervisor.list()["sessions"], json!([]));
+    let reply = call(&dir, "Remove", &json!({ "name": "made" }));
+    assert_eq!(reply["error"], "io.tompion.Supervisor1.NoSuchSession");
+    supervisor.end().succeeded();
+}
+
+/// Opens a socket as systemd does, and becomes the supervisor.
+const ACTIVATE: &str = r#"
+import os, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+listener.set_inheritable(True)
+if listener.fileno() != 3:
+    os.dup2(listener.fileno(), 3, inheritable=True)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", WATCHDOG_USEC="200000")
+os.execv(sys.argv[2], [sys.argv[2], "serve"])
+"#;
+
+#[test]
+fn readiness_is_reported_and_an_inherited_socket_used() {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let dir = TestDir::new();
+    fs::create_dir_all(dir.path("sessions")).expect("a folder");
+    let place = dir.path("control/.supervisor");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&place).expect("a folder");
+    let manager = UnixDatagram::bind(dir.path("notify")).expect("a socket");
+    manager.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    let mut command = Command::new("python3");
+    command.args(["-c", ACTIVATE]).arg(place.join("control")).arg(dir.tompion(&[]).get_program());
+    command.env("NOTIFY_SOCKET", dir.path("notify")).stderr(Stdio::null());
+    apart(&mut command, &dir);
+    let process = command.spawn().expect("python3");
+    let mut received = String::new();
+    let mut receive = |expected: &str| {
+        let mut buffer = [0; 1024];
+        while !received.contains(expected) {
+            let size = manager.recv(&mut buffer).expect("a message");
+            received += &String::from_utf8_lossy(&buffer[..size]);
+        }
+    };
+    receive("READY=1");
+    receive("WATCHDOG=1\nSTATUS=0 recorders run");
+    let supervisor = Supervisor { dir: &dir, process: Some(process) };
+    assert_eq!(supervisor.list()["pid"], supervisor.id());
+    // Comes again without anything to do.
+    for _ in 0..3 {
+        let mut buffer = [0; 1024];
+        let size = manager.recv(&mut buffer).expect("a message");
+        assert!(buffer[..size].starts_with(b"WATCHDOG=1"));
+    }
+    supervisor.end().succeeded();
+    // The socket is the service manager's.
+    assert!(place.join("control").exists());
+}
+
+#[test]
+fn a_stopped_client_or_garbage_holds_up_nothing() {
+    use std::io::Write as _;
+    let dir = TestDir::new();
+    describe(&dir, "flight", "start = 'boot'\n[channel.main]");
+    let supervisor = Supervisor::start(&dir);
+    supervisor.wait_for("flight", "main", "running");
+    let socket: PathBuf = dir.path("control").join(".supervisor/control");
+    let silent: Vec<UnixStream> =
+        (0..64).map(|_| UnixStream::connect(&socket).expect("a connection")).collect();
+    let mut garbage = UnixStream::connect(&socket).expect("a connection");
+    garbage.write_all(&[0xff; 4096]).expect("a write");
+    let mut half = UnixStream::connect(&socket).expect("a connection");
+    half.write_all(b"{\"method\": ").expect("a write");
+    assert_eq!(supervisor.channel("flight", "main")["state"], "running");
+    supervisor.command(&["stop", "flight"]).succeeded();
+    drop((silent, garbage, half));
+    supervisor.end().succeeded();
+}

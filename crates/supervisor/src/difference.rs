@@ -1,0 +1,105 @@
+//! Difference between the session that runs and the one that its files describe.
+
+use std::collections::BTreeMap;
+
+use crate::session_file::{Channel, SessionFile};
+
+/// Change of a channel to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Start its recorder: it is new.
+    Start,
+    /// End its recorder: it is gone.
+    Stop,
+    /// Replace its rules, while it runs.
+    Rules,
+    /// Start its recorder again: these keys differ.
+    Restart(Vec<String>),
+}
+
+/// Compares what runs with a description. `running` has, for each channel with a recorder, the
+/// session as its recorder follows it. Returns what differs, by channels.
+pub fn difference(running: &BTreeMap<String, SessionFile>, wanted: &SessionFile) -> BTreeMap<String, Change> {
+    let names = running.keys().chain(wanted.channel.keys());
+    let compare = |name: &String| match (running.get(name), wanted.channel.get(name)) {
+        (Some(_), None) => Some(Change::Stop),
+        (None, _) => Some(Change::Start),
+        (Some(before), Some(after)) => compare(before.channel.get(name)?, after, common_keys(before, wanted)),
+    };
+    names.filter_map(|name| Some((name.clone(), compare(name)?))).collect()
+}
+
+/// Keys of the session that every channel's recorder must start again for.
+fn common_keys(running: &SessionFile, wanted: &SessionFile) -> Vec<String> {
+    let mut keys = Vec::new();
+    for (key, differs) in [
+        ("output", running.output != wanted.output),
+        ("programs", running.programs != wanted.programs),
+        // Names of recordings have the channel's name only beside another one.
+        ("channel", (running.channel.len() == 1) != (wanted.channel.len() == 1)),
+    ] {
+        if differs {
+            keys.push(key.to_owned());
+        }
+    }
+    keys
+}
+
+fn compare(before: &Channel, after: &Channel, common: Vec<String>) -> Option<Change> {
+    let mut keys = common;
+    for (key, differs) in [
+        ("context", before.context != after.context),
+        ("kernel", before.kernel != after.kernel),
+        ("mode", before.mode != after.mode),
+        ("subbuf-size", before.subbuf_size != after.subbuf_size),
+        ("subbufs", before.subbufs != after.subbufs),
+        ("rotate", before.rotate != after.rotate),
+        ("keep", before.keep != after.keep),
+    ] {
+        if differs {
+            keys.push(key.to_owned());
+        }
+    }
+    if !keys.is_empty() {
+        return Some(Change::Restart(keys));
+    }
+    (before != after).then_some(Change::Rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(text: &str) -> SessionFile {
+        SessionFile::parse(text).expect("a session")
+    }
+
+    #[test]
+    fn each_key_has_its_way_to_change() {
+        let all = session("[channel.a]\nevents = ['x:*']\n[channel.b]");
+        let running: BTreeMap<String, SessionFile> =
+            all.channel.keys().map(|name| (name.clone(), all.clone())).collect();
+        let changes = |text: &str| difference(&running, &session(text)).into_iter().collect::<Vec<_>>();
+        assert_eq!(changes("start = 'boot'\n[channel.a]\nevents = ['x:*']\n[channel.b]"), []);
+        assert_eq!(
+            changes("[channel.a]\nevents = ['y:*']\nfilter = 'n > 1'\n[channel.b]\nlevel = 'info'"),
+            [("a".to_owned(), Change::Rules), ("b".to_owned(), Change::Rules)]
+        );
+        assert_eq!(
+            changes("[channel.a]\nevents = ['x:*']\n[channel.b]\nmode = 'overwrite'\nlevel = 'info'"),
+            [("b".to_owned(), Change::Restart(vec!["mode".into()]))]
+        );
+        assert_eq!(
+            changes("[channel.b]\n[channel.c]"),
+            [("a".to_owned(), Change::Stop), ("c".to_owned(), Change::Start)]
+        );
+        assert_eq!(
+            changes("[channel.a]\nevents = ['x:*']"),
+            [("a".to_owned(), Change::Restart(vec!["channel".into()])), ("b".to_owned(), Change::Stop)]
+        );
+        assert_eq!(difference(&BTreeMap::new(), &session("[channel.a]"))["a"], Change::Start);
+        let all = changes("output = '/x'\nprograms = ['*']\n[channel.a]\nevents = ['x:*']\n[channel.b]");
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[1].1, Change::Restart(vec!["output".into(), "programs".into()]));
+    }
+}

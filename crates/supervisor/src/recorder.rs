@@ -1,0 +1,357 @@
+//! One recorder: started, watched, and started again after a failure.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::AsFd as _,
+    os::unix::process::{CommandExt as _, ExitStatusExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use tompion_control::Recording;
+use tompion_manifest::Manifest;
+use tompion_os::{DirHandle, Poller, ProcessWatch};
+
+use crate::{
+    session_file::SessionFile,
+    types::{ChannelStatus, RecorderState},
+};
+
+/// Pause before a recorder is started again. It doubles with each failure, up to the maximum.
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_secs(30);
+/// A recorder that ran for this long has started well: the next pause is the first one again.
+const SOUND_TIME: Duration = Duration::from_secs(60);
+/// Maximum size of a recorder's messages that is searched for the reason of its end.
+const MAX_MESSAGES: u64 = 256 << 10;
+/// Begin of its messages, and of those about its command line.
+const MESSAGE: &str = "tompion: ";
+const USAGE_ERROR: &str = "error: ";
+
+/// Means to start recorders.
+#[derive(Debug)]
+pub struct Launcher {
+    /// The program `tompion`.
+    pub program: PathBuf,
+    /// Folder for recorders' messages.
+    pub runtime: DirHandle,
+    /// Waits for recorders' ends.
+    pub poller: Poller,
+    /// Reports failures.
+    pub report: fn(&str),
+}
+
+/// A channel's recorder.
+#[derive(Debug)]
+pub struct Recorder {
+    /// Name of the recording.
+    pub recording: String,
+    /// The session as the recorder follows it.
+    pub session: SessionFile,
+    channel: String,
+    state: State,
+    folder: Option<PathBuf>,
+    restarts: u32,
+    failure: Option<String>,
+    delay: Duration,
+}
+
+#[derive(Debug)]
+enum State {
+    Stopped,
+    Running(Process),
+    Waiting(Instant),
+    Failed,
+}
+
+#[derive(Debug)]
+struct Process {
+    pid: u32,
+    watch: ProcessWatch,
+    /// None if another supervisor started it.
+    child: Option<Child>,
+    begin: Instant,
+    /// It was asked to end.
+    is_stopping: bool,
+}
+
+impl Recorder {
+    /// A recorder of a session's channel, which does not run yet.
+    pub fn new(name: &str, channel: &str, session: SessionFile) -> Self {
+        Self {
+            recording: session.recording(name, channel),
+            session,
+            channel: channel.to_owned(),
+            state: State::Stopped,
+            folder: None,
+            restarts: 0,
+            failure: None,
+            delay: FIRST_DELAY,
+        }
+    }
+
+    /// Takes a recorder over that another supervisor has started, or what is left of it. `folder`
+    /// is that of its trace, `restarts` the number of its failures.
+    pub fn adopt(&mut self, folder: Option<PathBuf>, restarts: u32, launcher: &Launcher) {
+        (self.folder, self.restarts) = (folder, restarts);
+        let status = Recording::find(&self.recording).and_then(|recording| recording.status());
+        let adopted = status.map_err(|error| error.to_string()).and_then(|status| {
+            let watch = ProcessWatch::new(status.pid).map_err(|error| error.to_string())?;
+            launcher.poller.add(watch.as_fd(), 0).map_err(|error| error.to_string())?;
+            self.folder = Some(status.folder.into());
+            let (pid, begin) = (status.pid, Instant::now());
+            Ok(Process { pid, watch, child: None, begin, is_stopping: false })
+        });
+        match adopted {
+            Ok(process) => self.state = State::Running(process),
+            Err(_) if self.has_whole_trace() => {}
+            Err(_) => self.fail("it ended while no supervisor ran".into()),
+        }
+    }
+
+    /// Starts the recorder.
+    ///
+    /// # Errors
+    /// If the program can't be started, or the folder for its traces can't be made.
+    pub fn start(&mut self, launcher: &Launcher) -> io::Result<()> {
+        let folder = self.new_folder()?;
+        let messages = launcher.runtime.recreate(self.messages_name())?;
+        let child = self.spawn(launcher, &folder, &messages)?;
+        let pid = child.id();
+        let watch = ProcessWatch::new(pid)?;
+        launcher.poller.add(watch.as_fd(), 0)?;
+        self.folder = Some(folder);
+        let (child, begin) = (Some(child), Instant::now());
+        self.state = State::Running(Process { pid, watch, child, begin, is_stopping: false });
+        Ok(())
+    }
+
+    fn spawn(&self, launcher: &Launcher, folder: &Path, messages: &File) -> io::Result<Child> {
+        let mut command = Command::new(&launcher.program);
+        command.args(["record", "--session", &self.recording, "--output"]).arg(folder);
+        command.args(
+            self.session.channel.get(&self.channel).map(|it| self.session.options(it)).unwrap_or_default(),
+        );
+        command.stdin(Stdio::null()).stdout(messages.try_clone()?).stderr(messages.try_clone()?);
+        // Ctrl-C in the supervisor's terminal does not concern it, nor does the service manager's
+        // watchdog.
+        command.process_group(0).env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC");
+        command.spawn()
+    }
+
+    /// Name of the file with the recorder's messages.
+    fn messages_name(&self) -> String {
+        format!("{}.log", self.recording)
+    }
+
+    /// Chooses the folder of the next trace, and makes those above it.
+    fn new_folder(&self) -> io::Result<PathBuf> {
+        let (session, _) = self.recording.split_once('.').unwrap_or((&self.recording, ""));
+        let output = match &self.session.output {
+            Some(output) => PathBuf::from(output.replace("{name}", session).replace("{host}", &host())),
+            None => default_output().ok_or_else(|| {
+                io::Error::new(io::ErrorKind::NotFound, "expected `output` in the session's file, or HOME")
+            })?,
+        };
+        if !output.is_absolute() {
+            let found = output.display();
+            let problem = format!("expected an absolute path as `output`, found {found}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
+        DirHandle::open_or_create(&output)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", output.display())))?;
+        let time = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S");
+        let name = format!("{}-{time}", self.recording);
+        let numbered = (2..).map(|number| output.join(format!("{name}-{number}")));
+        let names = std::iter::once(output.join(&name)).chain(numbered);
+        Ok(names.into_iter().find(|folder| !folder.exists()).unwrap_or_default())
+    }
+
+    /// Looks whether the recorder has ended, and decides what follows.
+    pub fn look(&mut self, launcher: &Launcher) {
+        let State::Running(process) = &mut self.state else { return };
+        if !process.watch.has_ended() {
+            return;
+        }
+        launcher.poller.remove(process.watch.as_fd());
+        let status = process.child.as_mut().and_then(|child| child.wait().ok());
+        let in_order = process.is_stopping
+            || match status {
+                Some(status) => status.success(),
+                None => self.has_whole_trace(),
+            };
+        if in_order {
+            self.state = State::Stopped;
+            self.failure = None;
+            return;
+        }
+        if process_ran(&self.state) >= SOUND_TIME {
+            self.delay = FIRST_DELAY;
+        }
+        let reason = self.reason(status, launcher);
+        (launcher.report)(&format!("{}: {reason}", self.recording));
+        self.fail(reason);
+    }
+
+    /// Waits before the recorder is started again.
+    fn fail(&mut self, reason: String) {
+        self.failure = Some(reason);
+        self.state = State::Waiting(Instant::now() + self.delay);
+        self.delay = (self.delay * 2).min(MAX_DELAY);
+    }
+
+    /// Starts the recorder again if its pause is over.
+    pub fn start_again(&mut self, launcher: &Launcher) {
+        if matches!(self.state, State::Waiting(until) if until <= Instant::now()) {
+            self.restarts = self.restarts.saturating_add(1);
+            self.start_now_or_later(launcher);
+        }
+    }
+
+    /// Starts the recorder; if that fails, it is tried again like one that has ended.
+    pub fn start_now_or_later(&mut self, launcher: &Launcher) {
+        if let Err(error) = self.start(launcher) {
+            self.fail(error.to_string());
+        }
+    }
+
+    /// Instant at which it is to be started again.
+    pub fn due(&self) -> Option<Instant> {
+        match self.state {
+            State::Waiting(until) => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Gives up: nothing is started again.
+    pub fn give_up(&mut self, reason: String) {
+        self.failure = Some(reason);
+        self.state = State::Failed;
+    }
+
+    /// Begins to end it: its end is in order from now on. Returns whether it runs.
+    pub fn begin_stop(&mut self) -> bool {
+        match &mut self.state {
+            State::Running(process) => {
+                process.is_stopping = true;
+                true
+            }
+            _ => {
+                self.state = State::Stopped;
+                false
+            }
+        }
+    }
+
+    /// The end was refused: it is watched as before.
+    pub fn cancel_stop(&mut self) {
+        if let State::Running(process) = &mut self.state {
+            process.is_stopping = false;
+        }
+    }
+
+    /// Whether it runs, or will be started again.
+    pub fn is_active(&self) -> bool {
+        matches!(self.state, State::Running(_) | State::Waiting(_))
+    }
+
+    /// Process id, if it runs.
+    pub fn pid(&self) -> Option<u32> {
+        match &self.state {
+            State::Running(process) => Some(process.pid),
+            _ => None,
+        }
+    }
+
+    /// Folder of the newest trace.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// Number of times that it was started again.
+    pub fn restarts(&self) -> u32 {
+        self.restarts
+    }
+
+    /// Reason of the last failure.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Returns its part of a reply.
+    pub fn status(&self) -> ChannelStatus {
+        let (state, retry_ns) = match &self.state {
+            State::Stopped => (RecorderState::Stopped, None),
+            State::Running(_) => (RecorderState::Running, None),
+            State::Waiting(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                (RecorderState::Waiting, Some(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)))
+            }
+            State::Failed => (RecorderState::Failed, None),
+        };
+        ChannelStatus {
+            name: self.channel.clone(),
+            recording: self.recording.clone(),
+            state,
+            pid: self.pid(),
+            folder: self.folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
+            restarts: self.restarts,
+            failure: self.failure.clone(),
+            retry_ns,
+        }
+    }
+
+    /// Whether its trace was completed: the manifest says so, or there is none since nothing was
+    /// recorded.
+    fn has_whole_trace(&self) -> bool {
+        let Some(folder) = &self.folder else { return true };
+        match DirHandle::open(folder) {
+            Ok(folder) => Manifest::read(&folder).is_ok_and(|manifest| !manifest.is_recording()),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+
+    /// Reason of its end: its last message, or the signal.
+    fn reason(&self, status: Option<ExitStatus>, launcher: &Launcher) -> String {
+        let signal = status.and_then(|status| status.signal());
+        if let Some(signal) = signal {
+            return format!("it was killed by signal {signal}");
+        }
+        let messages = launcher.runtime.read_bounded(self.messages_name(), MAX_MESSAGES).unwrap_or_default();
+        let messages = String::from_utf8_lossy(&messages);
+        // A wrong command line has its error first, and advice behind it.
+        let usage = messages.lines().find(|line| line.starts_with(USAGE_ERROR));
+        let last = messages.lines().rev().find(|line| !line.trim().is_empty());
+        match (usage.or(last), status.and_then(|status| status.code())) {
+            (Some(message), Some(_)) => {
+                message.trim_start_matches(MESSAGE).trim_start_matches(USAGE_ERROR).to_owned()
+            }
+            (None, Some(code)) => format!("it ended with exit status {code}"),
+            (_, None) => "it ended, and its trace is incomplete".into(),
+        }
+    }
+}
+
+fn process_ran(state: &State) -> Duration {
+    match state {
+        State::Running(process) => process.begin.elapsed(),
+        _ => Duration::ZERO,
+    }
+}
+
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().replace('/', "_")
+}
+
+/// Folder for traces of sessions that name none.
+fn default_output() -> Option<PathBuf> {
+    if tompion_os::file_user() == 0 {
+        return Some("/var/lib/tompion/traces".into());
+    }
+    let set = |variable| std::env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+    state.map(|state| state.join("tompion"))
+}

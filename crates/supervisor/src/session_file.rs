@@ -1,0 +1,228 @@
+//! Description of a session, as its files have it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of channels: a program takes part in eight recordings at most.
+const MAX_CHANNELS: usize = 8;
+
+/// A session: programs, and channels that record their events.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SessionFile {
+    /// Folder below which each start writes a trace; `{name}` and `{host}` are replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// Whether the session begins with the supervisor.
+    #[serde(default)]
+    pub start: Start,
+    /// Programs to record, as `tompion record --programs` takes them; all of the user without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<String>,
+    /// Channels by their names.
+    #[serde(default)]
+    pub channel: BTreeMap<String, Channel>,
+}
+
+/// Begin of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Start {
+    /// With the supervisor.
+    Boot,
+    /// On demand.
+    #[default]
+    Demand,
+}
+
+/// A channel: events, their buffer, and what else one recording has. Keys are named as the options
+/// of `tompion record`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Channel {
+    /// Globs of events to record; all without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<String>,
+    /// Globs of events to exclude.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
+    /// Least severe level to record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
+    /// Filter that events must pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+    /// Context fields of each event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<String>,
+    /// Kernel events: the usual ones if the list is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Vec<String>>,
+    /// `discard`, or `overwrite` for a flight recorder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Size of a sub-buffer: `256K`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subbuf_size: Option<String>,
+    /// Number of sub-buffers per CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subbufs: Option<u32>,
+    /// Begin of a new chunk: `10min`, `size=1G`, or `manual`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotate: Option<String>,
+    /// Chunks that are kept: `age=2d,size=50G`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<String>,
+}
+
+impl SessionFile {
+    /// Parses one file. It may describe a part of a session: drop-ins do.
+    ///
+    /// # Errors
+    /// The line, and what is wrong there.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error| describe(&error, text))
+    }
+
+    /// Checks what the files together must have.
+    ///
+    /// # Errors
+    /// What is missing or too much.
+    pub fn check(&self) -> Result<(), String> {
+        match self.channel.len() {
+            0 => return Err("expected at least one [channel.NAME]".into()),
+            1..=MAX_CHANNELS => {}
+            found => return Err(format!("expected at most {MAX_CHANNELS} channels, found {found}")),
+        }
+        let is_sound = |name: &str| {
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        };
+        match self.channel.keys().find(|name| !is_sound(name)) {
+            Some(name) => {
+                Err(format!("expected letters, digits and `_` in a channel's name, found `{name}`"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Name of a channel's recording: that of the session where it has no other.
+    pub fn recording(&self, session: &str, channel: &str) -> String {
+        if self.channel.len() == 1 { session.to_owned() } else { format!("{session}.{channel}") }
+    }
+
+    /// Returns options of `tompion record` for a channel, without name and folder.
+    pub fn options(&self, channel: &Channel) -> Vec<String> {
+        let mut options = Vec::new();
+        let mut add = |option: &str, value: &str| options.push(format!("--{option}={value}"));
+        self.programs.iter().for_each(|set| add("programs", set));
+        channel.events.iter().for_each(|glob| add("event", glob));
+        channel.exclude.iter().for_each(|glob| add("exclude", glob));
+        channel.context.iter().for_each(|name| add("context", name));
+        if let Some(patterns) = &channel.kernel {
+            add("kernel", &patterns.join(","));
+        }
+        let subbufs = channel.subbufs.map(|number| number.to_string());
+        for (option, value) in [
+            ("level", &channel.level),
+            ("filter", &channel.filter),
+            ("mode", &channel.mode),
+            ("subbuf-size", &channel.subbuf_size),
+            ("subbufs", &subbufs),
+            ("rotate", &channel.rotate),
+            ("keep", &channel.keep),
+        ] {
+            if let Some(value) = value {
+                add(option, value);
+            }
+        }
+        options
+    }
+}
+
+/// Describes an error in one line, with its place.
+fn describe(error: &toml::de::Error, text: &str) -> String {
+    let message = error.message().replace('\n', " ");
+    match error.span() {
+        Some(span) => {
+            let line = text.get(..span.start).map_or(1, |before| before.matches('\n').count() + 1);
+            format!("line {line}: {message}")
+        }
+        None => message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLIGHT: &str = r#"
+        output = "/var/trace/{name}"
+        start = "boot"
+        programs = ["name=nginx"]
+
+        [channel.main]
+        events = ["net:*", "db:*"]
+        filter = "len > 1500"
+        level = "info"
+
+        [channel.history]
+        kernel = ["sched_*", "irq_*"]
+        mode = "overwrite"
+        subbuf-size = "1M"
+        subbufs = 8
+        rotate = "10min"
+        keep = "age=2d"
+    "#;
+
+    #[test]
+    fn channels_become_options_of_record() {
+        let session = SessionFile::parse(FLIGHT).expect("a session");
+        session.check().expect("a sound one");
+        assert_eq!(
+            session.options(&session.channel["main"]),
+            ["--programs=name=nginx", "--event=net:*", "--event=db:*", "--level=info", "--filter=len > 1500"]
+        );
+        assert_eq!(
+            session.options(&session.channel["history"]),
+            [
+                "--programs=name=nginx",
+                "--kernel=sched_*,irq_*",
+                "--mode=overwrite",
+                "--subbuf-size=1M",
+                "--subbufs=8",
+                "--rotate=10min",
+                "--keep=age=2d"
+            ]
+        );
+        assert_eq!(session.recording("flight", "main"), "flight.main");
+        let again: SessionFile =
+            toml::from_str(&toml::to_string(&session).expect("text")).expect("the same session");
+        assert_eq!(again, session);
+    }
+
+    #[test]
+    fn a_single_channel_has_the_name_of_its_session() {
+        let session = SessionFile::parse("[channel.any]").expect("a session");
+        assert_eq!(session.recording("flight", "any"), "flight");
+        assert_eq!(session.start, Start::Demand);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        for (text, expected) in [
+            ("start = \"boot\"\nevnts = []", "line 2: unknown field `evnts`"),
+            ("\n\n[channel.a]\nmode = 1", "line 4: invalid type: integer `1`"),
+            ("start = \"sometimes\"", "line 1: unknown variant `sometimes`"),
+            ("start = ", "line 1: "),
+        ] {
+            let problem = SessionFile::parse(text).expect_err(text);
+            assert!(problem.starts_with(expected) && !problem.contains('\n'), "{text}: {problem}");
+        }
+        let check = |text| SessionFile::parse(text).expect("a file").check().expect_err(text);
+        assert!(check("").contains("at least one"));
+        assert!(check("[channel.'a.b']").contains("a.b"));
+        let many: String = (0..9).map(|number| format!("[channel.c{number}]\n")).collect();
+        assert!(check(&many).contains("found 9"));
+    }
+}

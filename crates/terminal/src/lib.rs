@@ -1,0 +1,4 @@
+//! Lines on a terminal: messages, exit codes, and what is escaped in them.
+#![forbid(unsafe_code)]
+
+pub mod messages;
