@@ -78,7 +78,11 @@ unsafe fn load(module: *mut Module) {
     if !registry.add_module(module) {
         return;
     }
-    if has_sites && connect::accepts_attach(is_passive) {
+    let accepts_attach = connect::accepts_attach(is_passive);
+    if has_sites && (accepts_attach || !is_passive) {
+        connect::join_open_recordings(&mut registry);
+    }
+    if has_sites && accepts_attach {
         if connect::listen_for_attach(&mut registry) {
             background_thread::ensure(&mut registry);
             background_thread::wake(&registry);

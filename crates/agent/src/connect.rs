@@ -45,6 +45,12 @@ const JOIN_TIMEOUT: Duration = Duration::from_millis(50);
 /// parent.
 const PERSISTENT_JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Maximum wait of a program's start for all recorders that have not started it. Only those that
+/// run and do not get the CPU take so long.
+const OPEN_JOIN_TIMEOUT: Duration = Duration::from_millis(100);
+/// Maximum number of sockets of a folder that are tried.
+const MAX_JOIN_SOCKETS: usize = 32;
+
 /// Returns whether the environment disables the agent in this process.
 fn is_disabled() -> bool {
     std::env::var_os(names::DISABLE_VARIABLE).is_some_and(|value| value == "1")
@@ -106,9 +112,51 @@ pub fn listen_for_attach(registry: &mut Registry) -> bool {
     if registry.disabled || std::mem::replace(&mut registry.reachable, true) {
         return false;
     }
-    registry.probe_due = !is_secure_exec();
+    registry.probe_due = !is_secure_exec() && !registry.has_own_folder;
     follow_forks(registry);
     true
+}
+
+/// Joins the recordings whose join sockets are there, when the first module with events of the
+/// program's own is loaded. Without a recorder this takes one system call that fails, or two.
+pub fn join_open_recordings(registry: &mut Registry) {
+    if registry.disabled || is_secure_exec() || std::mem::replace(&mut registry.has_looked, true) {
+        return;
+    }
+    let user = tompion_os::effective_user();
+    let deadline = Instant::now() + OPEN_JOIN_TIMEOUT;
+    let mut join = |folder: &str| join_folder_sockets(registry, folder, deadline);
+    // The recorders of a folder of the user's own have no other names that are worth a look.
+    let has_own_folder = match std::env::var_os(names::SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
+        Some(path) => path.to_str().is_some_and(join),
+        None => {
+            let of_root = join(&names::join_folder(0));
+            if user == 0 { of_root } else { join(&names::join_folder(user)) }
+        }
+    };
+    registry.has_own_folder = has_own_folder;
+}
+
+/// Joins the recordings that have sockets in a folder, or the one that has this socket. Returns
+/// whether the path leads to either, and no other user could have made it.
+fn join_folder_sockets(registry: &mut Registry, path: &str, deadline: Instant) -> bool {
+    let join = |registry: &mut Registry, path: &str| {
+        // A recording that is gone, another user's, or for other programs: the next one.
+        let _ = join_by(registry, path, Origin::Exec, deadline);
+    };
+    match tompion_os::list_folder(path) {
+        Ok(list) if trust::believes(list.owner) => {
+            for name in list.names.iter().take(MAX_JOIN_SOCKETS) {
+                join(registry, &format!("{path}/{name}"));
+            }
+            true
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            join(registry, path);
+            true
+        }
+        _ => false,
+    }
 }
 
 /// Sends `Hello` to the sessions that are open to all programs of the user.
@@ -185,7 +233,7 @@ fn forget_pending(registry: &mut Registry) -> Vec<(String, bool)> {
 }
 
 /// In the child of a fork: adds to the environment the sessions that joined the process while it
-/// ran, so that programs that the child starts find them.
+/// ran, so that programs that the child starts find them. They find join sockets by themselves.
 fn export_sessions(registry: &Registry) {
     // SAFETY: the child of a fork has one thread, and changes the variable at the end.
     let known = unsafe { tompion_os::environment_variable(names::SESSION_VARIABLE) }.unwrap_or_default();
@@ -194,7 +242,8 @@ fn export_sessions(registry: &Registry) {
     let count = all.len();
     for recording in registry.recordings.iter().flatten() {
         let is_shared_folder = registry.shared_folder_session.as_deref() == Some(&recording.name);
-        if !is_shared_folder && !all.contains(&recording.name.as_str()) {
+        let is_known = is_shared_folder || recording.name.starts_with('/');
+        if !is_known && !all.contains(&recording.name.as_str()) {
             all.push(&recording.name);
         }
     }

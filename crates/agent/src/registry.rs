@@ -52,6 +52,10 @@ pub struct Registry {
     pub pending: Vec<Pending>,
     /// Whether the background thread must probe the sessions that are open to all programs.
     pub probe_due: bool,
+    /// Whether the process has looked for join sockets, which it does once.
+    pub has_looked: bool,
+    /// Whether the user's own recorders have a folder for their join sockets.
+    pub has_own_folder: bool,
     /// Sessions that are being started for this process, or had no room for it.
     pub retries: Vec<RetryLater>,
     /// The name under which the session of the environment's folder is, or would be.
@@ -91,6 +95,8 @@ static REGISTRY: Guarded = Guarded {
         retired: Vec::new(),
         pending: Vec::new(),
         probe_due: false,
+        has_looked: false,
+        has_own_folder: false,
         retries: Vec::new(),
         shared_folder_session: None,
         background: Background::new(),

@@ -14,7 +14,10 @@ use serde_json::{Value, json};
 
 use crate::{
     attach::{gathered, wait_for_events, wait_for_process},
-    support::{Finished, TOMPION, TestDir, Trace, beside, finish, libraries, rounds, run, start, tompion},
+    join_sockets::{Recorder, folder},
+    support::{
+        Finished, TOMPION, TestDir, Trace, beside, finish, installed, libraries, rounds, run, start, tompion,
+    },
 };
 
 /// A way to build the programs.
@@ -169,6 +172,37 @@ fn every_field_is_recorded_as_given() {
     assert_same(&contents(&trace), &golden("rust_fields.jsonl"));
     assert_eq!(trace.agreed_text() as usize, golden("rust_fields.jsonl").len());
     assert_eq!(trace.babeltrace().err, "");
+}
+
+/// A recorder that wants others keeps the library out of the process.
+#[test]
+fn a_program_loads_the_library_for_a_recorder_that_wants_it() {
+    let dir = TestDir::new();
+    let program = DEBUG.programs().join("fields");
+    let start = || {
+        let mut command = Command::new(&program);
+        command.env("TOMPION_SOCKET", folder(&dir)).env("LD_LIBRARY_PATH", libraries());
+        command
+    };
+    let others = Recorder::start(&dir, "others", &["name=others"], &[]);
+    if installed("strace") {
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-e", "trace=openat,clone3,clone", "-E"]);
+        strace.arg(format!("LD_LIBRARY_PATH={}", libraries().display()));
+        let said = run(strace.arg(&program).env("TOMPION_SOCKET", folder(&dir))).succeeded().err;
+        // It is looked for among the libraries that are loaded already, by its file.
+        assert_eq!(said.matches("/libtompion.so.0\"").count(), 1, "{said}");
+        assert!(!said.contains("clone"), "{said}");
+    } else {
+        run(&mut start()).succeeded();
+    }
+    assert!(others.processes() == 0 && others.refused("not among") >= 1);
+    let recorder = Recorder::start(&dir, "rust", &["name=fields"], &[]);
+    run(&mut start()).succeeded();
+    assert_eq!((recorder.processes(), others.processes()), (1, 0));
+    recorder.stop().succeeded();
+    others.stop();
+    assert_same(&contents(&dir.trace("rust")), &golden("rust_fields.jsonl"));
 }
 
 /// Builds, and in the long form those that take long or differ little.

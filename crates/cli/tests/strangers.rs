@@ -23,6 +23,8 @@ use crate::{
 
 /// A user that every machine has, with no rights.
 const UNPRIVILEGED_UID: u32 = 65534;
+/// Path at which no folder for join sockets can be made, so that abstract names are left.
+const NO_FOLDER: &str = "/proc/none";
 
 /// Sessions of `programs/hostile_session.py`, in one process.
 struct Hostile {
@@ -255,7 +257,7 @@ fn given_all_open_names_taken_then_programs_are_recorded_and_it_is_said() {
     for how in ["silent", "deaf", "full"] {
         let strangers = take_open_names(how);
         let before = Ticker::start(&mut Command::new(&program));
-        let recording = start(&mut dir.tompion(&["record", "-o", how]));
+        let recording = start(dir.tompion(&["record", "-o", how]).env(names::SOCKET_VARIABLE, NO_FOLDER));
         wait_for_process_in(&dir.path(how), &before.pid());
         let after = Ticker::start(&mut Command::new(&program));
         wait_for_process_in(&dir.path(how), &after.pid());
@@ -271,7 +273,9 @@ fn given_all_open_names_taken_then_programs_are_recorded_and_it_is_said() {
         // The same of processes that are named, and of those that they start.
         let named = Ticker::start(Command::new(&program).arg("exec"));
         let trace = format!("{how}-named");
-        let recording = start(&mut dir.tompion(&["record", "-o", &trace, "-p", &named.pid()]));
+        let recording = start(
+            dir.tompion(&["record", "-o", &trace, "-p", &named.pid()]).env(names::SOCKET_VARIABLE, NO_FOLDER),
+        );
         wait_for_process_in(&dir.path(&trace), &named.pid());
         named.end();
         let said = finish(recording, "record -p").succeeded().err;
@@ -317,7 +321,8 @@ fn given_all_open_names_taken_then_jobs_are_watched() {
     }
     let Some(own) = Own::new("strangers") else { return };
     let strangers = take_open_names("silent");
-    let watched = run(&mut own.monitor(&["--job", "motor:*", "--duration", "1s"])).succeeded();
+    let mut monitor = own.monitor(&["--job", "motor:*", "--duration", "1s"]);
+    let watched = run(monitor.env(names::SOCKET_VARIABLE, NO_FOLDER)).succeeded();
     assert!(watched.err.contains("are taken by user 65534, process "), "{}", watched.err);
     strangers.end();
 }
@@ -333,9 +338,11 @@ fn given_eight_sessions_then_a_ninth_says_why_it_is_none() {
     let names: Vec<_> = (0..names::MAX_OPEN_SESSIONS).map(|number| names::open_session(0, number)).collect();
     let sessions = Hostile::start(0, &["silent"], &names);
     let reason = "8 sessions already record the programs of user 0";
-    let refused = run(&mut dir.tompion(&["record", "-o", "trace"])).exited(125);
+    let mut record = dir.tompion(&["record", "-o", "trace"]);
+    let refused = run(record.env(names::SOCKET_VARIABLE, NO_FOLDER)).exited(125);
     assert!(refused.err.contains(reason), "{}", refused.err);
-    let refused = run(&mut own.monitor(&["--job", "motor:*", "--duration", "1s"])).exited(1);
+    let mut monitor = own.monitor(&["--job", "motor:*", "--duration", "1s"]);
+    let refused = run(monitor.env(names::SOCKET_VARIABLE, NO_FOLDER)).exited(1);
     assert!(refused.err.contains(reason), "{}", refused.err);
     assert!(refused.err.contains("can't monitor jobs: the session"), "{}", refused.err);
     sessions.end();

@@ -15,7 +15,7 @@ pub use place::{
 };
 pub use recording::{ControlError, Recording, recordings};
 pub use tompion_varlink::{Call, CallError, Client, ClientError, Identity, Server, Service};
-pub use types::{Chunk, Following, Loss, Mode, Process, RuleChange, Rules, Status};
+pub use types::{Chunk, Following, Loss, Mode, Process, Refusal, RuleChange, Rules, Status};
 
 /// Name of the interface.
 pub const INTERFACE: &str = "io.tompion.Recording1";

@@ -117,10 +117,25 @@ pub struct Status {
     pub ended_lost: Vec<Loss>,
     /// Number of processes that asked to take part and could not.
     pub rejected_processes: u64,
+    /// Sets of programs that are recorded when they start; empty without any.
+    #[serde(default)]
+    pub programs: Vec<String>,
+    /// Programs that the recording does not want, and refused.
+    #[serde(default)]
+    pub refused: Vec<Refusal>,
     /// Bytes of memory that the rings of a process may take.
     pub ring_bytes_per_process: u64,
     /// Refused and unreachable programs, and all else that went wrong, one line each.
     pub problems: Vec<String>,
+}
+
+/// Number of programs that were refused for a reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The reason in words.
+    pub reason: String,
+    /// Their number; one that asks several times counts as often.
+    pub programs: u64,
 }
 
 /// Outcome of changing the rules.
@@ -161,6 +176,7 @@ mod tests {
     fn the_types_are_those_of_the_description() {
         let rules = Rules { include: vec!["*".into()], exclude: Vec::new(), level: 14, filter: None };
         let loss = Loss { cause: "full".into(), events: 1 };
+        let refusal = Refusal { reason: "in no set".into(), programs: 1 };
         let process = Process {
             pid: 1,
             name: "a".into(),
@@ -187,6 +203,8 @@ mod tests {
             ended_events: 0,
             ended_lost: Vec::new(),
             rejected_processes: 0,
+            programs: vec!["*".into()],
+            refused: vec![refusal.clone()],
             ring_bytes_per_process: 0,
             problems: Vec::new(),
         };
@@ -194,6 +212,7 @@ mod tests {
         assert_eq!(keys(&chunk), described("Chunk"));
         assert_eq!(keys(&rules), described("Rules"));
         assert_eq!(keys(&loss), described("Loss"));
+        assert_eq!(keys(&refusal), described("Refusal"));
         assert_eq!(keys(&process), described("Process"));
         assert_eq!(keys(&status), described("Status"));
         let change = RuleChange { current: 1, pending: Vec::new(), fixed: Vec::new() };

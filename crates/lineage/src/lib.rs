@@ -43,6 +43,9 @@ pub struct Lineage {
     pub parent: u32,
     /// Its command line; empty if unknown. The last argument ends with `…` if more was left out.
     pub command_line: Vec<String>,
+    /// Its id in its own pid namespace, where that is another one than the caller's; none if
+    /// unknown.
+    pub inner_pid: Option<u32>,
 }
 
 /// Request for a lineage, and where the answer goes.
@@ -100,7 +103,13 @@ fn read(pid: u32) -> Lineage {
     if found.is_err() {
         bytes.clear();
     }
-    Lineage { parent: parent.unwrap_or(0), command_line: arguments(&bytes) }
+    let parent = parent.unwrap_or(0);
+    Lineage { parent, command_line: arguments(&bytes), inner_pid: inner_pid(pid) }
+}
+
+/// Returns the id that a process has in its own pid namespace, if that is another one.
+pub fn inner_pid(pid: u32) -> Option<u32> {
+    tompion_os::innermost_pid(pid).filter(|inner| *inner != pid)
 }
 
 /// Takes the end off the last argument. A program that has written a title in the place of its
@@ -155,7 +164,7 @@ mod tests {
         let found = of(std::process::id());
         let own: Vec<String> = std::env::args().collect();
         assert_eq!(found.command_line.first(), own.first());
-        assert_eq!(found.parent, std::os::unix::process::parent_id());
+        assert_eq!((found.parent, found.inner_pid), (std::os::unix::process::parent_id(), None));
         // A process that is not there has none.
         assert_eq!(of(u32::MAX), Lineage::default());
     }

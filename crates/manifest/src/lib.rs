@@ -208,6 +208,9 @@ pub struct Source {
     /// Process id; the kernel has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i64>,
+    /// Process id in its own pid namespace, where that isn't the recorder's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inner_pid: Option<i64>,
     /// Name of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

@@ -475,12 +475,12 @@ impl DirHandle {
         Ok(open_below(self.root.as_raw_fd(), &place, flags)?.into())
     }
 
-    fn reach(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn reach(&self) -> io::Result<OwnedFd> {
         self.reach_below(&self.below)
     }
 
     /// The directory, so that it can be listed and synchronised.
-    fn reach_to_read(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn reach_to_read(&self) -> io::Result<OwnedFd> {
         open_below(self.root.as_raw_fd(), or_here(&self.below), libc::O_DIRECTORY)
     }
 
@@ -612,7 +612,7 @@ fn empty(directory: &OwnedFd) -> io::Result<()> {
 }
 
 /// A path that leads to what is open, whatever has its name.
-fn path_of(descriptor: &impl AsRawFd) -> PathBuf {
+pub(crate) fn path_of(descriptor: &impl AsRawFd) -> PathBuf {
     format!("/proc/self/fd/{}", descriptor.as_raw_fd()).into()
 }
 

@@ -34,6 +34,7 @@ mod sanitizer;
 mod sigbus_guard;
 pub mod signal;
 mod socket;
+mod socket_folder;
 mod spawn_detached;
 mod terminal;
 mod thread;
@@ -81,7 +82,10 @@ pub use red_zone::probes_keep_red_zone;
 pub use regular_file::{BoundedFile, open_regular};
 pub use rseq_check::{Disturbance, RseqVerdict, rseq_verdict};
 pub use sanitizer::{note_acquire, note_release};
-pub use socket::{Heard, Identity, Listener, PacketSocket, Peer, Received, peer_of, wait_readable};
+pub use socket::{
+    Heard, Identity, Listener, MAX_SOCKET_PATH, PacketSocket, Peer, Received, peer_of, wait_readable,
+};
+pub use socket_folder::{FolderList, list_folder};
 pub use spawn_detached::{READY_DESCRIPTOR, Ready, report_ready, spawn_detached};
 pub use terminal::terminal_size;
 pub use thread::{
@@ -90,7 +94,7 @@ pub use thread::{
     spawn_background, thread_count, thread_name, thread_pointer, tid_from_thread_block, tid_offset,
 };
 pub use unused_memory::release_unused_memory;
-pub use user::{FileRights, User, act_as_invoking_user, file_user, run_with_rights_of_process};
+pub use user::{FileRights, User, act_as_invoking_user, file_user, run_with_rights_of_process, user_named};
 
 /// The last system call's error.
 pub(crate) fn last_error() -> std::io::Error {

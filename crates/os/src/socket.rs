@@ -25,7 +25,7 @@ pub struct Peer {
 #[derive(Debug)]
 pub struct PacketSocket(OwnedFd);
 
-/// A listening socket with an abstract name.
+/// A listening socket with an abstract name or a path.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
@@ -85,13 +85,18 @@ pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { pid: credentials.pid as u32, uid: credentials.uid })
 }
 
-/// The address of an abstract name, and its length.
+/// Longest path of a socket: an address has room for one more byte, the NUL. Source: `unix(7)`.
+pub const MAX_SOCKET_PATH: usize = 107;
+
+/// The address of a path, or of an abstract name, and its length. A path begins with a slash.
 fn address(name: &str) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     // SAFETY: all-zero bytes are a valid address.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    // The first byte stays NUL: that is what makes a name abstract (`unix(7)`).
-    let place = address.sun_path.get_mut(1..=name.len());
+    // If the first byte stays NUL, the name is abstract. A path ends with a NUL (`unix(7)`).
+    let begin = usize::from(!name.starts_with('/'));
+    let room = address.sun_path.len().min(MAX_SOCKET_PATH + begin);
+    let place = address.sun_path.get_mut(..room).and_then(|path| path.get_mut(begin..begin + name.len()));
     let place = place.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "socket name too long"))?;
     for (to, from) in place.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
@@ -107,7 +112,7 @@ fn new_socket(flags: libc::c_int) -> io::Result<OwnedFd> {
 }
 
 impl Listener {
-    /// Listens under an abstract name. Accepting never blocks.
+    /// Listens under an abstract name, or at a path at which nothing is. Accepting never blocks.
     pub fn bind(name: &str) -> io::Result<Self> {
         let socket = new_socket(libc::SOCK_NONBLOCK)?;
         let (address, len) = address(name)?;
@@ -200,7 +205,8 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// Connects to an abstract name if a process listens there and has room, without waiting.
+    /// Connects to an abstract name or a path if a process listens there and has room, without
+    /// waiting.
     pub fn connect_at_once(name: &str) -> io::Result<Self> {
         let socket = Self(new_socket(libc::SOCK_NONBLOCK)?);
         let (address, len) = address(name)?;
@@ -499,6 +505,22 @@ mod tests {
         drop(server);
         assert!(!client.is_open());
         assert_eq!(client.receive(&mut buffer).unwrap().len, 0);
+    }
+
+    #[test]
+    fn a_socket_at_a_path_is_connected_to_and_dead_without_its_listener() {
+        let dir = tompion_testing::TestDir::new("socket");
+        let path = dir.join("a").to_str().expect("a text").to_owned();
+        let listener = Listener::bind(&path).expect("a free path");
+        assert!(PacketSocket::connect_at_once(&path).is_ok());
+        drop(listener);
+        let dead = PacketSocket::connect_at_once(&path).expect_err("a dead socket");
+        assert_eq!(dead.kind(), io::ErrorKind::ConnectionRefused);
+        let missing = PacketSocket::connect_at_once(&format!("{path}b")).expect_err("no socket");
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        let root = "/".repeat(MAX_SOCKET_PATH);
+        assert!(address(&root).is_ok() && address(&format!("{root}/")).is_err());
+        assert!(address(&"a".repeat(MAX_SOCKET_PATH)).is_ok());
     }
 
     #[test]

@@ -267,6 +267,25 @@ impl Entry {
     }
 }
 
+/// Returns the number of the user that has this name.
+pub fn user_named(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    let mut buffer: Vec<libc::c_char> = vec![0; 1024];
+    loop {
+        // SAFETY: all-zero bytes are a valid structure.
+        let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+        let mut found = std::ptr::null_mut();
+        let (to, size) = (buffer.as_mut_ptr(), buffer.len());
+        // SAFETY: the buffer has `size` writable bytes, the name ends with a NUL, and both
+        // structures are live.
+        match unsafe { libc::getpwnam_r(name.as_ptr(), &raw mut entry, to, size, &raw mut found) } {
+            libc::ERANGE if size < MAX_ENTRY => buffer.resize(size * 4, 0),
+            0 if !found.is_null() => return Some(entry.pw_uid),
+            _ => return None,
+        }
+    }
+}
+
 /// All groups of a user, the first one among them.
 fn groups_of(name: &CStr, gid: u32) -> Vec<u32> {
     let mut groups = vec![gid; 64];
@@ -287,6 +306,11 @@ mod tests {
     use tompion_testing::TestDir;
 
     use super::*;
+
+    #[test]
+    fn users_are_found_by_their_names() {
+        assert_eq!((user_named("root"), user_named("no such user")), (Some(0), None));
+    }
 
     #[test]
     fn the_data_base_is_asked() {

@@ -111,11 +111,15 @@ pub enum ToSession {
     /// The child of a fork could not reach the session, with the reason in one line. It is sent
     /// over its parent's connection.
     ChildFailed(String),
+    /// Question of a program that has not loaded the library: whether the session wants it. The
+    /// answer is [`ToAgent::Join`] with an empty name, or a refusal.
+    Ask,
 }
 
 const HELLO: u32 = 1;
 const FAILED: u32 = 2;
 const CHILD_FAILED: u32 = 3;
+const ASK: u32 = 4;
 const WELCOME: u32 = 101;
 const REFUSED: u32 = 102;
 const RULES_CHANGED: u32 = 103;
@@ -221,6 +225,7 @@ impl ToSession {
             }
             Self::Failed(reason) => Writer::new(FAILED).text(reason).0,
             Self::ChildFailed(reason) => Writer::new(CHILD_FAILED).text(reason).0,
+            Self::Ask => Writer::new(ASK).0,
         }
     }
 
@@ -247,6 +252,7 @@ impl ToSession {
             }
             FAILED => Ok(Self::Failed(reader.text()?)),
             CHILD_FAILED => Ok(Self::ChildFailed(reader.text()?)),
+            ASK => Ok(Self::Ask),
             kind => Err(MessageError::Kind(kind)),
         }
     }
@@ -310,6 +316,7 @@ mod tests {
             ToSession::Hello(Hello { cpu: Some(3), ..hello() }),
             ToSession::Failed("no memory".into()),
             ToSession::ChildFailed("timed out".into()),
+            ToSession::Ask,
         ] {
             assert_eq!(ToSession::decode(&message.encode()), Ok(message));
         }

@@ -1,5 +1,7 @@
-//! Names by which agents and sessions find each other: abstract Unix sockets, and environment
-//! variables.
+//! Names by which agents and sessions find each other: Unix sockets in folders and with abstract
+//! names, and environment variables.
+//!
+//! A socket's name that begins with a slash is a path, any other one is abstract.
 //!
 //! Any user can take an abstract name, so it proves nothing: both sides ask the kernel which user
 //! the other side is. A name that another user has is passed over. So a session's own name and an
@@ -23,6 +25,10 @@ pub const RSEQ_VARIABLE: &str = "TOMPION_RSEQ";
 /// events. By default programs that have events of their own can be.
 pub const ATTACH_VARIABLE: &str = "TOMPION_ATTACH";
 
+/// Environment variable with the folder in which recorders make their join sockets and starting
+/// programs look for them, or for programs with one such socket.
+pub const SOCKET_VARIABLE: &str = "TOMPION_SOCKET";
+
 /// Environment variable with the level of debug messages on standard error: `debug` for all.
 pub const LOG_VARIABLE: &str = "TOMPION_LOG";
 
@@ -44,6 +50,18 @@ pub fn attach_socket(namespace: u64, pid: u32, random: u64) -> String {
 pub fn process_of_attach_socket(name: &str) -> Option<(u64, u32)> {
     let mut parts = name.strip_prefix("tompion-bell-")?.splitn(3, '-');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// Folder with the join sockets of a user's recorders. Programs look into their own user's and into
+/// root's.
+///
+/// Root's recorders may want any program; the rights of the folder keep all other users from making
+/// a socket there.
+pub fn join_folder(user: u32) -> String {
+    match user {
+        0 => "/run/tompion/join".to_owned(),
+        _ => format!("/run/user/{user}/tompion/join"),
+    }
 }
 
 /// Name under which a session listens that is open to all programs of a user; `number` is less than

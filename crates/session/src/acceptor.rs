@@ -19,16 +19,17 @@ use tompion_lineage::{
 use tompion_os::{DirHandle, Heard, Listener, PacketSocket, Peer, Poller, ProcessWatch};
 use tompion_protocol::{
     message::{Hello, MAX_MESSAGE, MessageError, Origin, ToAgent, ToSession},
-    names,
     rules::Rules,
 };
+
+mod admission;
 
 use crate::{
     backing::{ProcessBacking, SavedProcess},
     budget::{Budget, Shared},
     consumer::{CommandSender, ConsumerCommand},
+    entrances::{Entrance, Entrances, Refusal},
     handshakes::{Connection, PendingHandshakes},
-    listening,
     memory::{Expected, MappedMemory, PreparedMemory, Writing},
     messages::reason,
     pace::Pace,
@@ -65,6 +66,8 @@ struct Client {
     socket: Option<Arc<PacketSocket>>,
     /// Tells its end; none if it had ended and was waited for before its `Hello` was read.
     watch: Option<ProcessWatch>,
+    /// Whether the recording ends without it: a set has it, and the command has not started it.
+    is_besides_command: bool,
 }
 
 /// A process that has sent a `Hello`.
@@ -87,9 +90,8 @@ struct JoinCount {
 #[derive(Debug)]
 pub struct ClientAcceptor {
     config: SessionConfig,
-    /// Sockets that programs connect to: the session's own name, and others under which they look
-    /// for it.
-    listeners: Vec<Listener>,
+    /// Sockets that programs connect to.
+    entrances: Entrances,
     /// Connections without a `Hello` so far.
     handshakes: PendingHandshakes,
     clients: HashMap<u64, Client>,
@@ -169,11 +171,9 @@ impl ClientAcceptor {
         commands: CommandSender,
         poller: &Poller,
     ) -> io::Result<Self> {
-        listener.refuse_descriptors();
-        poller.add(listener.as_fd(), Interest::Listener.to_number())?;
         Ok(Self {
             config,
-            listeners: vec![listener],
+            entrances: Entrances::new(listener, poller)?,
             handshakes: PendingHandshakes::default(),
             clients: HashMap::new(),
             join_counts: HashMap::new(),
@@ -193,39 +193,31 @@ impl ClientAcceptor {
         })
     }
 
-    /// Whether a process would be let in.
-    pub fn would_admit(&self, pid: u32) -> bool {
-        target::is_of(pid, &self.config.users) && self.config.admission.admits(pid)
+    /// Number of refused programs by reason.
+    pub fn refusals(&self) -> Vec<tompion_control::Refusal> {
+        self.entrances.refusals()
     }
 
-    /// Also listens where all programs look that the session's users start. Returns what is in the
-    /// way of that, where other users have all those names.
-    pub fn listen_for_programs(&mut self, poller: &Poller) -> io::Result<Option<String>> {
-        const MAX: u32 = names::MAX_OPEN_SESSIONS;
+    /// Also listens where all programs look that start later: in a folder, and under a name of each
+    /// user of the session. Returns what is in the way of that.
+    ///
+    /// # Errors
+    /// If there is no folder, and the names are taken by other sessions.
+    pub fn listen_for_programs(&mut self, label: &str, poller: &Poller) -> io::Result<Option<String>> {
+        let no_folder = self.entrances.open_join_socket(label, poller);
+        if let Some(reason) = no_folder.as_ref().filter(|_| self.config.programs.is_some()) {
+            self.problems.push(format!("programs find no join socket, only abstract names: {reason}"));
+        }
         let mut obstacle = None;
-        for user in &self.config.users {
-            let names = (0..MAX).map(|number| names::open_session(*user, number));
-            let search = listening::listen(names, *user, MAX)?;
-            let stranger = search.describe_stranger();
-            match search.found {
-                Some((_, listener)) => {
-                    listener.refuse_descriptors();
-                    poller.add(listener.as_fd(), Interest::Listener.to_number())?;
-                    self.listeners.push(listener);
+        for user in self.config.users.clone() {
+            match (self.entrances.open_numbered(user, poller), &no_folder) {
+                // Programs that see the folder look no further.
+                (Err(_) | Ok(Some(_)), None) => {}
+                (found, Some(reason)) => {
+                    let reason = |obstacle| format!("{obstacle}; and no join socket can be made: {reason}");
+                    obstacle = found?.map(reason).or(obstacle);
                 }
-                None if search.strangers == 0 => {
-                    let text = format!("{MAX} sessions already record the programs of user {user}");
-                    return Err(io::Error::other(text));
-                }
-                None => {
-                    let first = names::open_session(*user, 0);
-                    let count = search.strangers;
-                    obstacle = Some(format!(
-                        "{count} of the {MAX} names where programs of user {user} look for sessions \
-                         ({first} to {}) are taken {stranger}",
-                        MAX - 1
-                    ));
-                }
+                (Ok(None), None) => {}
             }
         }
         Ok(obstacle)
@@ -245,7 +237,8 @@ impl ClientAcceptor {
     /// Whether there is anything to wait for: a client that is alive, the child of one that may
     /// still connect, or a pending handshake.
     pub fn expects_events(&self) -> bool {
-        !self.clients.is_empty() || !self.inherited_sockets.is_empty() || !self.handshakes.is_empty()
+        let has_clients = self.clients.values().any(|client| !client.is_besides_command);
+        has_clients || !self.inherited_sockets.is_empty() || !self.handshakes.is_empty()
     }
 
     /// Time at which the first pending handshake times out.
@@ -263,10 +256,10 @@ impl ClientAcceptor {
 
     /// Accepts all connections that wait. A client that sends no `Hello` delays no other one.
     pub fn accept_pending(&mut self, poller: &Poller) {
-        for index in 0..self.listeners.len() {
+        for index in 0..self.entrances.count() {
             for _ in 0..MAX_AT_ONCE {
-                match self.listeners[index].accept() {
-                    Ok(Some(socket)) => self.accept_connection(socket, poller),
+                match self.entrances.accept(index) {
+                    Ok(Some((entrance, socket))) => self.accept_connection(entrance, socket, poller),
                     Ok(None) => break,
                     Err(error) => {
                         // Out of descriptors or memory: programs wait for a while before they give
@@ -282,12 +275,15 @@ impl ClientAcceptor {
 
     /// Adds a connection to the pending handshakes, if there is room. The one that makes room for
     /// it is the oldest.
-    fn accept_connection(&mut self, socket: PacketSocket, poller: &Poller) {
+    fn accept_connection(&mut self, entrance: Entrance, socket: PacketSocket, poller: &Poller) {
         let Ok(peer) = socket.peer() else { return };
-        if !self.is_permitted(&socket, peer) {
+        if let Some(refusal) = self.refusal(entrance, &socket, peer) {
             // At once: it takes no place of those who wait, and keeps no recording from its end.
-            let _ = socket.send(&ToAgent::Refused("another user's session".into()).encode(), &[]);
-            return self.report_problem(format!("refused process {} of user {}", peer.pid, peer.uid));
+            let _ = socket.send(&ToAgent::Refused(refusal.text().into()).encode(), &[]);
+            if entrance == Entrance::OwnName && refusal == Refusal::OtherUser {
+                self.report_problem(format!("refused process {} of user {}", peer.pid, peer.uid));
+            }
+            return self.entrances.refuse(refusal);
         }
         if !self.handshakes.has_room_for(peer) {
             return self
@@ -382,6 +378,11 @@ impl ClientAcceptor {
                 return;
             }
         };
+        if let Ok(ToSession::Ask) = ToSession::decode(packet) {
+            // It loads the library now, and connects again.
+            let _ = connection.socket.send(&ToAgent::Join(String::new()).encode(), &[]);
+            return;
+        }
         if let Err(problem) = self.admit_client(connection.socket, connection.peer, packet, poller) {
             self.report_problem(problem);
         }
@@ -460,7 +461,11 @@ impl ClientAcceptor {
         let socket = Arc::new(socket);
         let (name, open) = (hello.name.clone(), Some(socket.clone()));
         log::debug!("process {} ({name:?}) joined as number {key}, {:?}", peer.pid, hello.origin);
-        let client = Client { pid: peer.pid, name, lineage: lineage.clone(), socket: open, watch };
+        let is_besides_command = self.config.has_command
+            && self.config.programs.is_some()
+            && !admission::is_own_descendant(peer.pid);
+        let client =
+            Client { pid: peer.pid, name, lineage: lineage.clone(), socket: open, watch, is_besides_command };
         self.add_client(key, client, poller)?;
         let mut process = Process::new(key, peer.pid, hello, Some(socket), recording);
         process.lineage = lineage;
@@ -482,7 +487,10 @@ impl ClientAcceptor {
         let parent = parent.and_then(|key| self.clients.get(&key));
         parent.map_or_else(
             || lineage::of(pid),
-            |client| Lineage { parent: client.pid, ..client.lineage.clone() },
+            |client| {
+                let inner_pid = client.lineage.inner_pid.and_then(|_| lineage::inner_pid(pid));
+                Lineage { parent: client.pid, inner_pid, ..client.lineage.clone() }
+            },
         )
     }
 
@@ -555,22 +563,6 @@ impl ClientAcceptor {
         }
     }
 
-    /// Whether a process is a living client or descends from one: it has changed its user, and is
-    /// recorded on.
-    fn is_descendant(&self, pid: u32) -> bool {
-        Admission::ProcessTree(self.clients.values().map(|client| client.pid).collect()).admits(pid)
-    }
-
-    /// Whether a process is one of the session's users', or descends from one that is recorded.
-    ///
-    /// A descendant is known by its number, which another process may have got since: the one that
-    /// connected has to be alive, so the number is still its own.
-    fn is_permitted(&self, socket: &PacketSocket, peer: Peer) -> bool {
-        let is_user = self.config.users.contains(&peer.uid) && tompion_os::is_one_user(peer.uid);
-        let is_alive = || socket.peer_watch().is_ok_and(|process| !process.has_ended());
-        is_user || self.is_descendant(peer.pid) && is_alive()
-    }
-
     /// Whether a process with this id talks to the session already. (One that has executed another
     /// program has closed its conversation.)
     fn is_client(&self, pid: u32) -> bool {
@@ -636,7 +628,7 @@ impl ClientAcceptor {
         let process = self.join_counts.entry(peer.pid).or_default().budget.clone();
         let user = match self.config.users[..] {
             // With one user there is no other one to be protected.
-            [_] => Shared::default(),
+            [_] if self.config.programs.is_none() => Shared::default(),
             _ => self.user_budgets.entry(peer.uid).or_default().clone(),
         };
         Budget::new(process, user, self.budget.clone())
@@ -692,7 +684,7 @@ impl ClientAcceptor {
                     format!("a child of {} ({}) is not recorded: {reason}", client.name, client.pid);
                 self.reject(problem);
             }
-            Some(ToSession::Hello(_)) => {}
+            Some(ToSession::Hello(_) | ToSession::Ask) => {}
             None => {
                 poller.remove(socket.as_fd());
                 client.socket = None;
@@ -704,6 +696,7 @@ impl ClientAcceptor {
 
     /// Ends all conversations: agents stop recording as they notice.
     pub fn close(mut self) -> Self {
+        self.entrances.close();
         self.clients.clear();
         self.inherited_sockets.clear();
         self

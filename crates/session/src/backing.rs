@@ -168,6 +168,8 @@ impl SavedSession {
             users: Vec::new(),
             admission: Admission::Anyone,
             is_in_chunks: false,
+            programs: None,
+            has_command: false,
             backing: None,
             jobs: None,
             selector: None,

@@ -31,6 +31,7 @@ use tompion_control::{
     PlaceError, RuleChange, Server, Service, Status, qualified,
 };
 use tompion_os::Peer;
+use tompion_programs::ProgramSets;
 use tompion_protocol::rules::Rules;
 use tompion_schema::Level;
 
@@ -348,6 +349,8 @@ pub fn frame(config: &SessionConfig, command: &[String], has_kernel: bool) -> St
         ended_events: 0,
         ended_lost: Vec::new(),
         rejected_processes: 0,
+        programs: config.programs.as_ref().map(ProgramSets::texts).unwrap_or_default(),
+        refused: Vec::new(),
         ring_bytes_per_process: config.geometry.file_size(),
         problems: Vec::new(),
     }

@@ -5,8 +5,8 @@ use std::{
     fs, io,
     os::fd::{AsFd, OwnedFd},
     os::unix::{fs::MetadataExt, process::ExitStatusExt},
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus},
+    path::PathBuf,
+    process::{Child, ExitStatus},
     sync::{Arc, mpsc},
     thread,
     time::{Duration, Instant},
@@ -24,8 +24,9 @@ use tompion_os::{
     DirHandle, FileRights, Inheritance, Listener, Poller, ProcessWatch, Signals, User,
     signal::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ},
 };
+use tompion_programs::ProgramSets;
 use tompion_protocol::{
-    names::{self, LIBRARY_VARIABLE, MAX_FOLDER_NAMES, SESSION_VARIABLE},
+    names::{self, MAX_FOLDER_NAMES},
     rules::Rules,
 };
 use tompion_writer::HostInfo;
@@ -49,7 +50,10 @@ use crate::{
     targets,
 };
 
+mod reach;
 mod requests;
+
+use reach::{Reached, reach, watch};
 
 /// Time within which the command may end after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -96,6 +100,9 @@ pub struct Config {
     pub kernel: Option<KernelChoice>,
     /// Processes to record.
     pub target: Target,
+    /// Sets of programs to record besides a command, or alone: those that run, and those that start
+    /// later.
+    pub programs: Option<ProgramSets>,
     /// Folder in which to keep the rings, so that they outlast the session and the machine; must
     /// not exist.
     pub backing: Option<PathBuf>,
@@ -440,6 +447,8 @@ fn session_config(
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect(),
+        programs: config.programs.clone(),
+        has_command: matches!(config.target, Target::Command(_)),
         admission: match &config.target {
             Target::Processes(family) => Admission::ProcessTree(family.members().collect()),
             _ => Admission::Anyone,
@@ -486,112 +495,6 @@ fn manifest(config: &Config, session_config: &SessionConfig) -> Manifest {
         },
         ..Manifest::default()
     }
-}
-
-/// Programs that a session has reached as it begins.
-#[derive(Default)]
-struct Reached {
-    /// The command that it has started.
-    child: Option<Child>,
-    /// The search for programs that start later, where they can't find the session.
-    search: Option<ProgramSearch>,
-    /// The reason why they can't find it.
-    obstacle: Option<String>,
-}
-
-/// Starts the command, or lets the running processes know that they are wanted.
-fn reach(
-    config: &Config,
-    session: &str,
-    acceptor: &mut ClientAcceptor,
-    poller: &Poller,
-    inheritance: Inheritance,
-) -> Result<Reached, Error> {
-    let mut search = ProgramSearch::new();
-    let obstacle = match &config.target {
-        Target::Command(_) => {
-            let child = spawn(config, session, inheritance)?;
-            return Ok(Reached { child: Some(child), ..Reached::default() });
-        }
-        Target::Processes(family) => {
-            let obstacle = acceptor.listen_for_programs(poller)?;
-            ask_family(family, session, config.kernel.is_some(), &mut acceptor.problems)?;
-            obstacle
-        }
-        Target::Everything => {
-            let obstacle = acceptor.listen_for_programs(poller)?;
-            search.ask_new(session, |pid| acceptor.would_admit(pid));
-            obstacle
-        }
-        Target::SharedFolder(_) => {
-            // The program that started this session may have stopped waiting, and joins all the
-            // same.
-            let _ = tompion_os::report_ready();
-            None
-        }
-    };
-    Ok(Reached { child: None, search: obstacle.is_some().then_some(search), obstacle })
-}
-
-/// Asks running processes to take part. The kernel can record those without the library, and
-/// descendants need not have it.
-fn ask_family(
-    family: &ProcessTree,
-    session: &str,
-    has_kernel: bool,
-    problems: &mut Vec<String>,
-) -> Result<(), Error> {
-    let ask = |pid: u32| attach::ask_patiently(pid, session);
-    let named: Vec<_> = family.named.iter().filter_map(|pid| ask(*pid).err()).collect();
-    let others: Vec<_> = family.descendants.iter().filter_map(|pid| ask(*pid).err()).collect();
-    let is_gone = |pid: &u32| !Path::new("/proc").join(pid.to_string()).exists();
-    let is_there = !family.named.iter().all(is_gone);
-    let is_reached = named.len() < family.named.len() || others.len() < family.descendants.len();
-    if !(is_reached || has_kernel && is_there) {
-        let reasons: Vec<String> = named.into_iter().map(|failure| failure.text).collect();
-        return Err(Error::Unreachable(reasons.join("; ")));
-    }
-    let named = named.into_iter().filter(|failure| failure.has_library || !has_kernel);
-    let others = others.into_iter().filter(|failure| failure.has_library);
-    problems.extend(named.chain(others).map(|failure| failure.text));
-    Ok(())
-}
-
-/// Watches the processes that were named: their end is the recording's, whether they take part or
-/// not.
-fn watch(target: &Target, poller: &Poller) -> io::Result<Vec<ProcessWatch>> {
-    // Those that have ended by now are none to wait for.
-    let watched: Vec<_> = target.processes().iter().filter_map(|pid| ProcessWatch::new(*pid).ok()).collect();
-    for process in &watched {
-        poller.add(process.as_fd(), Interest::Signals.to_number())?;
-    }
-    Ok(watched)
-}
-
-/// Starts the command with what it needs to find the session, and else as if `tompion` were not
-/// there.
-fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Child, Error> {
-    let [program, arguments @ ..] = config.target.command() else {
-        return Err(Error::Command(String::new(), io::Error::from(io::ErrorKind::InvalidInput)));
-    };
-    let outer = std::env::var(SESSION_VARIABLE).ok().filter(|names| !names.is_empty());
-    let sessions = outer.into_iter().chain([session.to_owned()]).collect::<Vec<_>>().join(":");
-    let mut command = Command::new(program);
-    command.args(arguments).env(SESSION_VARIABLE, sessions);
-    inheritance.hand_on(&mut command);
-    match &config.user {
-        Some(user) => user.run(&mut command),
-        None => tompion_os::run_with_rights_of_process(&mut command),
-    }
-    if let Some(library) = config.library.as_ref().filter(|_| std::env::var_os(LIBRARY_VARIABLE).is_none()) {
-        command.env(LIBRARY_VARIABLE, library);
-    }
-    if !config.preload.is_empty() {
-        let own = config.preload.iter().map(|path| path.to_string_lossy().into_owned());
-        let others = std::env::var("LD_PRELOAD").ok().filter(|list| !list.is_empty());
-        command.env("LD_PRELOAD", own.chain(others).collect::<Vec<_>>().join(":"));
-    }
-    command.spawn().map_err(|error| Error::Command(program.clone(), error))
 }
 
 /// The control thread's state.

@@ -7,6 +7,7 @@ use tompion_jobs::JobSink;
 use tompion_layout::{record::WriteProtocol, ring::Geometry};
 use tompion_manifest as manifest;
 use tompion_os::DirHandle;
+use tompion_programs::ProgramSets;
 use tompion_protocol::{message::Hello, rules::Rules};
 use tompion_writer::environment;
 
@@ -45,6 +46,10 @@ pub struct SessionConfig {
     pub admission: Admission,
     /// Whether the recording is in chunks.
     pub is_in_chunks: bool,
+    /// Sets of programs that may take part, where it is for sets to say.
+    pub programs: Option<ProgramSets>,
+    /// Whether the session has started a command, which takes part with all that it starts.
+    pub has_command: bool,
     /// Folder in which the processes' memory is kept, if it is.
     pub backing: Option<DirHandle>,
     /// Sink of jobs; then nothing is written.

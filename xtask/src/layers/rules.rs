@@ -32,6 +32,7 @@ pub const LAYERS: &[Layer] = &[
             "watchdog",
             "varlink",
             "control",
+            "programs",
             "testing",
         ],
     },
@@ -115,6 +116,11 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "varlink", to: "os", reason: "the kernel tells the user at the other end" },
     Edge { from: "control", to: "varlink", reason: "the interface of recordings is one of varlink" },
     Edge { from: "control", to: "os", reason: "sockets stand in a folder that is locked and held open" },
+    Edge {
+        from: "programs",
+        to: "os",
+        reason: "the kernel tells which programs there are, by their processes",
+    },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
 ];
 

@@ -2,6 +2,7 @@
 
 mod chunks;
 mod command_start;
+mod targets;
 
 use std::{
     ffi::OsStr,
@@ -26,10 +27,7 @@ use tompion_manifest::{KERNEL, Manifest};
 use tompion_os::{DirHandle, User};
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
-use tompion_session::{
-    Config, Context, Error, KernelChoice, Mode, Outcome, ProcessTree, RecordingSummary, Target,
-    process_names, processes_named,
-};
+use tompion_session::{Config, Context, Error, KernelChoice, Mode, Outcome, RecordingSummary, Target};
 
 pub use command_start::separate as separate_command;
 
@@ -58,7 +56,9 @@ use crate::{
     tompion record --backing /var/tmp/rings -o run -- ./robot    # survives a power loss\n  \
     tompion record --session flight --mode overwrite -- ./robot    # tompion status flight\n  \
     tompion record --rotate 10min --keep age=2d,size=50G -- ./server    # a chunk each 10 minutes\n  \
-    tompion record                          # all instrumented programs of this user, until Ctrl-C\n\n\
+    tompion record                          # all instrumented programs of this user, until Ctrl-C\n  \
+    tompion record --session shop --programs 'name=nginx*' --programs cgroup='/shop/*' -o shop\n  \
+    sudo tompion record --programs 'uid=robot' --programs '!name=gui' --mode overwrite\n\n\
 Exit status: that of the command; if a signal killed it, tompion dies by the same signal. 125: the command succeeded \
 and tompion failed (nothing recorded, disk full), or tompion could not start. 126: the command can't be run. 127: it \
 was not found. A command that --duration ends counts as succeeded.\n\n\
@@ -126,6 +126,14 @@ pub struct Arguments {
     /// 4711,nginx (repeatable)
     #[arg(short, long = "pid", value_name = "LIST", value_delimiter = ',', conflicts_with = "command")]
     pids: Vec<String>,
+    /// Record programs with Tompion events that run, and those that start later, until Ctrl-C or
+    /// `tompion stop`: `*` (of this user), or those with all of a list, such as
+    /// name=GLOB,uid=USER,cgroup=GLOB,pid=N. `!` excludes: '!name=chrome' (repeatable; one is
+    /// enough). As root, programs of all users, unless the set says `*` or uid. A command is
+    /// recorded besides, and ends the recording. Kernel events (-k) are those of the whole machine,
+    /// or with a command those that -k records of it
+    #[arg(long, value_name = "SET", conflicts_with = "pids")]
+    programs: Vec<String>,
     /// With -p, exclude children that already run
     #[arg(long, requires = "pids")]
     no_children: bool,
@@ -138,7 +146,7 @@ pub struct Arguments {
     #[arg(long, requires = "command")]
     as_root: bool,
     /// Folder below which programs record themselves (used by libtompion for TOMPION_RECORD)
-    #[arg(long, hide = true, value_name = "DIR", requires = "gather_as", conflicts_with_all = ["command", "pids", "output"])]
+    #[arg(long, hide = true, value_name = "DIR", requires = "gather_as", conflicts_with_all = ["command", "pids", "output", "programs"])]
     gather_in: Option<PathBuf>,
     /// Name under which they look for the session
     #[arg(long, hide = true, value_name = "NAME")]
@@ -221,7 +229,7 @@ impl Arguments {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let target = match target(&arguments) {
+    let target = match targets::target(&arguments) {
         Ok(target) => target,
         Err(problem) => {
             print_status(problem);
@@ -264,6 +272,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         time: arguments.duration,
         kernel,
         target: target.clone(),
+        programs: match targets::programs(&arguments.programs) {
+            Ok(programs) => programs,
+            Err(problem) => {
+                print_status(problem);
+                return Ok(ExitCode::from(exit_status::OWN_FAILURE));
+            }
+        },
         backing: arguments.backing.clone(),
         chunks: arguments.chunks.policy(),
         jobs: None,
@@ -454,41 +469,6 @@ fn kernel_contexts(arguments: &[ContextArgument]) -> Contexts {
         | ContextArgument::Application => None,
     };
     arguments.iter().filter_map(of_kernel).collect()
-}
-
-fn target(arguments: &Arguments) -> Result<Target, String> {
-    // The parser does not check it beside a command, which -p excludes.
-    if arguments.no_children && arguments.pids.is_empty() {
-        return Err("expected --no-children with -p PID, found it alone".into());
-    }
-    Ok(match (&arguments.gather_as, &arguments.pids[..], &arguments.command[..]) {
-        (Some(name), _, _) => Target::SharedFolder(name.clone()),
-        (None, [], []) => Target::Everything,
-        (None, [], command) => Target::Command(command.to_vec()),
-        (None, words, _) => Target::Processes(process_tree(words, !arguments.no_children)?),
-    })
-}
-
-/// Finds the processes that were given by id or name.
-fn process_tree(words: &[String], has_descendants: bool) -> Result<ProcessTree, String> {
-    let mut named = Vec::new();
-    for word in words.iter().map(|word| word.trim()) {
-        match word.parse() {
-            Ok(pid) => named.push(pid),
-            Err(_) => named.extend(processes_of_name(word)?),
-        }
-    }
-    Ok(ProcessTree::new(named, has_descendants))
-}
-
-fn processes_of_name(name: &str) -> Result<Vec<u32>, String> {
-    let found = processes_named(name);
-    if !found.is_empty() {
-        return Ok(found);
-    }
-    let names = process_names();
-    let hint = nearest_hint(name, names.iter().map(String::as_str));
-    Err(format!("no process is named `{name}`{hint}"))
 }
 
 /// Redirects messages to a file below the folder: a session that a program started has no terminal.

@@ -117,9 +117,12 @@ fn ask(recordings: impl IntoIterator<Item = Recording>) -> Answers {
 }
 
 fn write_recording(status: &Status, output: &mut dyn Write) -> std::io::Result<()> {
-    let what = match &status.command[..] {
-        [] => "processes that ran already".to_owned(),
-        words => command_line(words),
+    let sets = status.programs.iter().map(|set| escape_control(set)).collect::<Vec<_>>().join(" or ");
+    let what = match (&status.command[..], &status.programs[..]) {
+        ([], []) => "processes that ran already".to_owned(),
+        ([], _) => format!("programs: {sets}"),
+        (words, []) => command_line(words),
+        (words, _) => format!("{} and programs: {sets}", command_line(words)),
     };
     let kernel = if status.kernel { " and the kernel" } else { "" };
     let is_flight_recorder = status.mode == Mode::Overwrite;
@@ -159,6 +162,10 @@ fn write_recording(status: &Status, output: &mut dyn Write) -> std::io::Result<(
     }
     if status.rejected_processes != 0 {
         writeln!(output, "  NOT RECORDED {}", pluralize(status.rejected_processes, "process"))?;
+    }
+    for refusal in &status.refused {
+        let count = pluralize(refusal.programs, "program");
+        writeln!(output, "  refused    {count} ({})", escape_control(&refusal.reason))?;
     }
     for problem in status.problems.iter().take(MAX_ROWS) {
         writeln!(output, "  problem    {}", escape_control(problem))?;

@@ -147,6 +147,7 @@ impl Process {
             pid: Some(self.pid.into()).filter(|pid| *pid != 0),
             name: Some(self.hello.name.clone()),
             executable: Some(self.hello.executable.clone()).filter(|path| !path.is_empty()),
+            inner_pid: self.lineage.inner_pid.map(i64::from),
             parent: self.lineage.parent.into(),
             command_line: self.lineage.command_line.clone(),
             producer: Some(manifest::producer(self.form).into()),

@@ -75,6 +75,7 @@ impl Control {
             rules: control::describe_rules(self.acceptor.rules()),
             rule_changes: self.rule_changes,
             problems: self.acceptor.problems.clone(),
+            refused: self.acceptor.refusals(),
             ..self.requests.as_ref()?.frame.clone()
         })
     }

@@ -1,11 +1,14 @@
 //! The library as a shared object: in the process already, or loaded.
 
 use std::{
-    ffi::{CStr, c_char, c_int, c_void},
+    ffi::{CStr, c_char, c_int, c_ulong, c_void},
     ptr,
 };
 
-use super::agent::{AgentFunction, function};
+use super::{
+    agent::{AgentFunction, function},
+    recorders,
+};
 
 /// The library, as programs find it.
 const LIBRARY: &CStr = c"libtompion.so.0";
@@ -13,6 +16,8 @@ const LIBRARY: &CStr = c"libtompion.so.0";
 const LIBRARY_VARIABLE: &CStr = c"TOMPION_LIBRARY";
 /// Variables of the environment that ask for a recording.
 const ASKING_VARIABLES: [&CStr; 2] = [c"TOMPION_SESSION", c"TOMPION_RECORD"];
+/// Folder with sockets of recorders, or one such socket.
+const SOCKET_VARIABLE: &CStr = c"TOMPION_SOCKET";
 /// `1` keeps the library out of a process.
 const DISABLE_VARIABLE: &CStr = c"TOMPION_DISABLE";
 
@@ -20,7 +25,11 @@ unsafe extern "C" {
     fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void;
     fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
     fn secure_getenv(name: *const c_char) -> *const c_char;
+    fn getauxval(kind: c_ulong) -> c_ulong;
 }
+
+/// Source: `getauxval(3)`.
+const AT_SECURE: c_ulong = 23;
 
 // The same everywhere that this crate records.
 const RTLD_DEFAULT: *mut c_void = ptr::null_mut();
@@ -41,15 +50,29 @@ pub fn symbol(name: &CStr) -> *mut c_void {
     if library.is_null() { library } else { unsafe { dlsym(library, name.as_ptr()) } }
 }
 
-/// Loads the library if the environment asks for a recording.
+/// Loads the library if the environment asks for a recording, or a recorder wants this program.
 pub fn open_if_asked() -> Option<AgentFunction> {
+    if is_disabled() || is_privileged() {
+        return None;
+    }
     let asked = ASKING_VARIABLES.iter().any(|name| variable(name).is_some());
-    if asked { open() } else { None }
+    if asked || recorders::want_this_program(variable(SOCKET_VARIABLE)) { open() } else { None }
+}
+
+/// Whether the environment forbids the library.
+fn is_disabled() -> bool {
+    variable(DISABLE_VARIABLE).is_some_and(|value| value == c"1")
+}
+
+/// Whether this program has more rights than the process that started it: it joins nothing.
+fn is_privileged() -> bool {
+    // SAFETY: a plain call.
+    unsafe { getauxval(AT_SECURE) != 0 }
 }
 
 /// Loads the library, unless the environment forbids it.
 pub fn open() -> Option<AgentFunction> {
-    if variable(DISABLE_VARIABLE).is_some_and(|value| value == c"1") {
+    if is_disabled() {
         return None;
     }
     for library in variable(LIBRARY_VARIABLE).into_iter().chain([LIBRARY]) {

@@ -3,6 +3,8 @@
 mod agent;
 #[cfg_attr(target_feature = "crt-static", path = "no_loader.rs")]
 mod loader;
+#[cfg(not(target_feature = "crt-static"))]
+mod recorders;
 mod site;
 
 pub use agent::{

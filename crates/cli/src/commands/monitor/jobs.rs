@@ -178,6 +178,7 @@ pub fn run_agent(args: &JobAgentArgs) -> anyhow::Result<()> {
         time: None,
         kernel: None,
         target: Target::Everything,
+        programs: None,
         backing: None,
         jobs: Some(JobSink::new(File::from(output))),
         chunks: None,

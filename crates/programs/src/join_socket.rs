@@ -1,0 +1,175 @@
+//! Join sockets: by them, programs that start find the recordings of their user and of root.
+//!
+//! ```text
+//! /run/tompion/join/NAME-RANDOM               root's recorders; 0755, sockets 0666
+//! /run/user/1000/tompion/join/NAME-RANDOM     those of user 1000
+//! TOMPION_SOCKET/NAME-RANDOM                  both, where the variable names a folder
+//! ```
+//!
+//! A recorder that was killed leaves its socket behind, which refuses connections. The next
+//! recorder removes it.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs, io,
+    os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use tompion_os::{DirHandle, FileRights, Listener, MAX_SOCKET_PATH, PacketSocket};
+use tompion_protocol::names;
+
+/// Mode bit of a folder that stays when its last recorder ends: containers have it mounted.
+const STICKY: u32 = 0o1000;
+
+/// A recording's socket in the folder where starting programs look. It goes when this is dropped.
+#[derive(Debug)]
+pub struct JoinSocket {
+    folder: DirHandle,
+    name: String,
+    /// Folder above that goes, too, where nothing else is in it.
+    above: Option<DirHandle>,
+}
+
+impl JoinSocket {
+    /// Listens where programs look that start later. `label` begins the socket's name; `random`
+    /// keeps it apart from those of all other recorders.
+    ///
+    /// # Errors
+    /// If the user has no folder for it, or it can't be used.
+    pub fn listen(label: &str, random: u64) -> io::Result<(Self, Listener)> {
+        let _rights = FileRights::of_the_process()?;
+        let chosen = env::var_os(names::SOCKET_VARIABLE).filter(|folder| !folder.is_empty());
+        let user = tompion_os::effective_user();
+        let (folder, above) = match chosen {
+            Some(path) => (DirHandle::open_or_create(Path::new(&path))?, None),
+            None => Self::usual_folder(user)?,
+        };
+        Self::listen_in(folder, above, format!("{label}-{random:016x}"))
+    }
+
+    fn listen_in(folder: DirHandle, above: Option<DirHandle>, name: String) -> io::Result<(Self, Listener)> {
+        let path = folder.path().join(&name);
+        if path.as_os_str().len() > MAX_SOCKET_PATH {
+            let text =
+                format!("expected a path of at most {MAX_SOCKET_PATH} bytes, found {}", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        remove_dead_sockets(&folder);
+        let listener = folder.listen_for_packets(&name, tompion_os::effective_user() == 0)?;
+        Ok((Self { folder, name, above }, listener))
+    }
+
+    /// The folder in which programs of this user look, or all programs if the user is root.
+    fn usual_folder(user: u32) -> io::Result<(DirHandle, Option<DirHandle>)> {
+        let path = PathBuf::from(names::join_folder(user));
+        let above = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        let run = above.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        if !run.is_dir() {
+            let text = format!("there is no {}", run.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, text));
+        }
+        let above = DirHandle::open_or_create(above)?;
+        let folder = DirHandle::open_or_create(&path)?;
+        if user == 0 {
+            above.open_for_all()?;
+            if !is_sticky(&folder) {
+                folder.open_for_all()?;
+            }
+        }
+        Ok((folder, Some(above)))
+    }
+
+    /// Path of the socket.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join(&self.name)
+    }
+}
+
+impl Drop for JoinSocket {
+    fn drop(&mut self) {
+        let _rights = FileRights::of_the_process();
+        let _ = self.folder.remove(&self.name);
+        if let Some(above) = self.above.as_ref().filter(|_| !is_sticky(&self.folder)) {
+            // They stay if something is in them.
+            let _ = self.folder.remove_empty().and_then(|()| above.remove_empty());
+        }
+    }
+}
+
+fn is_sticky(folder: &DirHandle) -> bool {
+    folder.metadata().is_ok_and(|metadata| metadata.permissions().mode() & STICKY != 0)
+}
+
+/// Removes sockets of recorders that were killed.
+fn remove_dead_sockets(folder: &DirHandle) {
+    // A hidden one is about to listen.
+    let is_shown = |name: &OsString| !name.as_encoded_bytes().starts_with(b".");
+    for name in folder.names().unwrap_or_default().into_iter().filter(is_shown) {
+        let path = folder.path().join(&name);
+        let is_socket = |found: fs::Metadata| found.file_type().is_socket();
+        let Some(text) = path.to_str().filter(|_| fs::symlink_metadata(&path).is_ok_and(is_socket)) else {
+            continue;
+        };
+        let connected = PacketSocket::connect_at_once(text);
+        if connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            let _ = folder.remove(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use tompion_testing::TestDir;
+
+    use super::*;
+
+    #[test]
+    fn a_join_socket_goes_with_its_recorder_and_dead_ones_with_the_next() {
+        let dir = TestDir::new("join");
+        let place = dir.join("tompion").join("join");
+        let open = || {
+            let above = DirHandle::open_or_create(&dir.join("tompion")).expect("a folder");
+            (DirHandle::open_or_create(&place).expect("a folder"), Some(above))
+        };
+        let listen = |name: &str| {
+            let (folder, above) = open();
+            JoinSocket::listen_in(folder, above, name.to_owned()).expect("a socket")
+        };
+        let names = || {
+            let mut names = DirHandle::open(&place).expect("a folder").names().expect("names");
+            names.sort();
+            names
+        };
+        let (socket, listener) = listen("killed");
+        std::mem::forget(socket);
+        drop(listener);
+        symlink("/nowhere", place.join("link")).expect("a link");
+        let (first, _first) = listen("first");
+        assert_eq!(names(), ["first", "link"]);
+        assert!(PacketSocket::connect_at_once(first.path().to_str().expect("a text")).is_ok());
+        let (second, _second) = listen("second");
+        drop(first);
+        assert_eq!(names(), ["link", "second"]);
+        fs::remove_file(place.join("link")).expect("a link");
+        drop(second);
+        assert!(!dir.join("tompion").exists());
+    }
+
+    #[test]
+    fn a_sticky_folder_stays_and_long_paths_are_refused() {
+        let dir = TestDir::new("join-sticky");
+        let place = dir.join("join");
+        fs::create_dir(&place).expect("a folder");
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o1755)).expect("a mode");
+        let open = || DirHandle::open(&place).expect("a folder");
+        let above = DirHandle::open(&dir.join(".")).expect("a folder");
+        drop(JoinSocket::listen_in(open(), Some(above), "a".to_owned()).expect("a socket"));
+        assert!(place.is_dir());
+        let refused = JoinSocket::listen_in(open(), None, "a".repeat(MAX_SOCKET_PATH)).expect_err("too long");
+        assert!(refused.to_string().contains("at most 107 bytes"), "{refused}");
+    }
+}

@@ -1,0 +1,134 @@
+//! Sockets by which programs find a session, and refusals there.
+
+use std::{collections::BTreeMap, io, os::fd::AsFd as _};
+
+use tompion_control as control;
+use tompion_os::{Listener, PacketSocket, Poller};
+use tompion_programs::JoinSocket;
+use tompion_protocol::names;
+
+use crate::{acceptor::Interest, listening};
+
+/// Kind of a listening socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entrance {
+    /// Under the session's own name, which stands in the environment of its command, and which
+    /// running programs are given.
+    OwnName,
+    /// Under a name or in a folder where all programs look.
+    Public,
+}
+
+/// Reason why a program is refused before it says anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refusal {
+    /// It is none that the recording wants.
+    NotWanted,
+    /// It belongs to another user.
+    OtherUser,
+    /// It is in a pid namespace that the recorder doesn't see.
+    Invisible,
+}
+
+impl Refusal {
+    /// The reason, for the program and for users.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::NotWanted => "not among the programs to record",
+            Self::OtherUser => "another user's session",
+            Self::Invisible => "in a pid namespace that the recorder does not see",
+        }
+    }
+}
+
+/// Sockets by which programs find the session.
+#[derive(Debug)]
+pub struct Entrances {
+    listeners: Vec<(Entrance, Listener)>,
+    /// The one in the folder where programs look.
+    join_socket: Option<JoinSocket>,
+    refusals: BTreeMap<Refusal, u64>,
+}
+
+impl Entrances {
+    /// Begins with the socket that has the session's own name.
+    pub fn new(own: Listener, poller: &Poller) -> io::Result<Self> {
+        let mut entrances = Self { listeners: Vec::new(), join_socket: None, refusals: BTreeMap::new() };
+        entrances.add(Entrance::OwnName, own, poller)?;
+        Ok(entrances)
+    }
+
+    fn add(&mut self, entrance: Entrance, listener: Listener, poller: &Poller) -> io::Result<()> {
+        listener.refuse_descriptors();
+        poller.add(listener.as_fd(), Interest::Listener.to_number())?;
+        self.listeners.push((entrance, listener));
+        Ok(())
+    }
+
+    /// Number of sockets.
+    pub fn count(&self) -> usize {
+        self.listeners.len()
+    }
+
+    /// Returns the next connection at a socket, if one waits.
+    pub fn accept(&self, index: usize) -> io::Result<Option<(Entrance, PacketSocket)>> {
+        let Some((entrance, listener)) = self.listeners.get(index) else { return Ok(None) };
+        Ok(listener.accept()?.map(|socket| (*entrance, socket)))
+    }
+
+    /// Lets no program find the session any more.
+    pub fn close(&mut self) {
+        self.listeners.clear();
+        self.join_socket = None;
+    }
+
+    /// Counts a program that is refused.
+    pub fn refuse(&mut self, refusal: Refusal) {
+        let count = self.refusals.entry(refusal).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// Number of refused programs by reason.
+    pub fn refusals(&self) -> Vec<control::Refusal> {
+        let refusals = self.refusals.iter();
+        refusals
+            .map(|(refusal, count)| control::Refusal { reason: refusal.text().into(), programs: *count })
+            .collect()
+    }
+
+    /// Listens in the folder where all programs look. Returns why that can't be.
+    pub fn open_join_socket(&mut self, label: &str, poller: &Poller) -> Option<String> {
+        let random = uuid::Uuid::new_v4().as_u64_pair().0;
+        let opened = JoinSocket::listen(label, random).and_then(|(socket, listener)| {
+            self.add(Entrance::Public, listener, poller)?;
+            self.join_socket = Some(socket);
+            Ok(())
+        });
+        opened.err().map(|error| error.to_string())
+    }
+
+    /// Listens under the first free name where programs of a user look. Returns what is in the way,
+    /// where other users have all those names.
+    pub fn open_numbered(&mut self, user: u32, poller: &Poller) -> io::Result<Option<String>> {
+        const MAX: u32 = names::MAX_OPEN_SESSIONS;
+        let names = (0..MAX).map(|number| names::open_session(user, number));
+        let search = listening::listen(names, user, MAX)?;
+        let stranger = search.describe_stranger();
+        match search.found {
+            Some((_, listener)) => self.add(Entrance::Public, listener, poller).map(|()| None),
+            None if search.strangers == 0 => {
+                let text = format!("{MAX} sessions already record the programs of user {user}");
+                Err(io::Error::other(text))
+            }
+            None => {
+                let first = names::open_session(user, 0);
+                let count = search.strangers;
+                Ok(Some(format!(
+                    "{count} of the {MAX} names where programs of user {user} look for sessions ({first} to {}) are \
+                     taken {stranger}",
+                    MAX - 1
+                )))
+            }
+        }
+    }
+}
