@@ -259,8 +259,9 @@ fn send_hello(socket: PacketSocket, name: &str, hello: Hello) -> io::Result<Pend
     // An answer is only received once poll reports it. The timeout is for a kernel that does so too
     // early.
     socket.set_timeout(JOIN_TIMEOUT.as_millis() as u32)?;
+    let origin = hello.origin;
     socket.send(&ToSession::Hello(hello).encode(), &[])?;
-    Ok(Pending::new(socket, name))
+    Ok(Pending::new(socket, name, origin))
 }
 
 /// Joins the session that listens under a name. Waits for it as long as a running program may.
@@ -369,12 +370,28 @@ fn retry_later(registry: &mut Registry, retry: RetryLater) {
 }
 
 /// Waits for the session's answer until then. A later one is left to the background thread.
-fn finish_by(registry: &mut Registry, pending: Pending, deadline: Instant) -> bool {
-    let Some(socket) = pending.socket() else { return false };
-    let descriptor = socket.as_fd().as_raw_fd();
-    let ready = tompion_os::wait_readable(&[descriptor], Some(milliseconds_until(deadline)));
-    if ready.unwrap_or(0) != 0 {
-        return finish_handshake(registry, pending);
+///
+/// A recorder may be killed before it answers. Another one that continues the recording listens on
+/// the same socket, so the process introduces itself again.
+fn finish_by(registry: &mut Registry, mut pending: Pending, deadline: Instant) -> bool {
+    loop {
+        let Some(socket) = pending.socket() else { return false };
+        let descriptor = socket.as_fd().as_raw_fd();
+        let ready = tompion_os::wait_readable(&[descriptor], Some(milliseconds_until(deadline)));
+        if ready.unwrap_or(0) == 0 {
+            break;
+        }
+        if socket.is_open() || Instant::now() >= deadline {
+            return finish_handshake(registry, pending);
+        }
+        let (name, origin) = (pending.name.clone(), pending.origin);
+        let hello = hello(origin, registry);
+        let again = trust::connect(&name).and_then(|socket| send_hello(socket, &name, hello));
+        pending.close();
+        let Ok(again) = again else { return false };
+        debug(format_args!("session {name}: ended the connection without an answer, tried again"));
+        pending = again;
+        tompion_os::wait_readable(&[], Some(RETRY_INTERVAL.as_millis() as u32));
     }
     if registry.pending.len() < MAX_PENDING {
         debug(format_args!("session {}: no answer yet", pending.name));

@@ -21,6 +21,8 @@ pub struct Pending {
     identity: Option<Identity>,
     /// The name under which the session listens.
     pub name: String,
+    /// Origin of the connection.
+    pub origin: Origin,
 }
 
 /// Session that is being started, or that had no room for one more connection.
@@ -38,8 +40,8 @@ pub struct RetryLater {
 
 impl Pending {
     /// Remembers a connection whose `Hello` was sent.
-    pub fn new(socket: PacketSocket, name: &str) -> Self {
-        Self { identity: socket.identity(), socket, name: name.to_owned() }
+    pub fn new(socket: PacketSocket, name: &str, origin: Origin) -> Self {
+        Self { identity: socket.identity(), socket, name: name.to_owned(), origin }
     }
 
     /// The socket, as long as the descriptor is still the agent's.

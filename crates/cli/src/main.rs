@@ -81,6 +81,9 @@ enum Command {
     Monitor(commands::monitor::Arguments),
     /// Measure the real-time behaviour of this machine and the overhead of recording
     Test(commands::test::Arguments),
+    /// Hold a recording's descriptors
+    #[command(hide = true, name = tompion_keeper::COMMAND)]
+    Keep(commands::keep::Arguments),
     /// Write the manual pages into a folder
     #[command(hide = true)]
     Man(commands::manual::ManArguments),
@@ -133,6 +136,7 @@ fn main() -> ExitCode {
         Command::Shield(arguments) => commands::shield::run(&arguments),
         Command::Monitor(arguments) => commands::monitor::run(&arguments),
         Command::Test(arguments) => commands::test::run(&arguments),
+        Command::Keep(arguments) => commands::keep::run(&arguments),
         Command::Man(arguments) => commands::manual::write_pages(&arguments, Cli::command()),
         Command::Completions(arguments) => commands::manual::write_completions(&arguments, Cli::command()),
     };

@@ -64,6 +64,7 @@ mod recovery;
 mod recovery_hostile;
 mod report;
 mod resource_limits;
+mod restart;
 mod root_files;
 mod rust;
 mod rust_tracing;

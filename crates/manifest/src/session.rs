@@ -31,9 +31,26 @@ pub struct Session {
     /// Folder of the rings, while it is recorded with `--backing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backing: Option<PathBuf>,
+    /// Whether that folder has only descriptions, and a keeper holds the rings: with `--linger`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeper: bool,
+    /// Number of times that a recorder was killed and another one continued the recording.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restarts: u64,
     /// Id of a recording with `--backing`; a file beside its rings has it as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+}
+
+impl Session {
+    /// Whether the recording is to outlast the machine, as far as it is written.
+    pub fn is_durable(&self) -> bool {
+        self.backing.is_some() && !self.keeper
+    }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Process that records.

@@ -27,6 +27,19 @@ impl ProcessWatch {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(raw) }))
     }
 
+    /// A watch that another process passed on. Source: the line `Pid` in `/proc/PID/fdinfo`,
+    /// see `pidfd_open(2)`.
+    ///
+    /// # Errors
+    /// The descriptor is something else.
+    pub fn received(descriptor: OwnedFd) -> io::Result<Self> {
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()))?;
+        match info.lines().any(|line| line.starts_with("Pid:")) {
+            true => Ok(Self(descriptor)),
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
     /// Sends the process a signal; never another one that has got its number. Source:
     /// `pidfd_send_signal(2)`.
     ///

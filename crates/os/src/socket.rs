@@ -111,7 +111,38 @@ fn new_socket(flags: libc::c_int) -> io::Result<OwnedFd> {
     unsafe { check(libc::socket(libc::AF_UNIX, kind, 0)).map(|raw| OwnedFd::from_raw_fd(raw)) }
 }
 
+/// Reads an option of a socket that is an integer.
+fn socket_option(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut size = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: both pointers are to live locals, and `size` says how large the first is.
+    check(unsafe {
+        let to = (&raw mut value).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, to, &raw mut size)
+    })?;
+    Ok(value)
+}
+
+/// Checks that a descriptor of another process is a socket of sequenced packets that listens, or
+/// one that does not.
+fn check_received(socket: BorrowedFd<'_>, listens: bool) -> io::Result<()> {
+    let is = |option, expected| socket_option(socket, option).map(|value| value == expected);
+    let is_wanted = is(libc::SO_DOMAIN, libc::AF_UNIX)?
+        && is(libc::SO_TYPE, libc::SOCK_SEQPACKET)?
+        && is(libc::SO_ACCEPTCONN, listens.into())?;
+    if is_wanted { Ok(()) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
 impl Listener {
+    /// A listening socket that another process passed on.
+    ///
+    /// # Errors
+    /// The descriptor is something else.
+    pub fn received(descriptor: OwnedFd) -> io::Result<Self> {
+        check_received(descriptor.as_fd(), true)?;
+        Ok(Self(descriptor))
+    }
+
     /// Listens under an abstract name, or at a path at which nothing is. Accepting never blocks.
     pub fn bind(name: &str) -> io::Result<Self> {
         let socket = new_socket(libc::SOCK_NONBLOCK)?;
@@ -195,6 +226,15 @@ impl AsFd for PacketSocket {
 }
 
 impl PacketSocket {
+    /// A connection that another process passed on.
+    ///
+    /// # Errors
+    /// The descriptor is something else.
+    pub fn received(descriptor: OwnedFd) -> io::Result<Self> {
+        check_received(descriptor.as_fd(), false)?;
+        Ok(Self(descriptor))
+    }
+
     /// Connects to an abstract name. Sends and receives then wait for at most `timeout_ms`.
     pub fn connect(name: &str, timeout_ms: u32) -> io::Result<Self> {
         let socket = Self(new_socket(0)?);

@@ -2,21 +2,21 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    hash::{BuildHasher as _, RandomState},
+    hash::RandomState,
     io,
     os::fd::AsFd,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use tompion_ctf::metadata::Uuid;
+use tompion_keeper::Keeper;
 use tompion_lineage::{
     self as lineage, Lineage,
     proc_files::parent_of,
     untraced::Introductions,
     untrusted_text::{MAX_NAME, MAX_PATH, MAX_REASON, tidy},
 };
-use tompion_os::{DirHandle, Heard, Listener, PacketSocket, Peer, Poller, ProcessWatch};
+use tompion_os::{Heard, Listener, PacketSocket, Peer, Poller, ProcessWatch};
 use tompion_protocol::{
     message::{Hello, MAX_MESSAGE, MessageError, Origin, ToAgent, ToSession},
     rules::Rules,
@@ -25,18 +25,21 @@ use tompion_protocol::{
 mod admission;
 
 use crate::{
-    backing::{ProcessBacking, SavedProcess},
-    budget::{Budget, Shared},
+    backing,
+    budget::Shared,
     consumer::{CommandSender, ConsumerCommand},
     entrances::{Entrance, Entrances, Refusal},
     handshakes::{Connection, PendingHandshakes},
-    memory::{Expected, MappedMemory, PreparedMemory, Writing},
+    memory::{Expected, MappedMemory, PreparedMemory},
     messages::reason,
     pace::Pace,
-    process::{self, Process, ThreadContextSources},
-    session_config::{SessionConfig, describe},
+    process::Process,
+    session_config::SessionConfig,
     target::{self, Admission},
 };
+
+mod adopt;
+mod sharing;
 
 /// Maximum number of problems that are reported one by one.
 const MAX_PROBLEMS: usize = 100;
@@ -76,6 +79,8 @@ struct Introduction<'a> {
     hello: &'a Hello,
     peer: Peer,
     key: u64,
+    lineage: &'a Lineage,
+    watch: Option<&'a ProcessWatch>,
 }
 
 /// Record of a process's participations.
@@ -171,9 +176,10 @@ impl ClientAcceptor {
         commands: CommandSender,
         poller: &Poller,
     ) -> io::Result<Self> {
+        let entrances = Entrances::new(listener, config.keeper.clone(), poller)?;
         Ok(Self {
             config,
-            entrances: Entrances::new(listener, poller)?,
+            entrances,
             handshakes: PendingHandshakes::default(),
             clients: HashMap::new(),
             join_counts: HashMap::new(),
@@ -226,7 +232,29 @@ impl ClientAcceptor {
     /// Replaces the rules of processes that join from now on, and of memory that waits for them.
     pub fn set_rules(&mut self, rules: Rules) {
         self.prepared.set_rules(&rules);
+        if let (Some(folder), Some(_)) = (&self.config.backing, &self.config.keeper) {
+            if let Err(error) = backing::keep_rules(folder, &rules) {
+                let text = format!("a recorder that comes back would go by the old rules: {error}");
+                self.report_problem(text);
+            }
+        }
         self.config.rules = rules;
+    }
+
+    /// Notes the command's process for a recorder that comes back.
+    pub fn keep_command(&mut self, pid: u32) {
+        if let (Some(folder), Some(_)) = (&self.config.backing, &self.config.keeper) {
+            if let Err(error) = backing::keep_command(folder, pid) {
+                self.report_problem(format!(
+                    "a recorder that comes back won't wait for the command: {error}"
+                ));
+            }
+        }
+    }
+
+    /// The keeper of the processes' memory, if there is one.
+    pub fn keeper(&self) -> Option<Arc<Keeper>> {
+        self.config.keeper.clone()
     }
 
     /// The present rules.
@@ -442,8 +470,12 @@ impl ClientAcceptor {
             }
             (watch, None) => watch.map(Some),
         };
-        let introduction = Introduction { socket: &socket, hello: &hello, peer, key };
-        let shared = watched.and_then(|watch| Ok((watch, self.share_memory(&introduction, prepared)?)));
+        let shared = watched.and_then(|watch| {
+            let (hello, lineage, seen) = (&hello, &lineage, watch.as_ref());
+            let introduction = Introduction { socket: &socket, hello, peer, key, lineage, watch: seen };
+            let recording = self.share_memory(&introduction, prepared)?;
+            Ok((watch, recording))
+        });
         let (watch, recording) = shared.map_err(|error| {
             let reason = reason(&error);
             let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
@@ -568,85 +600,6 @@ impl ClientAcceptor {
     fn is_client(&self, pid: u32) -> bool {
         let mut same = self.clients.values().filter(|client| client.pid == pid);
         same.any(|client| client.socket.as_ref().is_some_and(|socket| socket.is_open()))
-    }
-
-    /// Makes the two memory files of a process and passes them on, unless it has prepared ones.
-    fn share_memory(
-        &mut self,
-        Introduction { socket, hello, peer, key }: &Introduction<'_>,
-        prepared: Option<MappedMemory>,
-    ) -> io::Result<process::Recording> {
-        let (pid, peer, key) = (peer.pid, *peer, *key);
-        let geometry = self.config.geometry;
-        let writing = self.config.writing(hello);
-        let Writing { form, given_time } = writing;
-        let folder = self.new_folder(&hello.name, pid);
-        let uuid = uuid::Uuid::new_v4();
-        let kept_in = match &self.config.backing {
-            None => None,
-            Some(backing) => {
-                let mut saved = SavedProcess::new(hello, pid, folder.path(), &uuid.to_string());
-                (saved.key, saved.given_time) = (key, given_time);
-                Some((ProcessBacking::create(backing, &saved, geometry)?, saved))
-            }
-        };
-        let mut context_sources = ThreadContextSources::new(&self.config, peer, hello.pid, given_time);
-        let MappedMemory { control, rings } = match (&kept_in, prepared) {
-            (None, Some(memory)) => memory,
-            (None, None) => self.config.make_memory(socket, writing, &ToAgent::Welcome)?,
-            (Some((kept_in, saved)), _) => {
-                let (control, rings) = kept_in.map(geometry)?;
-                self.config.write_header(&control, writing);
-                // A recovery of its events should know their threads.
-                let _ = context_sources.keep(kept_in);
-                kept_in.describe(saved)?;
-                let files = kept_in.files().map(AsFd::as_fd);
-                self.config.send_memory(socket, &ToAgent::Welcome, files).inspect_err(|_| {
-                    // It has ended meanwhile, and has recorded nothing.
-                    let _ = kept_in.remove();
-                })?;
-                MappedMemory { control, rings }
-            }
-        };
-        Ok(process::Recording {
-            geometry,
-            form,
-            overwrite: self.config.overwrite,
-            given_time,
-            control,
-            rings,
-            folder,
-            description: describe(&self.config, hello, pid, Uuid(uuid.into_bytes())),
-            context_sources,
-            kept_in: kept_in.map(|(files, _)| files),
-            budget: self.budget_of(peer),
-        })
-    }
-
-    /// Room for the descriptions of a process that takes part.
-    fn budget_of(&mut self, peer: Peer) -> Budget {
-        let process = self.join_counts.entry(peer.pid).or_default().budget.clone();
-        let user = match self.config.users[..] {
-            // With one user there is no other one to be protected.
-            [_] if self.config.programs.is_none() => Shared::default(),
-            _ => self.user_budgets.entry(peer.uid).or_default().clone(),
-        };
-        Budget::new(process, user, self.budget.clone())
-    }
-
-    /// A folder that no other process of this recording has.
-    fn new_folder(&mut self, name: &str, pid: u32) -> DirHandle {
-        let sound = |character: char| character.is_ascii_alphanumeric() || "._+-".contains(character);
-        let name: String = name.chars().map(|c| if sound(c) { c } else { '_' }).collect();
-        let name = format!("{}-{pid}", if name.is_empty() { "process" } else { &name });
-        let mut unique = name.clone();
-        let mut number = 1;
-        // Another process may have this name with a number behind it as its own.
-        while !self.folders.insert(self.hasher.hash_one(&unique)) {
-            number += 1;
-            unique = format!("{name}-{number}");
-        }
-        self.config.folder.join("user").join(unique)
     }
 
     /// Handles a message of a connection or a client, or its end.

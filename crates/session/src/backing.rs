@@ -18,23 +18,31 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{self, Write},
-    os::fd::AsFd,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::MetadataExt,
+    },
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
 use tompion_clock::ClockMap;
+use tompion_keeper::Keeper;
 use tompion_layout::{LAYOUT_VERSION, control, ring::Geometry};
-use tompion_os::{ClockPair, DirHandle, SharedMap, reserve};
+use tompion_lineage::{Lineage, proc_files::stat_field};
+use tompion_os::{ClockPair, DirHandle, ProcessWatch, SharedMap, create_memfd, reserve};
 use tompion_protocol::{
     message::{Hello, Origin},
     rules::Rules,
 };
+use tompion_schema::Level;
 
 use crate::{
     context::{Context, Values},
+    record::Config,
     session_config::SessionConfig,
-    target::Admission,
+    target::{Admission, ProcessTree, Target},
 };
 
 /// Version of these files.
@@ -75,6 +83,96 @@ pub struct SavedSession {
     contexts: Vec<String>,
     application_contexts: bool,
     filter: Option<String>,
+    /// State for a recorder that comes back; none without a keeper.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    restart: Option<SavedRestart>,
+}
+
+/// Part of a session by which a recorder continues one that was killed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SavedRestart {
+    /// Name of the socket to which programs connect.
+    pub socket: String,
+    /// Name of the keeper's socket.
+    pub keeper: String,
+    /// Name under which other commands find the recording.
+    pub name: Option<String>,
+    /// The command's process, once it was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    command: Option<SavedCommand>,
+    target: SavedTarget,
+    include: Vec<String>,
+    exclude: Vec<String>,
+    level: u8,
+}
+
+/// Process of a command.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct SavedCommand {
+    pid: u32,
+    /// Its start time, in clock ticks since the machine was started.
+    start_ticks: u64,
+}
+
+/// Field of `/proc/PID/stat` with the start time. Source: `proc_pid_stat(5)`.
+const START_TIME: usize = 22;
+
+fn start_ticks(pid: u32) -> Option<u64> {
+    stat_field(Path::new(&format!("/proc/{pid}")), START_TIME)
+}
+
+/// Target of a recording.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum SavedTarget {
+    Command(Vec<String>),
+    Processes { named: Vec<u32>, descendants: Vec<u32>, has_descendants: bool },
+    Everything,
+}
+
+impl SavedRestart {
+    /// Returns the part of a configuration that a recorder needs which comes back.
+    pub fn new(config: &Config, socket: &str) -> Self {
+        let Config { target, rules, session, .. } = config;
+        Self {
+            socket: socket.to_owned(),
+            keeper: format!("tompion-keeper-{}", uuid::Uuid::new_v4().simple()),
+            name: session.clone(),
+            command: None,
+            target: match target {
+                Target::Command(words) => SavedTarget::Command(words.clone()),
+                Target::Processes(ProcessTree { named, descendants, has_descendants }) => {
+                    SavedTarget::Processes {
+                        named: named.clone(),
+                        descendants: descendants.clone(),
+                        has_descendants: *has_descendants,
+                    }
+                }
+                Target::Everything | Target::SharedFolder(_) => SavedTarget::Everything,
+            },
+            include: rules.include.clone(),
+            exclude: rules.exclude.clone(),
+            level: rules.level.number(),
+        }
+    }
+
+    /// Watches the command, if it still runs.
+    pub fn watch_command(&self) -> Option<ProcessWatch> {
+        let SavedCommand { pid, start_ticks: expected } = self.command?;
+        let watch = ProcessWatch::new(pid).ok()?;
+        // Another process may have its number by now.
+        (start_ticks(pid) == Some(expected) && !watch.has_ended()).then_some(watch)
+    }
+
+    /// Returns the target.
+    pub fn target(&self) -> Target {
+        match self.target.clone() {
+            SavedTarget::Command(words) => Target::Command(words),
+            SavedTarget::Processes { named, descendants, has_descendants } => {
+                Target::Processes(ProcessTree { named, descendants, has_descendants })
+            }
+            SavedTarget::Everything => Target::Everything,
+        }
+    }
 }
 
 /// A process as it is kept.
@@ -97,6 +195,12 @@ pub struct SavedProcess {
     pub folder: String,
     /// Its trace's id.
     pub uuid: String,
+    #[serde(default)]
+    has_listener: bool,
+    #[serde(default)]
+    parent: u32,
+    #[serde(default)]
+    command_line: Vec<String>,
 }
 
 impl SavedSession {
@@ -126,6 +230,37 @@ impl SavedSession {
                 .collect(),
             application_contexts: session_config.application_contexts,
             filter: session_config.rules.filter.clone(),
+            restart: None,
+        }
+    }
+
+    /// Adds what a recorder needs that comes back.
+    pub fn with_restart(self, restart: Option<SavedRestart>) -> Self {
+        Self { restart, ..self }
+    }
+
+    /// Returns what a recorder needs that comes back; none if the recording has no keeper.
+    pub fn restart(&self) -> Option<&SavedRestart> {
+        self.restart.as_ref()
+    }
+
+    /// Returns the rules.
+    fn rules(&self) -> Rules {
+        let filter = self.filter.clone();
+        let Some(SavedRestart { include, exclude, level, .. }) = self.restart.clone() else {
+            return Rules { filter, ..Rules::all() };
+        };
+        let level = Level::parse(&level.to_string()).unwrap_or(Level::LOWEST);
+        Rules { include, exclude, level, filter }
+    }
+
+    /// Replaces the rules.
+    fn set_rules(&mut self, rules: &Rules) {
+        self.filter.clone_from(&rules.filter);
+        if let Some(restart) = &mut self.restart {
+            restart.include.clone_from(&rules.include);
+            restart.exclude.clone_from(&rules.exclude);
+            restart.level = rules.level.number();
         }
     }
 
@@ -153,7 +288,7 @@ impl SavedSession {
         };
         Ok(SessionConfig {
             geometry: geometry.map_err(|error| error.to_string())?,
-            rules: Rules { filter: self.filter.clone(), ..Rules::all() },
+            rules: self.rules(),
             overwrite: self.overwrite,
             tid: self.tid,
             contexts: self.contexts.iter().map(context).collect::<Result<_, _>>()?,
@@ -171,6 +306,7 @@ impl SavedSession {
             programs: None,
             has_command: false,
             backing: None,
+            keeper: None,
             jobs: None,
             selector: None,
         })
@@ -192,7 +328,20 @@ impl SavedProcess {
             given_time: false,
             folder: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             uuid: uuid.to_owned(),
+            has_listener: hello.has_listener,
+            parent: 0,
+            command_line: Vec::new(),
         }
+    }
+
+    /// Adds the origin of the process.
+    pub fn with_lineage(self, Lineage { parent, command_line, .. }: Lineage) -> Self {
+        Self { parent, command_line, ..self }
+    }
+
+    /// The origin of the process, as far as it was known.
+    pub fn lineage(&self) -> Lineage {
+        Lineage { parent: self.parent, command_line: self.command_line.clone(), ..Lineage::default() }
     }
 
     /// Its introduction again.
@@ -205,7 +354,7 @@ impl SavedProcess {
             agent_version: self.agent_version.clone(),
             name: self.name.clone(),
             executable: self.executable.clone(),
-            has_listener: true,
+            has_listener: self.has_listener,
             prepared: None,
             cpu: None,
         }
@@ -231,12 +380,55 @@ pub fn keep_session(folder: &DirHandle, saved: &SavedSession) -> io::Result<()> 
     folder.sync_name()
 }
 
+/// Notes the command's process in the folder, for a recorder that comes back.
+pub fn keep_command(folder: &DirHandle, pid: u32) -> io::Result<()> {
+    let mut saved = SavedSession::read(folder).map_err(io::Error::other)?;
+    if let Some(restart) = &mut saved.restart {
+        restart.command = start_ticks(pid).map(|start_ticks| SavedCommand { pid, start_ticks });
+    }
+    write_json(folder, SESSION_FILE, &saved, false)
+}
+
+/// Replaces the rules in the folder, for a recorder that comes back.
+pub fn keep_rules(folder: &DirHandle, rules: &Rules) -> io::Result<()> {
+    let mut saved = SavedSession::read(folder).map_err(io::Error::other)?;
+    saved.set_rules(rules);
+    write_json(folder, SESSION_FILE, &saved, false)
+}
+
+/// Entry of rings in a program's mappings. Source: `proc_pid_maps(5)`.
+#[derive(Debug)]
+pub enum RingsInMaps {
+    /// A file's path.
+    Path(PathBuf),
+    /// Number of a memory file.
+    Inode(u64),
+}
+
+impl RingsInMaps {
+    /// Whether a list of mappings has it.
+    pub fn is_in(&self, maps: &str) -> bool {
+        match self {
+            Self::Path(path) => maps.contains(&*path.to_string_lossy()),
+            Self::Inode(inode) => {
+                let inode = inode.to_string();
+                let is_it = |line: &str| {
+                    line.contains("/memfd:tompion-rings") && line.split(' ').any(|word| word == inode)
+                };
+                maps.lines().any(is_it)
+            }
+        }
+    }
+}
+
 /// The memory files of one process.
 #[derive(Debug)]
 pub struct ProcessBacking {
     folder: DirHandle,
     control: File,
     rings: File,
+    /// The keeper that holds the files, which are memory then, and the process's number.
+    held: Option<(Arc<Keeper>, u64)>,
 }
 
 impl ProcessBacking {
@@ -252,7 +444,7 @@ impl ProcessBacking {
             };
             let (control, rings) =
                 (new(CONTROL_FILE, control::FILE_SIZE)?, new(RINGS_FILE, geometry.file_size())?);
-            Ok(Self { folder: folder.clone(), control, rings })
+            Ok(Self { folder: folder.clone(), control, rings, held: None })
         };
         make().map_err(|error| {
             let _ = folder.remove_all();
@@ -260,6 +452,30 @@ impl ProcessBacking {
             let text = format!("can't reserve {size} bytes in {}: {error}", backing.path().display());
             io::Error::new(error.kind(), text)
         })
+    }
+
+    /// Makes the files of a process in sealed memory, which the keeper is to hold.
+    pub fn in_memory(
+        backing: &DirHandle,
+        saved: &SavedProcess,
+        geometry: Geometry,
+        keeper: &Arc<Keeper>,
+    ) -> io::Result<Self> {
+        let control = create_memfd(c"tompion-control", control::FILE_SIZE)?;
+        let rings = create_memfd(c"tompion-rings", geometry.file_size())?;
+        let folder = backing.create_below(&saved.folder)?;
+        Ok(Self::held(folder, [control, rings], keeper, saved.key))
+    }
+
+    /// The files of a process, control and rings, that its keeper holds.
+    pub fn held(folder: DirHandle, files: [OwnedFd; 2], keeper: &Arc<Keeper>, key: u64) -> Self {
+        let [control, rings] = files.map(File::from);
+        Self { folder, control, rings, held: Some((keeper.clone(), key)) }
+    }
+
+    /// Whether the files are memory, which doesn't outlast the machine.
+    pub fn is_memory(&self) -> bool {
+        self.held.is_some()
     }
 
     /// Tells whose files these are, once the control file says how the rings are written.
@@ -272,13 +488,17 @@ impl ProcessBacking {
     /// Opens the files that a session has left.
     pub fn open(folder: DirHandle) -> io::Result<Self> {
         let (control, rings) = (folder.write(CONTROL_FILE)?, folder.write(RINGS_FILE)?);
-        Ok(Self { folder, control, rings })
+        Ok(Self { folder, control, rings, held: None })
     }
 
     /// Both files, mapped: control and rings.
     pub fn map(&self, geometry: Geometry) -> io::Result<(SharedMap, SharedMap)> {
         let map = |name: &str, file: &File, size| {
-            SharedMap::guarded(file.as_fd(), size).map_err(|error| {
+            let mapped = match self.is_memory() {
+                true => SharedMap::new(file.as_fd(), size),
+                false => SharedMap::guarded(file.as_fd(), size),
+            };
+            mapped.map_err(|error| {
                 let path = self.folder.path().join(name);
                 io::Error::new(error.kind(), format!("{}: {error}", path.display()))
             })
@@ -292,9 +512,12 @@ impl ProcessBacking {
         self.folder.path()
     }
 
-    /// Path of the file with the rings.
-    pub fn rings_path(&self) -> PathBuf {
-        self.folder.path().join(RINGS_FILE)
+    /// Entry of the rings in the list of a program's mappings.
+    pub fn rings_in_maps(&self) -> io::Result<RingsInMaps> {
+        match self.is_memory() {
+            true => Ok(RingsInMaps::Inode(self.rings.metadata()?.ino())),
+            false => Ok(RingsInMaps::Path(self.folder.path().join(RINGS_FILE))),
+        }
     }
 
     /// The two files, for the process.
@@ -304,6 +527,9 @@ impl ProcessBacking {
 
     /// Sees to it that the medium has the files, though not yet what is in the rings.
     pub fn settle(&self) -> io::Result<()> {
+        if self.is_memory() {
+            return Ok(());
+        }
         self.folder.read(PROCESS_FILE)?.sync_all()?;
         match self.folder.read(THREADS_FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -316,7 +542,7 @@ impl ProcessBacking {
 
     /// Sees to it that the medium has the control file.
     pub fn sync_control(&self) -> io::Result<()> {
-        self.control.sync_data()
+        if self.is_memory() { Ok(()) } else { self.control.sync_data() }
     }
 
     /// Stores the names and values of the process's threads.
@@ -331,7 +557,9 @@ impl ProcessBacking {
 
     /// Takes the files away.
     pub fn remove(&self) -> io::Result<()> {
-        self.folder.remove_all()
+        let removed = self.folder.remove_all();
+        self.held.iter().for_each(|(keeper, key)| keeper.release(*key));
+        removed
     }
 }
 
@@ -370,6 +598,8 @@ const SAMPLE_SIZE: usize = 24;
 pub struct ClockFile {
     backing: DirHandle,
     file: File,
+    /// Whether the samples outlast the machine.
+    is_durable: bool,
 }
 
 fn sample_bytes(sample: ClockPair) -> [u8; SAMPLE_SIZE] {
@@ -383,11 +613,11 @@ fn sample_bytes(sample: ClockPair) -> [u8; SAMPLE_SIZE] {
 
 impl ClockFile {
     /// A file with these samples in a backing folder, in the place of an older one.
-    pub fn create(backing: &DirHandle, samples: &[ClockPair]) -> io::Result<Self> {
+    pub fn create(backing: &DirHandle, samples: &[ClockPair], is_durable: bool) -> io::Result<Self> {
         let bytes: Vec<u8> =
             CLOCK_MAGIC.into_iter().chain(samples.iter().copied().flat_map(sample_bytes)).collect();
-        backing.replace(CLOCK_FILE, &bytes, true)?;
-        Ok(Self { file: backing.append(CLOCK_FILE)?, backing: backing.clone() })
+        backing.replace(CLOCK_FILE, &bytes, is_durable)?;
+        Ok(Self { file: backing.append(CLOCK_FILE)?, backing: backing.clone(), is_durable })
     }
 
     /// Adds a sample.
@@ -397,13 +627,13 @@ impl ClockFile {
 
     /// Replaces all samples by fewer.
     pub fn replace(&mut self, samples: &[ClockPair]) -> io::Result<()> {
-        *self = Self::create(&self.backing, samples)?;
+        *self = Self::create(&self.backing, samples, self.is_durable)?;
         Ok(())
     }
 
     /// Sees to it that the medium has the samples.
     pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        if self.is_durable { self.file.sync_data() } else { Ok(()) }
     }
 }
 
@@ -444,7 +674,7 @@ mod tests {
         let desk = tempfile::tempdir().unwrap();
         let folder = DirHandle::open(desk.path()).unwrap();
         let pair = |index: u64| ClockPair { tsc: 1000 * index, ns: 400 * index };
-        let mut file = ClockFile::create(&folder, &[pair(1), pair(2)]).unwrap();
+        let mut file = ClockFile::create(&folder, &[pair(1), pair(2)], true).unwrap();
         file.add(pair(3)).unwrap();
         assert_eq!(read_clock(&folder).unwrap().samples().len(), 3);
         file.replace(&[pair(1), pair(3)]).unwrap();

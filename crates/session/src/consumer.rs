@@ -139,7 +139,8 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// A consumer for a trace folder; `manifest` is what is known before anything was recorded.
+    /// A consumer for a trace folder; `manifest` is what is known before anything was recorded, or
+    /// what the recorder before this one has left, as is `clock`.
     ///
     /// # Errors
     /// If the rings are to be kept, and the clock's samples can't be written beside them.
@@ -147,12 +148,13 @@ impl Consumer {
         folder: DirHandle,
         backing: Option<DirHandle>,
         manifest: Manifest,
+        clock: ClockMap,
         notice: fn(&str),
     ) -> io::Result<Self> {
-        let first = sample_clocks();
-        std::thread::sleep(Duration::from_millis(2));
-        let clock = ClockMap::new(first, sample_clocks());
-        let clock_file = backing.as_ref().map(|backing| ClockFile::create(backing, clock.samples()));
+        let is_durable = manifest.session.is_durable();
+        let clock_file =
+            backing.as_ref().map(|backing| ClockFile::create(backing, clock.samples(), is_durable));
+        let source_bytes = manifest.sources.iter().map(manifest::Source::size_in_manifest).sum();
         let now = Instant::now();
         Ok(Self {
             backing,
@@ -164,7 +166,7 @@ impl Consumer {
             clock_file: clock_file.transpose()?,
             known: Default::default(),
             known_bytes: 0,
-            source_bytes: 0,
+            source_bytes,
             stopped: None,
             // Some file systems have no such files; then the manifest has the room that is left.
             reserve: keeping::reserve_room(&folder).ok(),
@@ -249,6 +251,11 @@ impl CommandServer for Consumer {
             // The program that asked may have gone.
             ConsumerCommand::Status(known, done) => drop(done.send(self.complete_status(*known))),
             ConsumerCommand::SetRules(rules) => self.set_rules(&rules),
+            ConsumerCommand::Lost(lost) => {
+                self.manifest.losses_unknown = true;
+                lost.problems.into_iter().for_each(|problem| self.report_once(problem));
+                self.add_source(lost.source);
+            }
             ConsumerCommand::Recorded(kernel) => {
                 self.manifest.sources.push(kernel.source);
                 self.manifest.session.problems.extend(kernel.problems);
@@ -591,7 +598,8 @@ impl Consumer {
 
     /// Text for people about the backing files of a process that was given up.
     fn kept_rings(&self) -> String {
-        let Some(backing) = &self.manifest.session.backing else { return String::new() };
+        let durable = self.manifest.session.backing.as_ref().filter(|_| self.manifest.session.is_durable());
+        let Some(backing) = durable else { return String::new() };
         let (backing, folder) = (backing.display(), self.folder.path().display());
         format!("; what the rings hold stays in {backing}: tompion recover {folder}")
     }
@@ -703,7 +711,7 @@ impl Consumer {
             self.report_once(format!("{} ({}) cut off its own rings", process.hello.name, process.pid));
         }
         let summary = process.summary(self.root().path());
-        if process.is_durable() && process.is_given_up() {
+        if process.is_durable() && process.is_given_up() && self.manifest.session.is_durable() {
             // Its rings have what its trace has not: it is left for recovery.
             return self.left.push(summary);
         }
@@ -728,17 +736,18 @@ impl Consumer {
         let samples = self.clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
         self.manifest.session.clock = Clock { samples, ..self.manifest.session.clock };
         self.manifest.session.problems.extend(self.stopped.clone());
-        self.manifest.session.backing = None;
+        let is_durable = self.manifest.session.is_durable();
+        (self.manifest.session.backing, self.manifest.session.keeper) = (None, false);
         self.commit_last_chunk();
         let backing = self.backing.take();
         // What is left in rings that are kept can still be recovered.
-        let is_complete = backing.is_none() || self.stopped.is_none() && self.left.is_empty();
+        let is_complete = !is_durable || self.stopped.is_none() && self.left.is_empty();
         if is_complete {
             // Also a full disk has room for the manifest then.
             self.reserve = None;
             self.manifest.state = manifest::COMPLETE.into();
             (self.manifest.session.recorder, self.manifest.session.snapshot) = (None, None);
-            if let Err(error) = self.write_manifest_of_recording(backing.is_some()) {
+            if let Err(error) = self.write_manifest_of_recording(is_durable) {
                 let text = format!("can't write to {}: {}", self.folder.path().display(), reason(&error));
                 // Where the disk is full, that was told.
                 if self.stopped.is_none() {

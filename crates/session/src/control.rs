@@ -263,7 +263,7 @@ fn check_rules(rules: control::Rules, limits: RuleLimits, before: Option<&str>) 
     if limits.is_late && needs_session {
         return Err(
             "the filter asks for contexts that the recorder reads ($comm, for example); these can't change \
-                    in a flight recorder or with --backing, where events are judged later"
+                    in a flight recorder or with --backing or --linger, where events are judged later"
                 .into(),
         );
     }

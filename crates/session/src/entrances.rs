@@ -1,8 +1,9 @@
 //! Sockets by which programs find a session, and refusals there.
 
-use std::{collections::BTreeMap, io, os::fd::AsFd as _};
+use std::{collections::BTreeMap, io, os::fd::AsFd as _, sync::Arc};
 
 use tompion_control as control;
+use tompion_keeper::Keeper;
 use tompion_os::{Listener, PacketSocket, Poller};
 use tompion_programs::JoinSocket;
 use tompion_protocol::names;
@@ -48,12 +49,16 @@ pub struct Entrances {
     /// The one in the folder where programs look.
     join_socket: Option<JoinSocket>,
     refusals: BTreeMap<Refusal, u64>,
+    /// Keeper of the sockets.
+    keeper: Option<Arc<Keeper>>,
 }
 
 impl Entrances {
     /// Begins with the socket that has the session's own name.
-    pub fn new(own: Listener, poller: &Poller) -> io::Result<Self> {
-        let mut entrances = Self { listeners: Vec::new(), join_socket: None, refusals: BTreeMap::new() };
+    /// `keeper` holds all of them, if there is one.
+    pub fn new(own: Listener, keeper: Option<Arc<Keeper>>, poller: &Poller) -> io::Result<Self> {
+        let (listeners, refusals) = (Vec::new(), BTreeMap::new());
+        let mut entrances = Self { listeners, join_socket: None, refusals, keeper };
         entrances.add(Entrance::OwnName, own, poller)?;
         Ok(entrances)
     }
@@ -61,8 +66,16 @@ impl Entrances {
     fn add(&mut self, entrance: Entrance, listener: Listener, poller: &Poller) -> io::Result<()> {
         listener.refuse_descriptors();
         poller.add(listener.as_fd(), Interest::Listener.to_number())?;
+        if let Some(keeper) = &self.keeper {
+            let _ = keeper.hold_listener(self.listeners.len() as u64, &listener);
+        }
         self.listeners.push((entrance, listener));
         Ok(())
+    }
+
+    /// Adds a socket of a recorder that was killed, where all programs look.
+    pub fn adopt(&mut self, listener: Listener, poller: &Poller) -> io::Result<()> {
+        self.add(Entrance::Public, listener, poller)
     }
 
     /// Number of sockets.

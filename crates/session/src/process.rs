@@ -51,6 +51,7 @@ use chunk::ChunkState;
 use losses::Participation;
 use placement::Placement;
 pub use placement::SHARED_FOLDER;
+pub use recovery::Adoption;
 
 /// Later than any event can be, in nanoseconds; readers add the time since 1970 to it.
 const LATEST: u64 = 1 << 62;
@@ -294,7 +295,11 @@ impl Process {
     ) -> Self {
         let Recording { geometry, form, overwrite, given_time, control, rings, .. } = recording;
         let Recording { folder, description, context_sources, kept_in, budget, .. } = recording;
-        let mode = if kept_in.is_some() { WriteMode::Durable } else { WriteMode::Deferred };
+        let mode = match &kept_in {
+            None => WriteMode::Deferred,
+            Some(files) if files.is_memory() => WriteMode::Immediate,
+            Some(_) => WriteMode::Durable,
+        };
         let rings_count = (geometry.cpus() * geometry.buffers()) as usize;
         Self {
             key,

@@ -1,14 +1,13 @@
 //! Recording from start to end, as `tompion record` runs it.
 
 use std::{
-    collections::BTreeSet,
-    fs, io,
+    io,
     os::fd::{AsFd, OwnedFd},
-    os::unix::{fs::MetadataExt, process::ExitStatusExt},
+    os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{Child, ExitStatus},
     sync::{Arc, mpsc},
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -19,39 +18,36 @@ use tompion_lineage::{
     self as lineage,
     untraced::{self, Expectation, Looks},
 };
-use tompion_manifest::{self as manifest, Channel, Clock, CommandEnd, Host, Manifest, SCHEMA, Session};
+use tompion_manifest::CommandEnd;
 use tompion_os::{
-    DirHandle, FileRights, Inheritance, Listener, Poller, ProcessWatch, Signals, User,
+    DirHandle, FileRights, Inheritance, Poller, ProcessWatch, Signals, User,
     signal::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ},
 };
 use tompion_programs::ProgramSets;
-use tompion_protocol::{
-    names::{self, MAX_FOLDER_NAMES},
-    rules::Rules,
-};
-use tompion_writer::HostInfo;
+use tompion_protocol::rules::Rules;
 
 use crate::{
     acceptor::{ClientAcceptor, Interest},
-    attach::{self, ProgramSearch},
-    backing::{self, SavedSession},
+    attach::ProgramSearch,
     consumer::{CommandSender, Consumer, ConsumerCommand, RecordingSummary},
     context::Context,
     control::Requests,
-    filter,
     kernel::{self, Kernel, KernelChoice},
-    listening, messages,
+    messages,
     newcomers::NewcomerSearch,
     pace::BATCH_INTERVAL,
     rseq,
-    running::own_recorder,
     session_config::SessionConfig,
-    target::{Admission, ProcessTree, Target},
-    targets,
+    target::{ProcessTree, Target},
 };
 
+mod begin;
 mod reach;
 mod requests;
+mod resume;
+
+use begin::{Left, Start, begin, create_backing, create_folder, session_config};
+use resume::Unfinished;
 
 use reach::{Reached, reach, watch};
 
@@ -119,6 +115,11 @@ pub struct Config {
     pub user: Option<User>,
     /// Name under which other programs find the recording; else the process id.
     pub session: Option<String>,
+    /// Time for which programs go on writing to their rings when the recorder was killed, until
+    /// another one continues the recording; none to end it then.
+    pub linger: Option<Duration>,
+    /// Continue the recording in the folder, if its recorder was killed.
+    pub resume: bool,
     /// Tompion's own command line, for the manifest.
     pub invocation: Vec<String>,
 }
@@ -166,6 +167,12 @@ pub enum Error {
     /// The session can't be found by its name.
     #[error(transparent)]
     Name(#[from] PlaceError),
+    /// The keeper can't be started.
+    #[error("can't start the keeper of the recording (--linger): {0}")]
+    Keeper(io::Error),
+    /// The recording can't be continued.
+    #[error("can't continue {0}: {1}")]
+    Resume(PathBuf, String),
     /// The system refused something that a session needs.
     #[error("can't set up the session")]
     Session(#[from] io::Error),
@@ -197,19 +204,19 @@ impl Outcome {
     }
 }
 
-/// Maximum number of folders for rings beside each other, each of a recording that was killed.
-const MAX_BACKINGS: u32 = 16;
-
 /// Records the target until all of it has ended (a command and its recorded children, processes and
 /// theirs), the time is up, or the user interrupts. `notice` gets what users should know meanwhile,
 /// a line at a time.
 pub fn record(config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
     let buffers = if config.selector.is_some() { 2 } else { 1 };
     let geometry = Geometry::new(config.subbuf_size, config.subbufs, tompion_os::possible_cpus(), buffers)?;
+    if let Some(unfinished) = if config.resume { Unfinished::find(config)? } else { None } {
+        return unfinished.record(config, notice);
+    }
     let folder = create_folder(config)?;
-    let result = create_backing(config, notice).and_then(|backing| {
+    let result = create_backing(config, &folder, notice).and_then(|backing| {
         let session_config = session_config(config, geometry, (folder.clone(), backing.clone()));
-        record_into(config, session_config, notice).inspect_err(|_| {
+        record_into(config, session_config, None, notice).inspect_err(|_| {
             backing.iter().for_each(|backing| drop(backing.remove_all()));
         })
     });
@@ -219,83 +226,54 @@ pub fn record(config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
     result
 }
 
-/// Makes the folder for the rings. In a recording that a program has started by itself, no user can
-/// choose another one. So where a killed one has left its rings, it gets a folder beside them.
-fn create_backing(config: &Config, notice: fn(&str)) -> Result<Option<DirHandle>, Error> {
-    let Some(wanted) = &config.backing else { return Ok(None) };
-    let others = if matches!(config.target, Target::SharedFolder(_)) { MAX_BACKINGS } else { 1 };
-    for number in 1..=others {
-        let mut folder = wanted.clone();
-        if number > 1 {
-            folder.as_mut_os_string().push(format!("-{number}"));
-        }
-        match DirHandle::create_private(&folder) {
-            Ok(made) if number > 1 => {
-                let (wanted, other) = (wanted.display(), folder.display());
-                notice(&format!(
-                    "{wanted} exists already, so the rings are in {other}; if a recording was killed there: tompion \
-                     recover {wanted}"
-                ));
-                return Ok(Some(made));
-            }
-            Ok(made) => return Ok(Some(made)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Error::Backing(folder, error)),
-        }
-    }
-    Err(Error::BackingExists(wanted.clone()))
-}
-
-fn create_folder(config: &Config) -> Result<DirHandle, Error> {
-    let folder = &config.folder;
-    match DirHandle::create(folder) {
-        Ok(made) => Ok(made),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(Error::FolderExists(folder.clone()))
-        }
-        Err(error) => Err(match &config.user {
-            Some(user) => Error::UsersFolder { user: user.uid(), folder: folder.clone(), error },
-            None => Error::Folder(folder.clone(), error),
-        }),
-    }
-}
-
-fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str)) -> Result<Outcome, Error> {
+/// Records into a folder that is there; `unfinished` is what a killed recorder has left of it.
+fn record_into(
+    config: &Config,
+    mut session_config: SessionConfig,
+    unfinished: Option<Unfinished>,
+    notice: fn(&str),
+) -> Result<Outcome, Error> {
     let inheritance = Inheritance::current();
     tompion_os::raise_file_limit();
     let folder = session_config.folder.clone();
-    // Until this process is gone, readers of the trace know that it is still being recorded.
-    let _lock = tompion_os::try_lock(&folder);
     // With SIGXFSZ among them, so that a limit on the size of files is told and doesn't kill.
     let signals = Signals::take(&[SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGTERM, SIGCHLD, SIGXFSZ])?;
-    // It looks at processes by a thread, which must not get these signals.
-    let mut manifest = manifest(config, &session_config);
-    let in_words = |error: io::Error| io::Error::new(error.kind(), messages::reason(&error));
-    manifest.write(&folder, session_config.backing.is_some()).map_err(in_words)?;
-    if let (Some(backing), Some(id)) = (&session_config.backing, &manifest.session.id) {
-        let saved = backing::keep_session(backing, &SavedSession::new(&session_config, id.clone()));
-        saved.map_err(|error| Error::Backing(backing.path().to_owned(), error))?;
-    }
+    // It looks at processes by a thread, which must not get these signals. Until this process is
+    // gone, readers of the trace know by the lock that it is still being recorded.
+    let (start, _lock) = match unfinished {
+        Some(unfinished) => unfinished.begin().map(|(start, lock)| (start, Some(lock)))?,
+        None => {
+            let lock = tompion_os::try_lock(&folder).ok().flatten();
+            (begin(config, &mut session_config)?, lock)
+        }
+    };
+    let Start { mut manifest, clock, name, listener, mut left } = start;
     if let (false, Err(reason)) = (session_config.tsc, tompion_os::tsc_state()) {
         notice(&format!("timestamps come from clock_gettime, at a higher cost per event: {reason}"));
     }
     rseq::problem().iter().for_each(|problem| notice(problem));
     let poller = Poller::new()?;
     poller.add(signals.as_fd(), Interest::Signals.to_number())?;
-    let (name, listener) = listen(config)?;
     let mut kernel = prepare_kernel(config, &session_config, notice);
     if manifest.session.kernel && kernel.is_none() {
         manifest.session.kernel = false;
-        manifest.write(&folder, session_config.backing.is_some()).map_err(in_words)?;
+        manifest.write(&folder, manifest.session.is_durable())?;
     }
     let requests = Requests::of(config, &session_config, kernel.is_some())?;
     requests.iter().try_for_each(|requests| poller.add(requests.as_fd(), Interest::Calls.to_number()))?;
     let backing = session_config.backing.clone();
-    let consumer = Consumer::new(folder.clone(), backing, manifest, notice)?.with_jobs(config.jobs.clone());
+    let begin_ns = clock.samples().first().map_or(0, |sample| sample.ns);
+    let consumer =
+        Consumer::new(folder.clone(), backing, manifest, clock, notice)?.with_jobs(config.jobs.clone());
     let consumer = consumer.with_chunks(config.chunks)?;
     let (commands, consumer) = consumer.start()?;
     let mut acceptor = ClientAcceptor::open(listener, session_config, commands.clone(), &poller)?;
-    let Reached { child, search, obstacle } = reach(config, &name, &mut acceptor, &poller, inheritance)?;
+    let command = left.as_mut().and_then(|left| left.command.take());
+    let reached = match left {
+        Some(left) => take_over(left, &mut acceptor, begin_ns, &poller)?,
+        None => reach(config, &name, &mut acceptor, &poller, inheritance)?,
+    };
+    let Reached { child, search, obstacle } = reached;
     if let Some(obstacle) = obstacle {
         notice(&format!("{obstacle}; programs are recorded up to 0.1 s after they start"));
     }
@@ -306,7 +284,11 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     if let Some(kernel) = &mut kernel {
         kernel.start()?;
     }
-    let watched = if kernel.is_some() { watch(&config.target, &poller)? } else { Vec::new() };
+    let watched = match (command, kernel.is_some()) {
+        (Some(command), _) => watch_all(vec![command], &poller)?,
+        (None, true) => watch(&config.target, &poller)?,
+        (None, false) => Vec::new(),
+    };
     // Programs wait for this thread when they start, and not for long.
     tompion_os::prefer_this_thread();
     let deadline = config.time.map(|time| Instant::now() + time);
@@ -333,9 +315,20 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     };
     control.run(notice);
     control.leave_command(notice);
+    close(control, config, consumer, folder)
+}
+
+/// Ends a recording: completes the trace.
+fn close(
+    control: Control,
+    config: &Config,
+    consumer: JoinHandle<()>,
+    folder: DirHandle,
+) -> Result<Outcome, Error> {
     let (sender, receiver) = mpsc::channel();
     let Control { acceptor, commands, status, kernel, looks, command, timed: time_was_up, requests, .. } =
         control;
+    let keeper = acceptor.keeper();
     // The name is free once the trace is complete.
     let _socket = requests.map(Requests::close);
     let end = status.map(|status| CommandEnd { pid: command.into(), end: lineage::describe_end(status) });
@@ -361,27 +354,9 @@ fn record_into(config: &Config, session_config: SessionConfig, notice: fn(&str))
     let _ = commands.send(ConsumerCommand::Finish(sender));
     let report = receiver.recv().map_err(|_| io::Error::other("the consumer ended early"))?;
     let _ = consumer.join();
+    // All is in the trace.
+    keeper.iter().for_each(|keeper| keeper.end());
     Ok(Outcome { report, status, time_was_up, problems, processes: admitted, folder })
-}
-
-/// Listens under the session's own name: a random one, or the first one of a folder's that no other
-/// user has.
-fn listen(config: &Config) -> io::Result<(String, Listener)> {
-    let Target::SharedFolder(first) = &config.target else {
-        let name = format!("tompion-{}-{:016x}", std::process::id(), uuid::Uuid::new_v4().as_u64_pair().0);
-        return Listener::bind(&name).map(|listener| (name, listener));
-    };
-    let names = (0..MAX_FOLDER_NAMES).map(|number| names::numbered(first, number));
-    let search = listening::listen(names, tompion_os::effective_user(), 1)?;
-    let stranger = search.describe_stranger();
-    search.found.ok_or_else(|| match search.sessions {
-        0 => io::Error::other(format!(
-            "all {MAX_FOLDER_NAMES} names where programs look for this session ({first}, {first}-1 and so on) are \
-             taken {stranger}"
-        )),
-        // Another program was quicker and has started one.
-        _ => io::ErrorKind::AddrInUse.into(),
-    })
 }
 
 /// The kernel's programs, attached. Where that can't be, one line says why, and programs are
@@ -405,96 +380,24 @@ fn prepare_kernel(config: &Config, session_config: &SessionConfig, notice: fn(&s
     Kernel::prepare(&plan).map_err(|error| notice(&format!("the kernel is not recorded: {error}"))).ok()
 }
 
-fn session_config(
-    config: &Config,
-    geometry: Geometry,
-    (folder, backing): (DirHandle, Option<DirHandle>),
-) -> SessionConfig {
-    let host = HostInfo::read();
-    let monotonic = tompion_os::monotonic_ns();
-    let realtime = tompion_os::realtime_ns();
-    let after = tompion_os::monotonic_ns();
-    let own = fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid());
-    let sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok()).filter(|_| own == 0);
-    // Root may name other users' processes.
-    let owner = |pid: &u32| fs::metadata(format!("/proc/{pid}")).map(|metadata| metadata.uid()).ok();
-    let processes = config.target.processes();
-    let asked = processes.iter().filter(|_| own == 0).filter_map(owner);
-    // A session that takes jobs of the whole machine also admits all users that have any.
-    let all =
-        if own == 0 && config.jobs.is_some() { attach::attach_sockets().processes() } else { Vec::new() };
-    let all = all.iter().filter_map(owner);
-    SessionConfig {
-        geometry,
-        rules: config.rules.clone(),
-        overwrite: config.mode == Mode::Overwrite,
-        tid: config.tid,
-        contexts: config.contexts.clone(),
-        application_contexts: config.application_contexts
-            || config.rules.filter.as_deref().is_some_and(filter::needs_application),
-        tsc: tompion_os::tsc_state().is_ok() && tompion_os::tsc_is_usable(),
-        rseq: rseq::is_usable(),
-        folder,
-        hostname: host.hostname,
-        boot_id: host.boot_id,
-        clock_offset_ns: realtime as i64 - (monotonic + (after - monotonic) / 2) as i64,
-        // Each once: every one takes a place among the sessions that a user's programs look for.
-        users: [own]
-            .into_iter()
-            .chain(sudo)
-            .chain(asked)
-            .chain(all)
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect(),
-        programs: config.programs.clone(),
-        has_command: matches!(config.target, Target::Command(_)),
-        admission: match &config.target {
-            Target::Processes(family) => Admission::ProcessTree(family.members().collect()),
-            _ => Admission::Anyone,
-        },
-        is_in_chunks: config.chunks.is_some(),
-        backing,
-        jobs: config.jobs.clone(),
-        selector: config.selector.clone(),
-    }
+/// Takes over the programs of a recorder that was killed. `begin_ns` is when the recording began.
+fn take_over(
+    left: Left,
+    acceptor: &mut ClientAcceptor,
+    begin_ns: u64,
+    poller: &Poller,
+) -> Result<Reached, Error> {
+    let Left { mut kept, processes, .. } = left;
+    acceptor.adopt_listeners(&mut kept, poller)?;
+    acceptor.adopt(kept, processes, begin_ns, poller);
+    Ok(Reached::default())
 }
 
-fn manifest(config: &Config, session_config: &SessionConfig) -> Manifest {
-    Manifest {
-        schema: SCHEMA,
-        state: manifest::RECORDING.into(),
-        command: config.target.command().to_vec(),
-        targets: targets::describe(&config.target),
-        is_in_chunks: config.chunks.is_some(),
-        session: Session {
-            tompion: env!("CARGO_PKG_VERSION").into(),
-            invocation: config.invocation.clone(),
-            host: Host {
-                name: session_config.hostname.clone(),
-                kernel: HostInfo::read().kernel_line(),
-                cpus: session_config.geometry.cpus(),
-                boot_id: session_config.boot_id.clone(),
-            },
-            clock: Clock {
-                source: if session_config.tsc { "tsc" } else { "monotonic" }.into(),
-                realtime_offset_ns: session_config.clock_offset_ns,
-                error_bound_ns: if session_config.tsc { 25 } else { 1 },
-                samples: Vec::new(),
-            },
-            channel: Channel {
-                mode: if session_config.overwrite { manifest::OVERWRITE } else { "discard" }.into(),
-                subbuf_size: config.subbuf_size,
-                subbufs: config.subbufs,
-            },
-            kernel: config.kernel.is_some(),
-            recorder: own_recorder(),
-            backing: session_config.backing.as_ref().map(|backing| backing.path().to_owned()),
-            id: session_config.backing.is_some().then(|| uuid::Uuid::new_v4().to_string()),
-            ..Session::default()
-        },
-        ..Manifest::default()
+fn watch_all(watched: Vec<ProcessWatch>, poller: &Poller) -> io::Result<Vec<ProcessWatch>> {
+    for process in &watched {
+        poller.add(process.as_fd(), Interest::Signals.to_number())?;
     }
+    Ok(watched)
 }
 
 /// The control thread's state.
@@ -521,7 +424,8 @@ struct Control {
     deadline: Option<Instant>,
     /// Time at which the session last began to have no client.
     alone_since: Instant,
-    /// With the kernel's events: processes that were named, until they have ended.
+    /// With the kernel's events: processes that were named, until they have ended. Of a recorder
+    /// that came back: the command.
     watched: Vec<ProcessWatch>,
     /// Whether the command was asked to end.
     ending: bool,
@@ -602,6 +506,7 @@ impl Control {
     /// Time for which the session stays without a client; none if until it is told to end.
     fn wait_timeout(&self) -> Option<Duration> {
         match self.target {
+            Target::Command(_) if !self.watched.is_empty() => None,
             Target::Command(_) => Some(Duration::ZERO),
             Target::Processes(_) if !self.watched.is_empty() => None,
             Target::Processes(_) if self.acceptor.admitted == 0 && self.kernel.is_none() => {

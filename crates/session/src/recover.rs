@@ -18,12 +18,14 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use tompion_clock::ClockMap;
 use tompion_ctf::metadata::{EnvironmentValue, Trace};
+use tompion_keeper::{Keeper, KeptProcess};
 use tompion_manifest::{self as manifest, KERNEL, Manifest, Source, USER};
 use tompion_os::{DirHandle, Lock, sample_clocks, try_lock};
 use tompion_writer::resume::{self, Cut, Expected};
@@ -31,7 +33,7 @@ use tompion_writer::resume::{self, Cut, Expected};
 mod chunk;
 
 use crate::{
-    backing::{self, ProcessBacking, SESSION_FILE, SavedProcess, SavedSession},
+    backing::{self, ProcessBacking, RingsInMaps, SESSION_FILE, SavedProcess, SavedSession},
     process::Process,
     session_config::SessionConfig,
 };
@@ -98,7 +100,11 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
         });
     }
     let same_boot = is_this_boot(&manifest.session.host.boot_id);
-    let mut recovery = Recovery { folder, problems: Vec::new(), is_complete: true, same_boot };
+    let files = match &backing {
+        Some(backing) if manifest.session.keeper => KeptFiles::of_keeper(backing),
+        _ => KeptFiles::OnDisk,
+    };
+    let mut recovery = Recovery { folder, problems: Vec::new(), is_complete: true, same_boot, files };
     let mut chunk = None;
     match &backing {
         Some(backing) => recovery.complete_rings(backing, &mut manifest)?,
@@ -113,7 +119,7 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
     if recovery.is_complete {
         manifest.state = manifest::RECOVERED.into();
         (manifest.session.recorder, manifest.session.snapshot) = (None, None);
-        manifest.session.backing = None;
+        (manifest.session.backing, manifest.session.keeper) = (None, false);
         recovery.write(&manifest)?;
         if let Some(backing) = backing {
             backing
@@ -123,6 +129,9 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
     }
     if let Some(chunk) = chunk {
         manifest = chunk;
+    }
+    if let (KeptFiles::Held(keeper, _), true) = (&recovery.files, recovery.is_complete) {
+        keeper.end();
     }
     let Recovery { folder, problems, is_complete, .. } = recovery;
     Ok(Recovered { folder: folder.path().to_owned(), manifest, problems, was_complete: false, is_complete })
@@ -190,6 +199,9 @@ fn lock(folder: &DirHandle) -> Result<Lock, String> {
     }
 }
 
+/// End of a process whose recorder was killed.
+const UNKNOWN_END: &str = "not known: its session was killed";
+
 /// More events than any recording can have lost: a damaged packet says so.
 const MAX_COUNT: u64 = 1 << 62;
 
@@ -201,6 +213,40 @@ struct Recovery {
     is_complete: bool,
     /// Whether the machine has run on since it was recorded.
     same_boot: bool,
+    files: KeptFiles,
+}
+
+/// Files with the memory of processes.
+enum KeptFiles {
+    /// They are beside the descriptions of the processes.
+    OnDisk,
+    /// A keeper has given them back.
+    Held(Arc<Keeper>, BTreeMap<u64, KeptProcess>),
+    /// The keeper is gone, and they with it.
+    Gone,
+}
+
+impl KeptFiles {
+    /// Takes what the keeper of a recording holds.
+    fn of_keeper(backing: &DirHandle) -> Self {
+        let saved = SavedSession::read(backing).ok();
+        let taken = saved.and_then(|saved| Keeper::take(&saved.restart()?.keeper, &saved.id).ok());
+        taken.map_or(Self::Gone, |(keeper, kept)| Self::Held(Arc::new(keeper), kept.processes))
+    }
+
+    /// The files of a process; none if they are lost.
+    fn take(&mut self, folder: &DirHandle, saved: &SavedProcess) -> io::Result<Option<ProcessBacking>> {
+        match self {
+            Self::OnDisk => ProcessBacking::open(folder.clone()).map(Some),
+            Self::Held(keeper, processes) => Ok(processes.remove(&saved.key).map(|kept| {
+                let KeptProcess { control, rings, .. } = kept;
+                // The program leaves when its connection ends.
+                keeper.release(saved.key);
+                ProcessBacking::held(folder.clone(), [control, rings], keeper, saved.key)
+            })),
+            Self::Gone => Ok(None),
+        }
+    }
 }
 
 /// State of a session whose processes are completed one after the other.
@@ -282,8 +328,17 @@ impl Recovery {
     ) -> Result<(), String> {
         let same_boot = self.same_boot;
         let shown = folder.path().display().to_string();
-        let kept_in = ProcessBacking::open(folder).map_err(|error| format!("{shown}: {error}"))?;
-        let lives = same_boot && !has_left(saved.pid, &kept_in.rings_path());
+        let taken = self.files.take(&folder, saved).map_err(|error| format!("{shown}: {error}"))?;
+        let Some(kept_in) = taken else {
+            let LostProcess { source, problems } = lost_process(&self.folder, saved);
+            self.problems.extend(problems);
+            manifest.losses_unknown = true;
+            manifest.sources.push(source);
+            self.write(manifest)?;
+            return folder.remove_all().map_err(|error| format!("can't remove {shown}: {error}"));
+        };
+        let rings = kept_in.rings_in_maps().map_err(|error| format!("{shown}: {error}"))?;
+        let lives = same_boot && !has_left(saved.pid, &rings);
         let name = format!("{} ({})", saved.hello().name, saved.pid);
         if lives {
             let more = "its later events are not in the trace";
@@ -291,7 +346,7 @@ impl Recovery {
         }
         let mut process = Process::resume(kept_in, saved, config, !same_boot)?;
         self.problems.extend(process.damage());
-        let how = if lives { "running when it was recovered" } else { "not known: its session was killed" };
+        let how = if lives { "running when it was recovered" } else { UNKNOWN_END };
         process.end = Some(how.into());
         process.recover(clock).map_err(|error| format!("{name}: {error}"))?;
         if process.was_cut() {
@@ -355,6 +410,54 @@ impl Recovery {
     }
 }
 
+/// The rest of a process whose rings are lost.
+#[derive(Debug)]
+pub struct LostProcess {
+    /// The process, as its trace's files tell of it.
+    pub source: Source,
+    /// Problems for users, one line each.
+    pub problems: Vec<String>,
+}
+
+/// A process of a recorder that was killed, whose rings are lost: its trace ends with what is in
+/// its files.
+pub fn lost_process(folder: &DirHandle, saved: &SavedProcess) -> LostProcess {
+    let hello = saved.hello();
+    let name = format!("{} ({})", hello.name, saved.pid);
+    let mut problems = vec![format!("{name}: what its rings held when the recorder was killed is lost")];
+    let path = folder.join("user").join(&saved.folder);
+    let found = match source_of(&path, folder.path(), Some(u64::MAX)) {
+        Ok(found) => found,
+        Err(error) => {
+            problems.push(error.to_string());
+            None
+        }
+    };
+    let (source, damage) = found.unwrap_or_default();
+    problems.extend(damage);
+    let source = Source {
+        path: format!("user/{}", saved.folder),
+        kind: USER.into(),
+        pid: Some(saved.pid.into()),
+        name: Some(hello.name),
+        executable: Some(hello.executable),
+        end: source.end.or_else(|| Some(UNKNOWN_END.into())),
+        losses_unknown: true,
+        ..source
+    };
+    LostProcess { source, problems }
+}
+
+/// Completes the kernel's trace of a recorder that was killed, if there is one, with what is in its
+/// files. Returns problems for users, one line each.
+pub fn complete_kernel(folder: &DirHandle, manifest: &mut Manifest) -> Vec<String> {
+    let (folder, problems) = (folder.clone(), Vec::new());
+    let files = KeptFiles::Gone;
+    let mut recovery = Recovery { folder, problems, is_complete: true, same_boot: true, files };
+    recovery.complete_kernel(manifest);
+    recovery.problems
+}
+
 /// Adds a source whose numbers were counted in its files. They include processes of the same trace
 /// that the session wrote down before it was killed, with a snapshot: those keep their numbers, and
 /// the new source has the rest. Where the files have less than was written down, only the files
@@ -385,19 +488,19 @@ fn add_counted(sources: &mut Vec<Source>, mut counted: Source) {
     sources.push(counted);
 }
 
-fn is_this_boot(id: &str) -> bool {
+/// Whether this is the boot of an id.
+pub fn is_this_boot(id: &str) -> bool {
     let this = fs::read_to_string("/proc/sys/kernel/random/boot_id");
     this.is_ok_and(|this| this.trim() == id)
 }
 
 /// Whether a process has left the recording with these rings, or is gone; waits for it a while. One
 /// whose memory can't be read is taken to be there.
-fn has_left(pid: u32, rings: &Path) -> bool {
+fn has_left(pid: u32, rings: &RingsInMaps) -> bool {
     const ESRCH: i32 = 3;
     let begin = Instant::now();
-    let rings = rings.to_string_lossy();
     let is_there = || match fs::read_to_string(format!("/proc/{pid}/maps")) {
-        Ok(maps) => maps.contains(&*rings),
+        Ok(maps) => rings.is_in(&maps),
         Err(error) => error.kind() != io::ErrorKind::NotFound && error.raw_os_error() != Some(ESRCH),
     };
     while is_there() {
@@ -461,7 +564,7 @@ fn source_of(
         name: Some(name_of(&trace, is_kernel)),
         executable: text("executable"),
         producer: if is_kernel { Some("bpf".into()) } else { text("ring_producer") },
-        end: Some("not known: its session was killed".into()),
+        end: Some(UNKNOWN_END.into()),
         events,
         lost,
         overwritten,

@@ -4,6 +4,7 @@ use std::{os::fd::OwnedFd, sync::Arc};
 
 use tompion_ctf::{encode, metadata::Uuid};
 use tompion_jobs::JobSink;
+use tompion_keeper::Keeper;
 use tompion_layout::{record::WriteProtocol, ring::Geometry};
 use tompion_manifest as manifest;
 use tompion_os::DirHandle;
@@ -52,6 +53,8 @@ pub struct SessionConfig {
     pub has_command: bool,
     /// Folder in which the processes' memory is kept, if it is.
     pub backing: Option<DirHandle>,
+    /// Keeper of the processes' memory, if they are to outlast the recorder alone.
+    pub keeper: Option<Arc<Keeper>>,
     /// Sink of jobs; then nothing is written.
     pub jobs: Option<JobSink>,
     /// The array whose first word selects the buffer, where that isn't for the session to say.

@@ -358,13 +358,16 @@ impl SourceWriter {
         }
     }
 
-    /// Sees to it that the medium has what was written of a stream. Returns up to where that
-    /// accounts for the ring; nothing if that is known already.
+    /// Sees to it that the medium has what was written of a stream, in [`WriteMode::Durable`];
+    /// else that the system has. Returns up to where that accounts for the ring; nothing if that is
+    /// known already.
     pub fn sync(&mut self, stream: usize) -> io::Result<Option<u64>> {
         let Some(writer) = self.streams[stream].as_mut().filter(|writer| writer.unsynced) else {
             return Ok(None);
         };
-        writer.file.sync()?;
+        if self.mode == WriteMode::Durable {
+            writer.file.sync()?;
+        }
         writer.unsynced = false;
         Ok(Some(writer.ring_end))
     }

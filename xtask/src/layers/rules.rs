@@ -33,6 +33,7 @@ pub const LAYERS: &[Layer] = &[
             "varlink",
             "control",
             "programs",
+            "keeper",
             "testing",
         ],
     },
@@ -121,6 +122,7 @@ pub const SAME_LAYER: &[Edge] = &[
         to: "os",
         reason: "the kernel tells which programs there are, by their processes",
     },
+    Edge { from: "keeper", to: "os", reason: "descriptors are passed on by its sockets" },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
 ];
 

@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod doctor;
 pub mod export;
+pub mod keep;
 pub mod list;
 pub mod manual;
 pub mod merge;

@@ -56,6 +56,7 @@ use crate::{
     tompion record --backing /var/tmp/rings -o run -- ./robot    # survives a power loss\n  \
     tompion record --session flight --mode overwrite -- ./robot    # tompion status flight\n  \
     tompion record --rotate 10min --keep age=2d,size=50G -- ./server    # a chunk each 10 minutes\n  \
+    tompion record --session flight --linger 10s --resume -o run    # goes on after a kill\n  \
     tompion record                          # all instrumented programs of this user, until Ctrl-C\n  \
     tompion record --session shop --programs 'name=nginx*' --programs cgroup='/shop/*' -o shop\n  \
     sudo tompion record --programs 'uid=robot' --programs '!name=gui' --mode overwrite\n\n\
@@ -141,6 +142,15 @@ pub struct Arguments {
     /// NAME` [default: the process id]
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
+    /// If tompion is killed, let the programs write to their rings for this time, such as 10s,
+    /// until `record --resume` continues the trace: nothing is lost that the rings can hold. They
+    /// give room only for what was written to the trace, so a slow disk needs larger ones
+    #[arg(long, value_name = "DURATION", value_parser = units::duration, conflicts_with_all = ["backing", "rotate", "programs", "gather_as", "selector"])]
+    linger: Option<Duration>,
+    /// Continue the recording in the folder of -o, if tompion was killed there and --linger is not
+    /// over; its settings stay, and no command is started. Without such a folder, begin
+    #[arg(long, requires = "output", conflicts_with_all = ["backing", "rotate", "programs", "gather_as", "selector"])]
+    resume: bool,
     /// Under sudo, run the command as root instead of the user who called sudo. The trace is the
     /// user's all the same
     #[arg(long, requires = "command")]
@@ -286,6 +296,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         // A program that records itself keeps its own user.
         user: User::behind_sudo().filter(|_| arguments.gather_as.is_none() && !arguments.as_root),
         session: arguments.session.clone(),
+        linger: arguments.linger,
+        resume: arguments.resume,
         invocation: std::env::args().collect(),
     };
     loop {

@@ -13,7 +13,7 @@ use tompion_manifest::{Child, CommandEnd, Program, Snapshot};
 use tompion_protocol::rules::Rules;
 
 use super::{RecordingSummary, chunks::CommittedChunk, policy::SLEEP};
-use crate::{kernel::Outcome as KernelOutcome, process::Process};
+use crate::{kernel::Outcome as KernelOutcome, process::Process, recover::LostProcess};
 
 /// Command to the consumer.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub enum ConsumerCommand {
     Status(Box<Status>, Sender<Status>),
     /// Replace the rules of all processes.
     SetRules(Box<Rules>),
+    /// A process of a recorder that was killed has lost its rings.
+    Lost(Box<LostProcess>),
     /// A source that another thread has recorded is complete.
     Recorded(Box<KernelOutcome>),
     /// Complete everything.

@@ -23,7 +23,7 @@ impl Consumer {
 
     /// Writes the manifest while the recording goes on. `news` is what it tells for the first time.
     pub(super) fn write_manifest(&mut self, news: &str) {
-        if let Err(error) = self.write_manifest_of_recording(self.manifest.session.backing.is_some()) {
+        if let Err(error) = self.write_manifest_of_recording(self.manifest.session.is_durable()) {
             let folder = self.folder.path().display();
             (self.notice)(&format!("can't note {news} in {folder}: {}", reason(&error)));
         }
@@ -37,7 +37,7 @@ impl Consumer {
         if finished.is_empty() || self.stopped.is_some() {
             return;
         }
-        let written = self.write_manifest_of_recording(true);
+        let written = self.write_manifest_of_recording(self.manifest.session.is_durable());
         let removed = written.and_then(|()| finished.iter().try_for_each(Process::remove_files));
         if let Err(error) = removed {
             self.stop(&error);

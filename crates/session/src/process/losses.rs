@@ -35,6 +35,11 @@ impl Participation {
         Self { begin: tompion_os::monotonic_ns(), end: None, says_what_cannot_be: false }
     }
 
+    /// Began at this time of CLOCK_MONOTONIC, at the earliest, and goes on.
+    pub(super) fn since(begin: u64) -> Self {
+        Self { begin, end: None, says_what_cannot_be: false }
+    }
+
     /// Lay within a recording that is over, between two samples of its clock.
     pub(super) fn between(first: u64, last: u64) -> Self {
         let end = Some(last.saturating_add(RECOVERY_SLACK_NS));

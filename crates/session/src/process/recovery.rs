@@ -1,11 +1,17 @@
 //! Recovery of a process whose session is gone: its rings are read where the trace ends, and its
 //! trace is completed.
 
-use std::{io, sync::atomic::Ordering};
+use std::{
+    io,
+    os::fd::AsFd,
+    sync::{Arc, atomic::Ordering},
+};
 
 use tompion_clock::ClockMap;
 use tompion_ctf::metadata::Uuid;
-use tompion_layout::control;
+use tompion_layout::{LAYOUT_VERSION, catalog, control};
+use tompion_os::PacketSocket;
+use tompion_protocol::message::ToAgent;
 use tompion_ring::{
     reader::Span,
     records::{Records, UntrustedRecord},
@@ -26,7 +32,81 @@ use crate::{
 /// rings can hold.
 const MAX_TORN: u64 = 64 << 20;
 
+/// Things that a recorder gives a process which it takes over from one that was killed.
+#[derive(Debug)]
+pub struct Adoption {
+    /// Connection of its agent.
+    pub socket: Arc<PacketSocket>,
+    /// Room for its descriptions.
+    pub budget: Budget,
+    /// Sources of its threads' context, if it has not ended.
+    pub context_sources: Option<ThreadContextSources>,
+    /// Time of CLOCK_MONOTONIC before which it did not take part.
+    pub begin_ns: u64,
+}
+
 impl Process {
+    /// Takes over a process of a recorder that was killed, to be read on where its trace ends.
+    pub fn adopt(mut self, adoption: Adoption) -> Self {
+        let Adoption { socket, budget, context_sources, begin_ns } = adoption;
+        self.socket = Some(socket);
+        self.budget = budget;
+        self.context_sources = context_sources.unwrap_or(self.context_sources);
+        self.participation = Participation::since(begin_ns);
+        for ring in 0..self.states.len() {
+            let (end, released) = (self.states[ring].read, self.reader(ring).released());
+            self.states[ring].consumed = released;
+            // The packets up to there are written.
+            self.give_back(ring, end);
+            if released > end && !self.overwrite {
+                // Only what packets hold is given back, or what could not be: the program says
+                // otherwise, and what lay between may be overwritten.
+                let state = &mut self.states[ring];
+                (state.read, state.converted) = (released, released);
+                state.mark.tally.refused += 1;
+            }
+        }
+        self
+    }
+
+    /// Sends the process its memory files with a message.
+    pub fn send_files(&self, socket: &PacketSocket, message: &ToAgent) -> io::Result<()> {
+        let files = self.kept_in.as_ref().map(|kept_in| kept_in.files().map(AsFd::as_fd));
+        files.map_or(Ok(()), |files| socket.send(&message.encode(), &files))
+    }
+
+    /// Whether the process has done anything with its memory, so that it must have it.
+    pub fn has_begun(&self) -> bool {
+        let start = control::CATALOG as usize;
+        // Ordering: a hint.
+        let used = self.control.word(start + catalog::USED).load(Ordering::Relaxed);
+        used != 0 || (0..self.states.len()).any(|ring| self.reader(ring).written() != 0)
+    }
+
+    /// Checks the beginning of the control file, which this session's configuration has determined.
+    ///
+    /// # Errors
+    /// A line about what was expected and found.
+    pub fn check_control(&self) -> Result<(), String> {
+        // Ordering: the words have had their values since before the program had the file.
+        let word = |offset| self.control.word(offset).load(Ordering::Relaxed);
+        let half = |offset| u64::from(self.control.half(offset).load(Ordering::Relaxed));
+        let geometry = self.geometry;
+        let expected = [
+            ("magic", word(control::OFFSET_MAGIC), control::MAGIC),
+            ("layout", half(control::OFFSET_VERSION), LAYOUT_VERSION.into()),
+            ("sub-buffer size", word(control::OFFSET_SUBBUF_SIZE), geometry.subbuf_size()),
+            ("sub-buffers", word(control::OFFSET_SUBBUF_COUNT), geometry.subbuf_count()),
+            ("CPUs", half(control::OFFSET_CPUS), geometry.cpus().into()),
+        ];
+        match expected.iter().find(|(_, found, expected)| found != expected) {
+            None => Ok(()),
+            Some((name, found, expected)) => {
+                Err(format!("its control file: expected {name} {expected:#x}, found {found:#x}"))
+            }
+        }
+    }
+
     /// A process that a session has left behind, and its trace as far as it got.
     /// `may_have_torn_pages`: the machine has stopped since, and the pages of the rings may be from
     /// different times. Errors are lines for people.

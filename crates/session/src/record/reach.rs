@@ -45,7 +45,9 @@ pub(super) fn reach(
                 obstacle = acceptor.listen_for_programs(&label(config), poller)?;
                 search.ask_new(session, |pid| acceptor.would_admit(pid));
             }
-            child = Some(spawn(config, session, inheritance)?);
+            let started = spawn(config, session, inheritance)?;
+            acceptor.keep_command(started.id());
+            child = Some(started);
             obstacle
         }
         Target::Processes(family) => {

@@ -185,6 +185,8 @@ pub fn run_agent(args: &JobAgentArgs) -> anyhow::Result<()> {
         selector: None,
         user: None,
         session: None,
+        linger: None,
+        resume: false,
         invocation: Vec::new(),
     };
     // Taken before any thread exists, so that the signal ends none.

@@ -1,0 +1,132 @@
+//! Processes of a recorder that was killed, taken over by the one that comes back.
+//!
+//! The keeper has their descriptors, and the recording's folder their descriptions. A process is
+//! taken over if both are there and agree. What the keeper has alone was never given to a program:
+//! its connection is closed, and its agent tries again. What the folder has alone has lost its
+//! rings.
+
+use std::{hash::BuildHasher as _, io, sync::Arc};
+
+use tompion_keeper::{Kept, KeptProcess};
+use tompion_lineage::{Lineage, inner_pid};
+use tompion_os::{Peer, Poller};
+use tompion_protocol::message::ToAgent;
+
+use super::{Client, ClientAcceptor};
+use crate::{
+    backing::{ProcessBacking, SavedProcess},
+    consumer::ConsumerCommand,
+    process::{Adoption, Process, ThreadContextSources},
+    recover,
+};
+
+impl ClientAcceptor {
+    /// Accepts connections of further sockets that the keeper has held.
+    pub fn adopt_listeners(&mut self, kept: &mut Kept, poller: &Poller) -> io::Result<()> {
+        let listeners = std::mem::take(&mut kept.listeners);
+        listeners.into_iter().try_for_each(|listener| self.entrances.adopt(listener, poller))
+    }
+
+    /// Takes over the processes of a recorder that was killed; `begin_ns` is the time of
+    /// CLOCK_MONOTONIC at which the recording began.
+    pub fn adopt(&mut self, mut kept: Kept, saved: Vec<SavedProcess>, begin_ns: u64, poller: &Poller) {
+        self.note_folders();
+        for saved in saved {
+            self.next_key = self.next_key.max(saved.key);
+            let Some(process) = kept.processes.remove(&saved.key) else {
+                self.give_up(&saved);
+                continue;
+            };
+            if let Err(problem) = self.adopt_process(&saved, process, begin_ns, poller) {
+                kept.refused += 1;
+                let name = saved.hello().name;
+                self.report_problem(format!("{name} ({}) is not recorded on: {problem}", saved.pid));
+                self.release(saved.key);
+                self.give_up(&saved);
+            }
+        }
+        kept.processes.keys().for_each(|key| self.release(*key));
+        if kept.refused != 0 {
+            self.report_problem(format!("refused {} entries of the recording's keeper", kept.refused));
+            let _ = self.commands.send(ConsumerCommand::ProcessRejected(kept.refused as i64));
+        }
+    }
+
+    /// Remembers the names of sources' folders that are there already.
+    fn note_folders(&mut self) {
+        let names = self.config.folder.join("user").names().unwrap_or_default();
+        let backing = self.config.backing.iter().flat_map(|backing| backing.names().unwrap_or_default());
+        let names = names.into_iter().chain(backing).filter_map(|name| name.into_string().ok());
+        self.folders.extend(names.map(|name| self.hasher.hash_one(&name)));
+    }
+
+    /// Has the trace of a process end with what its files hold: its rings are lost.
+    fn give_up(&self, saved: &SavedProcess) {
+        let lost = recover::lost_process(&self.config.folder, saved);
+        let _ = self.commands.send(ConsumerCommand::Lost(Box::new(lost)));
+        if let Some(backing) = &self.config.backing {
+            let _ = backing.join(&saved.folder).remove_all();
+        }
+    }
+
+    fn release(&self, key: u64) {
+        self.config.keeper.iter().for_each(|keeper| keeper.release(key));
+    }
+
+    fn adopt_process(
+        &mut self,
+        saved: &SavedProcess,
+        kept: KeptProcess,
+        begin_ns: u64,
+        poller: &Poller,
+    ) -> Result<(), String> {
+        let KeptProcess { socket, control, rings, watch } = kept;
+        let peer = socket.peer().map_err(|error| error.to_string())?;
+        if peer.pid != saved.pid {
+            return Err(format!("expected the connection of process {}, found {}'s", saved.pid, peer.pid));
+        }
+        let (Some(backing), Some(keeper)) = (&self.config.backing, &self.config.keeper) else {
+            return Err("its recording has no keeper".into());
+        };
+        let kept_in = ProcessBacking::held(backing.join(&saved.folder), [control, rings], keeper, saved.key);
+        let process = Process::resume(kept_in, saved, &self.config, false)?;
+        process.check_control()?;
+        self.report_damage(&process);
+        let has_ended = watch.has_ended();
+        if !has_ended && !process.has_begun() {
+            // The old recorder may have been killed before it sent them. An agent that has them
+            // closes these.
+            let sent = process.send_files(&socket, &ToAgent::Welcome);
+            sent.map_err(|error| format!("it can't be given its memory: {error}"))?;
+        }
+        let socket = Arc::new(socket);
+        let adoption = Adoption {
+            socket: socket.clone(),
+            budget: self.budget_of(peer),
+            context_sources: (!has_ended).then(|| self.context_sources_of(saved, peer)),
+            begin_ns,
+        };
+        let mut process = process.adopt(adoption);
+        process.lineage = Lineage { inner_pid: inner_pid(saved.pid), ..saved.lineage() };
+        self.introductions.add(saved.pid, &process.hello.executable);
+        let client = Client {
+            pid: saved.pid,
+            name: process.hello.name.clone(),
+            lineage: process.lineage.clone(),
+            socket: Some(socket),
+            watch: Some(watch),
+            is_besides_command: false,
+        };
+        self.add_client(saved.key, client, poller)?;
+        let _ = self.commands.send(ConsumerCommand::Joined(Box::new(process)));
+        Ok(())
+    }
+
+    fn context_sources_of(&self, saved: &SavedProcess, peer: Peer) -> ThreadContextSources {
+        ThreadContextSources::new(&self.config, peer, saved.hello().pid, saved.given_time)
+    }
+
+    fn report_damage(&mut self, process: &Process) {
+        process.damage().into_iter().for_each(|damage| self.report_problem(damage));
+    }
+}

@@ -1,0 +1,122 @@
+//! Memory of a process that takes part: made, kept where it is to outlast the recorder, passed on.
+
+use std::{hash::BuildHasher as _, io, os::fd::AsFd};
+
+use tompion_ctf::metadata::Uuid;
+use tompion_os::{DirHandle, Peer};
+use tompion_protocol::message::ToAgent;
+
+use super::{ClientAcceptor, Introduction};
+use crate::{
+    backing::{ProcessBacking, SavedProcess},
+    budget::{Budget, Shared},
+    memory::{MappedMemory, Writing},
+    process::{self, ThreadContextSources},
+    session_config::describe,
+};
+
+impl ClientAcceptor {
+    /// Makes the two memory files of a process and passes them on, unless it has prepared ones.
+    pub(super) fn share_memory(
+        &mut self,
+        introduction: &Introduction<'_>,
+        prepared: Option<MappedMemory>,
+    ) -> io::Result<process::Recording> {
+        let Introduction { socket, hello, peer, key, .. } = *introduction;
+        let pid = peer.pid;
+        let geometry = self.config.geometry;
+        let writing = self.config.writing(hello);
+        let Writing { form, given_time } = writing;
+        let folder = self.new_folder(&hello.name, pid);
+        let uuid = uuid::Uuid::new_v4();
+        let kept_in = match self.config.backing.clone() {
+            None => None,
+            Some(backing) => {
+                let mut saved = SavedProcess::new(hello, pid, folder.path(), &uuid.to_string())
+                    .with_lineage(introduction.lineage.clone());
+                (saved.key, saved.given_time) = (key, given_time);
+                Some((self.make_backing(&backing, &saved, introduction)?, saved))
+            }
+        };
+        let mut context_sources = ThreadContextSources::new(&self.config, peer, hello.pid, given_time);
+        let MappedMemory { control, rings } = match (&kept_in, prepared) {
+            (None, Some(memory)) => memory,
+            (None, None) => self.config.make_memory(socket, writing, &ToAgent::Welcome)?,
+            (Some((kept_in, saved)), _) => {
+                let (control, rings) = kept_in.map(geometry)?;
+                self.config.write_header(&control, writing);
+                // A recovery of its events should know their threads.
+                let _ = context_sources.keep(kept_in);
+                kept_in.describe(saved)?;
+                let files = kept_in.files().map(AsFd::as_fd);
+                self.config.send_memory(socket, &ToAgent::Welcome, files).inspect_err(|_| {
+                    // It has ended meanwhile, and has recorded nothing.
+                    let _ = kept_in.remove();
+                })?;
+                MappedMemory { control, rings }
+            }
+        };
+        Ok(process::Recording {
+            geometry,
+            form,
+            overwrite: self.config.overwrite,
+            given_time,
+            control,
+            rings,
+            folder,
+            description: describe(&self.config, hello, pid, Uuid(uuid.into_bytes())),
+            context_sources,
+            kept_in: kept_in.map(|(files, _)| files),
+            budget: self.budget_of(peer),
+        })
+    }
+
+    /// Makes the files of a process that outlast the recorder.
+    fn make_backing(
+        &mut self,
+        backing: &DirHandle,
+        saved: &SavedProcess,
+        introduction: &Introduction<'_>,
+    ) -> io::Result<ProcessBacking> {
+        let geometry = self.config.geometry;
+        let Some(keeper) = self.config.keeper.clone() else {
+            return ProcessBacking::create(backing, saved, geometry);
+        };
+        let made = ProcessBacking::in_memory(backing, saved, geometry, &keeper)?;
+        let [control, rings] = made.files().map(AsFd::as_fd);
+        let Some(watch) = introduction.watch else { return Ok(made) };
+        // Before the program has them: what it appends then is never in the recorder's hands alone.
+        let descriptors = [introduction.socket.as_fd(), control, rings, watch.as_fd()];
+        if keeper.hold_process(saved.key, descriptors).is_err() {
+            let text = "the recording's keeper has ended: what rings hold is lost if the recorder is killed";
+            self.report_problem(text.into());
+        }
+        Ok(made)
+    }
+
+    /// Room for the descriptions of a process that takes part.
+    pub(super) fn budget_of(&mut self, peer: Peer) -> Budget {
+        let process = self.join_counts.entry(peer.pid).or_default().budget.clone();
+        let user = match self.config.users[..] {
+            // With one user there is no other one to be protected.
+            [_] if self.config.programs.is_none() => Shared::default(),
+            _ => self.user_budgets.entry(peer.uid).or_default().clone(),
+        };
+        Budget::new(process, user, self.budget.clone())
+    }
+
+    /// A folder that no other process of this recording has.
+    fn new_folder(&mut self, name: &str, pid: u32) -> DirHandle {
+        let sound = |character: char| character.is_ascii_alphanumeric() || "._+-".contains(character);
+        let name: String = name.chars().map(|c| if sound(c) { c } else { '_' }).collect();
+        let name = format!("{}-{pid}", if name.is_empty() { "process" } else { &name });
+        let mut unique = name.clone();
+        let mut number = 1;
+        // Another process may have this name with a number behind it as its own.
+        while !self.folders.insert(self.hasher.hash_one(&unique)) {
+            number += 1;
+            unique = format!("{name}-{number}");
+        }
+        self.config.folder.join("user").join(unique)
+    }
+}

@@ -1,0 +1,161 @@
+//! Continuation of a recording whose recorder was killed.
+
+use std::{io, sync::Arc, thread, time::Duration};
+
+use tompion_clock::ClockMap;
+use tompion_keeper::{Keeper, Kept, TakeError};
+use tompion_manifest::Manifest;
+use tompion_os::{DirHandle, Listener, Lock, sample_clocks, try_lock};
+
+use super::{
+    Config, Error, Mode, Outcome,
+    begin::{Left, RESTART_FOLDER, Start, admission, users},
+    record_into,
+};
+use crate::{
+    backing::{self, SavedRestart, SavedSession},
+    recover, rseq,
+    running::own_recorder,
+    session_config::SessionConfig,
+    target::Target,
+};
+
+/// Number of times that the lock of a recorder which has just been killed is tried.
+const LOCK_ATTEMPTS: u32 = 100;
+/// Time between them.
+const LOCK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A recording whose recorder was killed.
+pub(super) struct Unfinished {
+    /// Keeps other recorders away.
+    lock: Lock,
+    folder: DirHandle,
+    backing: DirHandle,
+    saved: SavedSession,
+    manifest: Manifest,
+    keeper: Arc<Keeper>,
+    kept: Kept,
+}
+
+impl Unfinished {
+    /// Finds the recording in the folder of a configuration; none if there is no such folder.
+    pub fn find(config: &Config) -> Result<Option<Self>, Error> {
+        let failed = |text: String| Error::Resume(config.folder.clone(), text);
+        let folder = match DirHandle::open(&config.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            folder => folder.map_err(|error| failed(error.to_string()))?,
+        };
+        let lock = lock(&folder).map_err(failed)?;
+        let manifest = Manifest::read(&folder).map_err(failed)?;
+        if !manifest.is_recording() {
+            return Err(Error::FolderExists(config.folder.clone()));
+        }
+        if !manifest.session.keeper {
+            return Err(failed("it was recorded without --linger; tompion recover completes it".into()));
+        }
+        let backing = folder.join(RESTART_FOLDER);
+        let saved = SavedSession::read(&backing).map_err(failed)?;
+        if manifest.session.id.as_ref() != Some(&saved.id) {
+            return Err(failed(format!("{RESTART_FOLDER} is another recording's")));
+        }
+        if !recover::is_this_boot(&saved.boot_id) {
+            return Err(failed("the machine has stopped since; tompion recover completes it".into()));
+        }
+        let restart = saved.restart().ok_or_else(|| failed("it has no keeper".into()))?;
+        let (keeper, kept) = Keeper::take(&restart.keeper, &saved.id).map_err(|error| match error {
+            TakeError::Gone => {
+                failed(format!("{error}, so what the rings held is lost; tompion recover completes it"))
+            }
+            error => failed(error.to_string()),
+        })?;
+        Ok(Some(Self { lock, folder, backing, saved, manifest, keeper: Arc::new(keeper), kept }))
+    }
+
+    /// Records on.
+    pub fn record(self, config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
+        let failed = |text: String| Error::Resume(config.folder.clone(), text);
+        let restart = self.saved.restart().ok_or_else(|| failed("it has no keeper".into()))?;
+        let saved = self.saved.session_config(&self.folder).map_err(failed)?;
+        let config = Config {
+            target: restart.target(),
+            session: restart.name.clone(),
+            rules: saved.rules.clone(),
+            mode: if saved.overwrite { Mode::Overwrite } else { Mode::Discard },
+            subbuf_size: saved.geometry.subbuf_size(),
+            subbufs: saved.geometry.subbuf_count(),
+            kernel: None,
+            ..config.clone()
+        };
+        let session_config = SessionConfig {
+            rseq: rseq::is_usable(),
+            users: users(&config),
+            has_command: matches!(config.target, Target::Command(_)),
+            admission: admission(&config),
+            backing: Some(self.backing.clone()),
+            keeper: Some(self.keeper.clone()),
+            ..saved
+        };
+        let processes = self.kept.processes.len();
+        notice(&format!("continuing the recording in {}, of {processes} processes", config.folder.display()));
+        record_into(&config, session_config, Some(self), notice)
+    }
+
+    /// Begins again with what there is. Returns the lock, too.
+    pub fn begin(self) -> Result<(Start, Lock), Error> {
+        let Self { lock, folder, backing, saved, mut manifest, keeper, mut kept } = self;
+        let failed = |text: String| Error::Resume(folder.path().to_owned(), text);
+        let (mut processes, wrong) = backing::processes(&backing)?;
+        manifest.session.problems.extend(wrong);
+        processes.retain(|process| {
+            let path = format!("user/{}", process.folder);
+            let is_complete = manifest.sources.iter().any(|source| source.path == path);
+            if is_complete {
+                let _ = backing.join(&process.folder).remove_all();
+                keeper.release(process.key);
+                kept.processes.remove(&process.key);
+            }
+            !is_complete
+        });
+        let clock = clock(&backing).map_err(failed)?;
+        let problems = recover::complete_kernel(&folder, &mut manifest);
+        manifest.session.problems.extend(problems);
+        manifest.session.restarts += 1;
+        manifest.session.recorder = own_recorder();
+        manifest.session.kernel = false;
+        manifest.write(&folder, manifest.session.is_durable())?;
+        let name = saved.restart().map(|restart| restart.socket.clone()).unwrap_or_default();
+        let command = saved.restart().and_then(SavedRestart::watch_command);
+        // Held first, since the command finds the session by it.
+        let listener = match kept.listeners.is_empty() {
+            true => Listener::bind(&name)?,
+            false => kept.listeners.remove(0),
+        };
+        Ok((Start { manifest, clock, name, listener, left: Some(Left { kept, processes, command }) }, lock))
+    }
+}
+
+/// The samples of the clock, up to now.
+fn clock(backing: &DirHandle) -> Result<ClockMap, String> {
+    let mut clock = if backing::has_clock(backing) {
+        backing::read_clock(backing)?
+    } else {
+        // It was killed before a program could join.
+        let first = sample_clocks();
+        thread::sleep(Duration::from_millis(2));
+        ClockMap::new(first, sample_clocks())
+    };
+    clock.add(sample_clocks());
+    Ok(clock)
+}
+
+/// Locks a trace's folder. A recorder that was killed may still be on its way out.
+fn lock(folder: &DirHandle) -> Result<Lock, String> {
+    for _ in 0..LOCK_ATTEMPTS {
+        match try_lock(folder) {
+            Ok(Some(lock)) => return Ok(lock),
+            Ok(None) => thread::sleep(LOCK_INTERVAL),
+            Err(error) => return Err(format!("can't lock it: {error}")),
+        }
+    }
+    Err("it is still being recorded or recovered".into())
+}
