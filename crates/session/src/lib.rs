@@ -18,10 +18,8 @@ mod attach;
 mod backing;
 mod budget;
 mod consumer;
-mod context;
 mod control;
 mod entrances;
-mod filter;
 mod handshakes;
 mod kernel;
 mod kernel_filter;
@@ -39,12 +37,17 @@ mod session_config;
 mod target;
 mod targets;
 
+use tompion_context as context;
+use tompion_context::filter;
+
 pub use consumer::RecordingSummary;
-pub use context::Context;
-pub use filter::{check_filter, filter_contexts, unknown_contexts};
 pub use kernel::KernelChoice;
 pub use record::{Config, Error, Mode, Outcome, record};
 pub use recover::{Recovered, incomplete, recover};
 pub use running::{Running, Saved, SnapshotError};
 pub use target::{ProcessTree, Target, process_names, processes_named};
+pub use tompion_context::{
+    Context,
+    filter::{check_filter, filter_contexts, unknown_contexts},
+};
 pub use tompion_programs::{ProgramSets, SetError};

@@ -45,6 +45,7 @@ pub const LAYERS: &[Layer] = &[
             "tracing",
             "session",
             "lineage",
+            "context",
             "kernel",
             "latency",
             "history",
@@ -79,6 +80,7 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "protocol", to: "schema", reason: "rules choose events by their level" },
     Edge { from: "tracing", to: "tompion", reason: "a bridge to the events of Rust programs" },
     Edge { from: "session", to: "kernel", reason: "the kernel's rings are recorded beside the programs'" },
+    Edge { from: "session", to: "context", reason: "events get the context of their threads" },
     Edge { from: "session", to: "lineage", reason: "origins of recorded processes stand in the manifest" },
     Edge { from: "lineage", to: "kernel", reason: "executed programs are known from the kernel's events" },
     Edge {

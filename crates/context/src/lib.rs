@@ -4,6 +4,11 @@
 //! a system call. The session asks instead: it looks at each process's threads every now and then
 //! and remembers what it saw, so a value is what it was at that time, not at the event's. A thread
 //! that came and went between two looks has the values of its process's main thread.
+//!
+//! [`filter`] judges events by it, where programs left that to the session.
+#![forbid(unsafe_code)]
+
+pub mod filter;
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -7,7 +7,7 @@ use tompion_filter::{
 };
 use tompion_schema::{Event, Kind as EventKind};
 
-use crate::context::{self, Values};
+use crate::{self as context, Values};
 
 const TID: u16 = 0;
 const CPU: u16 = 1;
