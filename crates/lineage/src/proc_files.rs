@@ -22,3 +22,9 @@ pub fn stat_field(process: &Path, field: usize) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(") ")?;
     rest.split(' ').nth(field.checked_sub(3)?)?.parse().ok()
 }
+
+/// Ids of all processes that can be seen.
+pub fn all_processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}

@@ -5,8 +5,6 @@
 //! events. What a ring looks like is `tompion_kernel`'s business.
 
 mod classes;
-mod context;
-mod stacks;
 
 use std::{
     collections::VecDeque,
@@ -34,6 +32,11 @@ use tompion_kernel::{
     switch_gaps::{Findings, SwitchGapDetector},
     syscalls::Calls,
 };
+use tompion_kernel_context::{
+    context,
+    filter::{Head, KernelFilter},
+    stacks::Stacks,
+};
 use tompion_layout::loss::Cause;
 use tompion_lineage::{
     proc_files::process_of,
@@ -43,14 +46,8 @@ use tompion_manifest::{self as manifest, KERNEL};
 use tompion_os::DirHandle;
 use tompion_writer::{HostInfo, Mark, Pushed, SourceWriter, WriteMode, environment};
 
-use crate::{
-    kernel_filter::{Head, KernelFilter},
-    messages::reason,
-    session_config::SessionConfig,
-    target::ProcessTree,
-};
+use crate::{messages::reason, session_config::SessionConfig, target::ProcessTree};
 use classes::Classes;
-use stacks::Stacks;
 
 /// Shortest and longest sleep between two looks at the rings.
 const MIN_SLEEP: Duration = Duration::from_micros(200);

@@ -22,7 +22,6 @@ mod control;
 mod entrances;
 mod handshakes;
 mod kernel;
-mod kernel_filter;
 mod listening;
 mod memory;
 mod messages;

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tompion_lineage::proc_files::stat_field;
+use tompion_lineage::proc_files::{all_processes, stat_field};
 
 use crate::target;
 
@@ -72,7 +72,7 @@ struct Newcomers {
 fn newcomers_with_in_environment(text: &str) -> Newcomers {
     let own = std::process::id();
     let mut found = Newcomers::default();
-    for pid in target::all_processes().filter(|pid| *pid != own) {
+    for pid in all_processes().filter(|pid| *pid != own) {
         let process = PathBuf::from(format!("/proc/{pid}"));
         let environment = match fs::read(process.join("environ")) {
             Ok(environment) => environment,

@@ -15,11 +15,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tompion_lineage::proc_files::stat_field;
+use tompion_lineage::proc_files::{all_processes, stat_field};
 use tompion_manifest::{self as manifest, Manifest, Recorder};
 use tompion_os::{DirHandle, FileRights, ProcessWatch, signal::SIGUSR1};
-
-use crate::target::all_processes;
 
 /// Words in the invocation of recorders that another command starts for itself; `tell-jobs` is the
 /// earlier name of `job-agent`.

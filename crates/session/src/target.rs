@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tompion_lineage::proc_files::{parent_of, stat_field};
+use tompion_lineage::proc_files::{all_processes, parent_of, stat_field};
 
 use crate::messages::summarize_names;
 
@@ -129,12 +129,6 @@ fn children_of_all() -> BTreeMap<u32, Vec<u32>> {
         }
     }
     children
-}
-
-/// Ids of all processes that can be seen.
-pub(crate) fn all_processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// Finds the processes of a name: that of the process, of which Linux keeps 15 bytes, or that of

@@ -46,6 +46,7 @@ pub const LAYERS: &[Layer] = &[
             "session",
             "lineage",
             "context",
+            "kernel-context",
             "kernel",
             "latency",
             "history",
@@ -81,6 +82,9 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "tracing", to: "tompion", reason: "a bridge to the events of Rust programs" },
     Edge { from: "session", to: "kernel", reason: "the kernel's rings are recorded beside the programs'" },
     Edge { from: "session", to: "context", reason: "events get the context of their threads" },
+    Edge { from: "session", to: "kernel-context", reason: "the kernel's events get context and stacks" },
+    Edge { from: "kernel-context", to: "kernel", reason: "it adds to the kernel's records" },
+    Edge { from: "kernel-context", to: "lineage", reason: "processes whose memory is read are listed there" },
     Edge { from: "session", to: "lineage", reason: "origins of recorded processes stand in the manifest" },
     Edge { from: "lineage", to: "kernel", reason: "executed programs are known from the kernel's events" },
     Edge {

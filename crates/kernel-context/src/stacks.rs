@@ -23,7 +23,7 @@ use tompion_kernel::{
     stacks::{self, Files, KernelSymbols, Life, Object, StackEvent},
 };
 
-use crate::target::all_processes;
+use tompion_lineage::proc_files::all_processes;
 
 /// Most stacks that are compared with others; then all are forgotten, and described once more.
 const MAX_STACKS: usize = 1 << 16;
