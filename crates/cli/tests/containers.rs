@@ -11,6 +11,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
+    attach::Ticker,
     join_sockets::{Recorder, UNPRIVILEGED_UID, folder, is_root, names, program},
     support::{TestDir, installed, run, start, wait_until},
 };
@@ -164,6 +165,23 @@ fn a_rootless_container_joins_its_own_users_recorder_and_not_roots() {
     crate::support::signal(own.id(), rustix::process::Signal::INT);
     crate::support::finish(own, "record").succeeded();
     assert_eq!(outside.source("theirs/trace")["inner_pid"], Value::from(1));
+}
+
+#[test]
+fn a_program_that_runs_already_in_a_pid_namespace_of_its_own_is_asked() {
+    if !has_containers() {
+        return;
+    }
+    let dir = TestDir::new();
+    let ticker = program(&dir, "ticker", "boxed-ticker");
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--pid", "--fork", "--kill-child"]).arg(&ticker).env("TOMPION_SOCKET", "/proc/none");
+    let running = Ticker::start(&mut unshare);
+    let recorder = Recorder::start(&dir, "running", &["name=boxed-ticker"], &[]);
+    wait_until("the program", || recorder.processes() == 1);
+    running.end();
+    recorder.stop().succeeded();
+    assert_eq!(dir.trace("running").manifest()["sources"][0]["inner_pid"], Value::from(1));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_lineage::proc_files::all_processes;
 use tompion_os::PacketSocket;
 use tompion_protocol::{message::ToAgent, names};
 
@@ -151,10 +152,23 @@ impl AttachSockets {
         self.0.get(&(namespace, pid)).into_iter().flatten().cloned()
     }
 
-    /// Numbers of the processes of this pid namespace that seem to have one.
+    /// Ids of the processes that seem to have one, as this process sees them: those of its pid
+    /// namespace, and of the namespaces below it.
     pub fn processes(&self) -> Vec<u32> {
-        let namespace = tompion_os::pid_namespace().unwrap_or(0);
-        self.0.keys().filter(|(other, _)| *other == namespace).map(|(_, pid)| *pid).collect()
+        let own = tompion_os::pid_namespace().unwrap_or(0);
+        let is_here = |process: &&(u64, u32)| process.0 == own;
+        let mut processes: Vec<u32> = self.0.keys().filter(is_here).map(|process| process.1).collect();
+        if processes.len() < self.0.len() {
+            let has_socket = |pid: &u32| {
+                let namespace = tompion_os::pid_namespace_of(&pid.to_string());
+                let other = namespace.filter(|namespace| *namespace != own);
+                other
+                    .zip(tompion_os::innermost_pid(*pid))
+                    .is_some_and(|process| self.0.contains_key(&process))
+            };
+            processes.extend(all_processes().filter(has_socket));
+        }
+        processes
     }
 }
 
