@@ -40,6 +40,7 @@ impl Drop for Supervisor<'_> {
 /// Adds what keeps the supervisor and its commands apart from others.
 fn apart(command: &mut Command, dir: &TestDir) {
     command.env("TOMPION_CONTROL", dir.path("control")).env("TOMPION_SESSIONS", dir.path("sessions"));
+    command.env("TOMPION_SOCKET", dir.path("join"));
 }
 
 fn describe(dir: &TestDir, name: &str, text: &str) {
@@ -100,6 +101,7 @@ impl<'dir> Supervisor<'dir> {
         let mut command = Command::new("nsenter");
         command.arg("--net").arg("--target").arg(self.id().to_string());
         command.arg(self.dir.program(name)).stdin(Stdio::piped()).stdout(Stdio::null());
+        apart(&mut command, self.dir);
         command.spawn().expect("nsenter")
     }
 
@@ -137,7 +139,8 @@ fn a_session_begins_records_changes_and_ends() {
     let dir = TestDir::new();
     let file = |events: &str, mode: &str| {
         let channels = format!("[channel.main]\nevents = ['{events}']\n[channel.history]\nmode = '{mode}'");
-        describe(&dir, "flight", &format!("start = 'boot'\n{channels}"));
+        let programs = "programs = ['name=tick*', 'name=none']";
+        describe(&dir, "flight", &format!("start = 'boot'\n{programs}\n{channels}"));
     };
     file("ticker:tick", "overwrite");
     let supervisor = Supervisor::start(&dir);

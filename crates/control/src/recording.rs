@@ -1,6 +1,6 @@
 //! Running recordings, as another program sees them.
 
-use std::{io, time::Duration};
+use std::{io, os::fd::AsFd as _, time::Duration};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -110,6 +110,20 @@ impl Recording {
             name.parse().is_ok_and(|pid: u32| recording.status().is_ok_and(|status| status.pid == pid))
         };
         all.into_iter().find(is_it).ok_or_else(|| ControlError::NotFound(name.into()))
+    }
+
+    /// Finds a recording by its session's name, without asking the recorder anything.
+    pub fn find_by_name(name: &str) -> Option<Self> {
+        recordings().into_iter().find(|recording| recording.name == name)
+    }
+
+    /// Returns the recorder's process id, as the kernel knows it.
+    ///
+    /// # Errors
+    /// If the recorder has ended.
+    pub fn recorder(&self) -> io::Result<u32> {
+        let connection = self.folder.connect(SOCKET)?;
+        tompion_os::peer_of(connection.as_fd()).map(|peer| peer.pid)
     }
 
     /// Name under which it is found.

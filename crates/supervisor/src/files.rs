@@ -19,6 +19,7 @@ use std::{
 };
 
 use toml::{Table, Value};
+use tompion_control::is_session_name;
 use tompion_os::{DirHandle, file_user};
 
 use crate::session_file::SessionFile;
@@ -89,7 +90,13 @@ impl SessionFiles {
     /// Reads a session. `None` if it has no file.
     pub fn read(&self, name: &str) -> Option<Described> {
         let files: Vec<PathBuf> = std::iter::once(self.file(name)?).chain(self.drop_ins(name)).collect();
-        let session = merge(&files);
+        let session = if is_session_name(name) {
+            merge(&files)
+        } else {
+            Err(format!(
+                "expected a name of letters, digits, `.`, `_` and `-` that begins with a letter, found `{name}`"
+            ))
+        };
         Some(Described { files, session })
     }
 
@@ -200,6 +207,7 @@ mod tests {
                 ("etc/a.toml", "[channel.main]"),
                 ("etc/a.toml.d/1.toml", "\nstart = 'never'"),
                 ("etc/empty.toml", ""),
+                ("etc/1st.toml", "[channel.main]"),
                 ("etc/large.toml", &"#".repeat(300 << 10)),
             ],
         );
@@ -207,6 +215,7 @@ mod tests {
         let found = problem("a");
         assert!(found.contains("etc/a.toml.d/1.toml: line 2: unknown variant `never`"), "{found}");
         assert!(problem("empty").ends_with("etc/empty.toml: expected at least one [channel.NAME]"));
+        assert!(problem("1st").ends_with("begins with a letter, found `1st`"));
         assert!(problem("large").contains("large.toml: "));
         fs::write(dir.join("etc/binary.toml"), [0xff, 0xfe]).expect("a file");
         assert!(problem("binary").ends_with("expected text in UTF-8"));

@@ -7,6 +7,8 @@ use std::{
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -24,6 +26,8 @@ const FIRST_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 /// A recorder that ran for this long has started well: the next pause is the first one again.
 const SOUND_TIME: Duration = Duration::from_secs(60);
+/// Time for the disk of a trace to answer.
+const DISK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum size of a recorder's messages that is searched for the reason of its end.
 const MAX_MESSAGES: u64 = 256 << 10;
 /// Begin of its messages, and of those about its command line.
@@ -92,19 +96,19 @@ impl Recorder {
         }
     }
 
-    /// Takes a recorder over that another supervisor has started, or what is left of it. `folder`
-    /// is that of its trace, `restarts` the number of its failures.
+    /// Takes a recorder over that another supervisor has started, or notes its end. `folder` is that
+    /// of its trace, `restarts` the number of its failures.
     pub fn adopt(&mut self, folder: Option<PathBuf>, restarts: u32, launcher: &Launcher) {
         (self.folder, self.restarts) = (folder, restarts);
-        let status = Recording::find(&self.recording).and_then(|recording| recording.status());
-        let adopted = status.map_err(|error| error.to_string()).and_then(|status| {
-            let watch = ProcessWatch::new(status.pid).map_err(|error| error.to_string())?;
-            launcher.poller.add(watch.as_fd(), 0).map_err(|error| error.to_string())?;
-            self.folder = Some(status.folder.into());
-            let (pid, begin) = (status.pid, Instant::now());
-            Ok(Process { pid, watch, child: None, begin, is_stopping: false })
-        });
-        match adopted {
+        let watch = || -> io::Result<Process> {
+            // Also one that is stopped and answers nothing has its name.
+            let found = Recording::find_by_name(&self.recording).ok_or(io::ErrorKind::NotFound)?;
+            let pid = found.recorder()?;
+            let watch = ProcessWatch::new(pid)?;
+            launcher.poller.add(watch.as_fd(), 0)?;
+            Ok(Process { pid, watch, child: None, begin: Instant::now(), is_stopping: false })
+        };
+        match watch() {
             Ok(process) => self.state = State::Running(process),
             Err(_) if self.has_whole_trace() => {}
             Err(_) => self.fail("it ended while no supervisor ran".into()),
@@ -146,7 +150,7 @@ impl Recorder {
         format!("{}.log", self.recording)
     }
 
-    /// Chooses the folder of the next trace, and makes those above it.
+    /// Chooses the folder of the next trace.
     fn new_folder(&self) -> io::Result<PathBuf> {
         let (session, _) = self.recording.split_once('.').unwrap_or((&self.recording, ""));
         let output = match &self.session.output {
@@ -160,13 +164,19 @@ impl Recorder {
             let problem = format!("expected an absolute path as `output`, found {found}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
-        DirHandle::open_or_create(&output)
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", output.display())))?;
-        let time = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S");
-        let name = format!("{}-{time}", self.recording);
-        let numbered = (2..).map(|number| output.join(format!("{name}-{number}")));
-        let names = std::iter::once(output.join(&name)).chain(numbered);
-        Ok(names.into_iter().find(|folder| !folder.exists()).unwrap_or_default())
+        let parent = output.clone();
+        match within_time(move || DirHandle::open_or_create(&parent).map(drop)) {
+            Some(made) => {
+                made.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", output.display())))?
+            }
+            None => {
+                let problem = format!("{} does not answer; its disk may hang", output.display());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, problem));
+            }
+        }
+        // Milliseconds make it new.
+        let time = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S%.3f");
+        Ok(output.join(format!("{}-{time}", self.recording)))
     }
 
     /// Looks whether the recorder has ended, and decides what follows.
@@ -303,14 +313,10 @@ impl Recorder {
         }
     }
 
-    /// Whether its trace was completed: the manifest says so, or there is none since nothing was
-    /// recorded.
+    /// Whether its trace was completed, as far as its disk says so in time.
     fn has_whole_trace(&self) -> bool {
-        let Some(folder) = &self.folder else { return true };
-        match DirHandle::open(folder) {
-            Ok(folder) => Manifest::read(&folder).is_ok_and(|manifest| !manifest.is_recording()),
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
-        }
+        let Some(folder) = self.folder.clone() else { return true };
+        within_time(move || is_whole_trace(&folder)).unwrap_or(false)
     }
 
     /// Reason of its end: its last message, or the signal.
@@ -331,6 +337,23 @@ impl Recorder {
             (None, Some(code)) => format!("it ended with exit status {code}"),
             (_, None) => "it ended, and its trace is incomplete".into(),
         }
+    }
+}
+
+/// Asks a disk for something. `None` if it does not answer in time: a thread hangs with it then,
+/// and the supervisor does not.
+fn within_time<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    // Without a receiver, the answer came too late.
+    thread::spawn(move || sender.send(ask()).is_ok());
+    receiver.recv_timeout(DISK_TIMEOUT).ok()
+}
+
+/// Whether the manifest of a trace says that it is complete. Without a folder, nothing was recorded.
+fn is_whole_trace(folder: &Path) -> bool {
+    match DirHandle::open(folder) {
+        Ok(folder) => Manifest::read(&folder).is_ok_and(|manifest| !manifest.is_recording()),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
 
