@@ -221,6 +221,33 @@ fn recorders_and_supervisors_that_are_killed_come_back() {
 }
 
 #[test]
+fn a_channel_that_lingers_continues_its_trace() {
+    let dir = TestDir::new();
+    describe(&dir, "flight", "[channel.main]\nevents = ['ticker:tick']\nlinger = '20s'");
+    let supervisor = Supervisor::start(&dir);
+    supervisor.command(&["apply", "flight"]).succeeded();
+    let mut ticker = supervisor.program("ticker");
+    wait_until("events", || supervisor.events("flight") > 100);
+    let first = supervisor.channel("flight", "main");
+    signal(pid(&first), Signal::KILL);
+    wait_until("the next recorder", || {
+        let now = supervisor.channel("flight", "main");
+        now["state"] == "running" && now["pid"] != first["pid"]
+    });
+    let second = supervisor.channel("flight", "main");
+    assert_eq!(second["folder"], first["folder"]);
+    let before = supervisor.events("flight");
+    wait_until("more events", || supervisor.events("flight") > before + 100);
+    supervisor.command(&["stop", "flight"]).succeeded();
+    ticker.kill().and_then(|()| ticker.wait()).expect("an end");
+    let events = dir.trace(second["folder"].as_str().expect("a folder")).events();
+    let numbers: Vec<u64> = events.iter().map(|event| event.number("number")).collect();
+    assert!(numbers.len() > 200);
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "each number once, in order");
+    supervisor.end().succeeded();
+}
+
+#[test]
 fn an_orderly_end_leaves_recorders_to_the_next_supervisor() {
     let dir = TestDir::new();
     describe(&dir, "flight", "start = 'boot'\n[channel.main]");

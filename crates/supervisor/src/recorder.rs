@@ -26,6 +26,8 @@ const FIRST_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 /// A recorder that ran for this long has started well: the next pause is the first one again.
 const SOUND_TIME: Duration = Duration::from_secs(60);
+/// A recorder that continued a trace for this long was able to.
+const CONTINUED_TIME: Duration = Duration::from_secs(2);
 /// Time for the disk of a trace to answer.
 const DISK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum size of a recorder's messages that is searched for the reason of its end.
@@ -60,6 +62,8 @@ pub struct Recorder {
     restarts: u32,
     failure: Option<String>,
     delay: Duration,
+    /// The next start continues the trace of the recorder that failed.
+    continues: bool,
 }
 
 #[derive(Debug)]
@@ -79,6 +83,8 @@ struct Process {
     begin: Instant,
     /// It was asked to end.
     is_stopping: bool,
+    /// It was to continue another one's trace.
+    is_second: bool,
 }
 
 impl Recorder {
@@ -93,11 +99,12 @@ impl Recorder {
             restarts: 0,
             failure: None,
             delay: FIRST_DELAY,
+            continues: false,
         }
     }
 
-    /// Takes a recorder over that another supervisor has started, or notes its end. `folder` is that
-    /// of its trace, `restarts` the number of its failures.
+    /// Takes a recorder over that another supervisor has started, or notes its end. `folder` is
+    /// that of its trace, `restarts` the number of its failures.
     pub fn adopt(&mut self, folder: Option<PathBuf>, restarts: u32, launcher: &Launcher) {
         (self.folder, self.restarts) = (folder, restarts);
         let watch = || -> io::Result<Process> {
@@ -106,12 +113,16 @@ impl Recorder {
             let pid = found.recorder()?;
             let watch = ProcessWatch::new(pid)?;
             launcher.poller.add(watch.as_fd(), 0)?;
-            Ok(Process { pid, watch, child: None, begin: Instant::now(), is_stopping: false })
+            let begin = Instant::now();
+            Ok(Process { pid, watch, child: None, begin, is_stopping: false, is_second: false })
         };
         match watch() {
             Ok(process) => self.state = State::Running(process),
             Err(_) if self.has_whole_trace() => {}
-            Err(_) => self.fail("it ended while no supervisor ran".into()),
+            Err(_) => {
+                self.continues = self.can_continue();
+                self.fail("it ended while no supervisor ran".into());
+            }
         }
     }
 
@@ -120,7 +131,11 @@ impl Recorder {
     /// # Errors
     /// If the program can't be started, or the folder for its traces can't be made.
     pub fn start(&mut self, launcher: &Launcher) -> io::Result<()> {
-        let folder = self.new_folder()?;
+        let is_second = std::mem::take(&mut self.continues);
+        let folder = match self.folder.clone().filter(|_| is_second) {
+            Some(folder) => folder,
+            None => self.new_folder()?,
+        };
         let messages = launcher.runtime.recreate(self.messages_name())?;
         let child = self.spawn(launcher, &folder, &messages)?;
         let pid = child.id();
@@ -128,7 +143,7 @@ impl Recorder {
         launcher.poller.add(watch.as_fd(), 0)?;
         self.folder = Some(folder);
         let (child, begin) = (Some(child), Instant::now());
-        self.state = State::Running(Process { pid, watch, child, begin, is_stopping: false });
+        self.state = State::Running(Process { pid, watch, child, begin, is_stopping: false, is_second });
         Ok(())
     }
 
@@ -138,11 +153,23 @@ impl Recorder {
         command.args(
             self.session.channel.get(&self.channel).map(|it| self.session.options(it)).unwrap_or_default(),
         );
+        if self.can_linger() {
+            command.arg("--resume");
+        }
         command.stdin(Stdio::null()).stdout(messages.try_clone()?).stderr(messages.try_clone()?);
         // Ctrl-C in the supervisor's terminal does not concern it, nor does the service manager's
         // watchdog.
         command.process_group(0).env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC");
         command.spawn()
+    }
+
+    /// Whether the next recorder can go on where this one was killed: programs write on meanwhile.
+    fn can_continue(&self) -> bool {
+        self.folder.is_some() && self.can_linger()
+    }
+
+    fn can_linger(&self) -> bool {
+        self.session.channel.get(&self.channel).is_some_and(|channel| channel.linger.is_some())
     }
 
     /// Name of the file with the recorder's messages.
@@ -187,7 +214,8 @@ impl Recorder {
         }
         launcher.poller.remove(process.watch.as_fd());
         let status = process.child.as_mut().and_then(|child| child.wait().ok());
-        let in_order = process.is_stopping
+        let (is_stopping, is_second, ran) = (process.is_stopping, process.is_second, process.begin.elapsed());
+        let in_order = is_stopping
             || match status {
                 Some(status) => status.success(),
                 None => self.has_whole_trace(),
@@ -197,9 +225,12 @@ impl Recorder {
             self.failure = None;
             return;
         }
-        if process_ran(&self.state) >= SOUND_TIME {
+        // One that could not continue a trace will not be able to later.
+        let may_continue = !is_second || ran >= CONTINUED_TIME;
+        if ran >= SOUND_TIME {
             self.delay = FIRST_DELAY;
         }
+        self.continues = may_continue && self.can_continue();
         let reason = self.reason(status, launcher);
         (launcher.report)(&format!("{}: {reason}", self.recording));
         self.fail(reason);
@@ -349,18 +380,12 @@ fn within_time<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> O
     receiver.recv_timeout(DISK_TIMEOUT).ok()
 }
 
-/// Whether the manifest of a trace says that it is complete. Without a folder, nothing was recorded.
+/// Whether the manifest of a trace says that it is complete. Without a folder, nothing was
+/// recorded.
 fn is_whole_trace(folder: &Path) -> bool {
     match DirHandle::open(folder) {
         Ok(folder) => Manifest::read(&folder).is_ok_and(|manifest| !manifest.is_recording()),
         Err(error) => error.kind() == io::ErrorKind::NotFound,
-    }
-}
-
-fn process_ran(state: &State) -> Duration {
-    match state {
-        State::Running(process) => process.begin.elapsed(),
-        _ => Duration::ZERO,
     }
 }
 

@@ -74,6 +74,9 @@ pub struct Channel {
     /// Chunks that are kept: `age=2d,size=50G`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<String>,
+    /// Time for which programs write on if the recorder is killed: `10s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linger: Option<String>,
 }
 
 impl SessionFile {
@@ -131,6 +134,7 @@ impl SessionFile {
             ("subbufs", &subbufs),
             ("rotate", &channel.rotate),
             ("keep", &channel.keep),
+            ("linger", &channel.linger),
         ] {
             if let Some(value) = value {
                 add(option, value);
@@ -173,6 +177,7 @@ mod tests {
         subbufs = 8
         rotate = "10min"
         keep = "age=2d"
+        linger = "5s"
     "#;
 
     #[test]
@@ -192,7 +197,8 @@ mod tests {
                 "--subbuf-size=1M",
                 "--subbufs=8",
                 "--rotate=10min",
-                "--keep=age=2d"
+                "--keep=age=2d",
+                "--linger=5s"
             ]
         );
         assert_eq!(session.recording("flight", "main"), "flight.main");
