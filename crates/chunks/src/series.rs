@@ -141,6 +141,17 @@ impl Series {
         Ok(())
     }
 
+    /// Drops the open chunk, and begins it again.
+    ///
+    /// # Errors
+    /// If it can't be removed, or made again.
+    pub fn drop_open(&mut self) -> io::Result<()> {
+        self.open.remove_all()?;
+        self.open.make()?;
+        self.begun = Instant::now();
+        Ok(())
+    }
+
     /// Removes the oldest chunks that are beyond the limits. Returns their number.
     ///
     /// # Errors
@@ -220,6 +231,15 @@ mod tests {
             assert_eq!(open_number(name), None, "{name}");
         }
         assert_eq!(open_number("chunk-1000000.open"), Some(1_000_000));
+    }
+
+    #[test]
+    fn an_open_chunk_begins_again_when_it_is_dropped() {
+        let dir = TestDir::new("drop");
+        let mut series = series(&dir, Rotation::default(), Retention::default());
+        series.open().create_new("file").expect("a file");
+        series.drop_open().expect("another one");
+        assert_eq!((names(&dir).len(), series.open().names().expect("names").len()), (1, 0));
     }
 
     #[test]

@@ -54,6 +54,10 @@ enum Command {
     Rules(commands::rules::Arguments),
     /// End the open chunk of a running recording, and begin the next one
     Rotate(commands::rotate::Arguments),
+    /// Drop the open chunk of a running recording, or the history of a flight recorder
+    Clear(commands::clear::Arguments),
+    /// Fire an external trigger of a running recording, or watch its triggers
+    Trigger(commands::trigger::Arguments),
     /// Start a session that a file describes, or change a running one
     Apply(commands::apply::Arguments),
     /// Supervise sessions that files describe: start their recorders, and start them again
@@ -124,6 +128,8 @@ fn main() -> ExitCode {
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Rules(arguments) => commands::rules::run(&arguments),
         Command::Rotate(arguments) => commands::rotate::run(&arguments),
+        Command::Clear(arguments) => commands::clear::run(&arguments),
+        Command::Trigger(arguments) => commands::trigger::run(&arguments),
         Command::Apply(arguments) => commands::apply::run(&arguments),
         Command::Serve(arguments) => commands::serve::run(&arguments),
         Command::Stop(arguments) => commands::stop::run(&arguments),

@@ -77,5 +77,6 @@ mod sudo;
 mod supervisor;
 mod threads;
 mod tracepoints;
+mod triggers;
 mod view;
 mod wakeups;

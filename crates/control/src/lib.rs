@@ -13,9 +13,9 @@ pub use place::{
     CONTROL_FOLDER_VARIABLE, ControlSocket, PlaceError, connect_to_supervisor, control_folder,
     is_session_name,
 };
-pub use recording::{ControlError, Recording, recordings};
+pub use recording::{ControlError, Recording, TriggerWatch, recordings};
 pub use tompion_varlink::{Call, CallError, Client, ClientError, Identity, Server, Service};
-pub use types::{Chunk, Following, Loss, Mode, Process, Refusal, RuleChange, Rules, Status};
+pub use types::{Chunk, Firing, Following, Loss, Mode, Process, Refusal, RuleChange, Rules, Status};
 
 /// Name of the interface.
 pub const INTERFACE: &str = "io.tompion.Recording1";

@@ -10,7 +10,7 @@ use tompion_varlink::{CallError, Client, ClientError};
 use crate::{
     place::{self, SOCKET},
     qualified,
-    types::{Chunk, RuleChange, Rules, Status},
+    types::{Chunk, Firing, RuleChange, Rules, Status},
 };
 
 /// Time for a reply. A snapshot of large rings on a slow disk takes the longest.
@@ -49,6 +49,14 @@ pub enum ControlError {
     /// It is not in chunks.
     #[error("{0} is recorded into one trace; chunks take: tompion record --rotate manual")]
     NotInChunks(String),
+    /// It has no such trigger.
+    #[error("{name} has no external trigger {word}; start it with --trigger 'external:{word} -> …'")]
+    NoTrigger {
+        /// The recording.
+        name: String,
+        /// Word of the trigger.
+        word: String,
+    },
     /// It is about to end.
     #[error("the recording {0} is about to end")]
     Ending(String),
@@ -85,6 +93,40 @@ struct StatusReply {
 #[derive(Deserialize)]
 struct Saved {
     events: u64,
+}
+
+#[derive(Deserialize)]
+struct Fired {
+    fired: bool,
+}
+
+#[derive(Deserialize)]
+struct Watched {
+    firing: Option<Firing>,
+}
+
+/// Subscription to the firings of triggers.
+#[derive(Debug)]
+pub struct TriggerWatch {
+    recording: Recording,
+    client: Client,
+}
+
+impl TriggerWatch {
+    /// Waits for the next firing; none if the recording has ended.
+    ///
+    /// # Errors
+    /// If the recorder refuses.
+    pub fn next_firing(&mut self) -> Result<Option<Firing>, ControlError> {
+        loop {
+            match self.client.next_reply() {
+                Ok(Watched { firing: Some(firing) }) => return Ok(Some(firing)),
+                Ok(Watched { firing: None }) => {}
+                Err(ClientError::Closed) => return Ok(None),
+                Err(error) => return Err(self.recording.explain(error)),
+            }
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -155,6 +197,44 @@ impl Recording {
         self.call("SaveSnapshot", &json!({}), REPLY_TIMEOUT).map(|Saved { events }| events)
     }
 
+    /// The same, and again after a time, without a gap between.
+    ///
+    /// # Errors
+    /// If the recorder refuses.
+    pub fn save_snapshot_after(&self, after: Duration) -> Result<u64, ControlError> {
+        let after_ns = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+        let timeout = REPLY_TIMEOUT.saturating_add(after);
+        let parameters = json!({ "after_ns": after_ns });
+        self.call("SaveSnapshotAfter", &parameters, timeout).map(|Saved { events }| events)
+    }
+
+    /// Drops the open chunk, or a flight recorder's history.
+    ///
+    /// # Errors
+    /// If the recorder refuses.
+    pub fn clear(&self) -> Result<(), ControlError> {
+        self.call("Clear", &json!({}), REPLY_TIMEOUT).map(|Nothing {}| ())
+    }
+
+    /// Says the word of an external trigger; returns whether one has fired.
+    ///
+    /// # Errors
+    /// If the recorder refuses.
+    pub fn fire_trigger(&self, word: &str) -> Result<bool, ControlError> {
+        self.call("FireTrigger", &json!({ "word": word }), REPLY_TIMEOUT).map(|Fired { fired }| fired)
+    }
+
+    /// Subscribes to the firings of its triggers.
+    ///
+    /// # Errors
+    /// If the recorder can't be reached.
+    pub fn watch_triggers(self) -> Result<TriggerWatch, ControlError> {
+        let mut client = self.connect(REPLY_TIMEOUT)?;
+        let subscribed = client.subscribe(&qualified("WatchTriggers"), &json!({}));
+        subscribed.map_err(|error| self.explain(error))?;
+        Ok(TriggerWatch { recording: self, client })
+    }
+
     /// Ends the open chunk, which is returned, and begins the next one.
     ///
     /// # Errors
@@ -177,14 +257,18 @@ impl Recording {
         parameters: &serde_json::Value,
         timeout: Duration,
     ) -> Result<T, ControlError> {
+        let mut client = self.connect(timeout)?;
+        client.call(&qualified(method), parameters).map_err(|error| self.explain(error))
+    }
+
+    fn connect(&self, timeout: Duration) -> Result<Client, ControlError> {
         let connected = self.folder.connect(SOCKET).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 ControlError::NotFound(self.name.clone())
             }
             _ => ControlError::Other { name: self.name.clone(), error: error.into() },
         })?;
-        let mut client = Client::new(connected, timeout);
-        client.call(&qualified(method), parameters).map_err(|error| self.explain(error))
+        Ok(Client::new(connected, timeout))
     }
 
     fn explain(&self, error: ClientError) -> ControlError {
@@ -201,6 +285,7 @@ impl Recording {
             Some("NotPermitted") => ControlError::NotPermitted { name, needs: text(refused, "needs") },
             Some("InvalidRules") => ControlError::InvalidRules { name, problem: text(refused, "problem") },
             Some("NoFlightRecorder") => ControlError::NoFlightRecorder(name),
+            Some("NoTrigger") => ControlError::NoTrigger { name, word: text(refused, "word") },
             Some("NotInChunks") => ControlError::NotInChunks(name),
             Some("Ending") => ControlError::Ending(name),
             _ => ControlError::Other { name, error },

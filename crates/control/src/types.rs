@@ -38,6 +38,19 @@ pub struct Chunk {
     pub events: u64,
 }
 
+/// Occurrence that made a trigger fire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Firing {
+    /// Time in nanoseconds since 1970.
+    pub time_ns: i64,
+    /// The trigger's text.
+    pub trigger: String,
+    /// Cause.
+    pub cause: String,
+    /// Number of occurrences since the trigger last fired that were beyond its limit.
+    pub suppressed: u64,
+}
+
 /// Whether a process follows the newest rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -210,6 +223,8 @@ mod tests {
         };
         let chunk = Chunk { number: 1, folder: "/".into(), events: 1 };
         assert_eq!(keys(&chunk), described("Chunk"));
+        let firing = Firing { time_ns: 1, trigger: "a".into(), cause: "b".into(), suppressed: 0 };
+        assert_eq!(keys(&firing), described("Firing"));
         assert_eq!(keys(&rules), described("Rules"));
         assert_eq!(keys(&loss), described("Loss"));
         assert_eq!(keys(&refusal), described("Refusal"));

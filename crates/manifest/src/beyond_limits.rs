@@ -37,6 +37,9 @@ pub struct BeyondLimits {
     /// Changes of the rules that the manifest does not list.
     #[serde(skip_serializing_if = "is_default")]
     pub rule_changes: u64,
+    /// Firings of triggers that the manifest does not list.
+    #[serde(skip_serializing_if = "is_default")]
+    pub firings: u64,
     /// Counts that only other versions of Tompion have, by name.
     #[serde(flatten, deserialize_with = "read_counts")]
     pub other: BTreeMap<String, u64>,
@@ -55,6 +58,7 @@ impl BeyondLimits {
             ("children", self.children),
             ("problems", self.problems),
             ("rule_changes", self.rule_changes),
+            ("firings", self.firings),
         ];
         known.into_iter().chain(self.other.iter().map(|(name, count)| (&**name, *count)))
     }

@@ -87,6 +87,10 @@ pub struct Manifest {
     /// Changes of the rules that choose events of programs, in the order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rule_changes: Vec<RuleChange>,
+    /// Occurrences that made triggers fire, in the order of time; those of one trigger beyond its
+    /// limit are counted in its next one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub firings: Vec<Firing>,
     /// Counts of data that programs sent beyond the limits of one recording.
     #[serde(default, skip_serializing_if = "is_default")]
     pub beyond_limits: BeyondLimits,
@@ -114,6 +118,20 @@ pub struct Chunk {
     /// Time of its end, in nanoseconds since 1970; absent if its recorder was killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_ns: Option<i64>,
+}
+
+/// Occurrence that made a trigger fire.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Firing {
+    /// Time in nanoseconds since 1970.
+    pub time_ns: i64,
+    /// The trigger's text.
+    pub trigger: String,
+    /// Cause.
+    pub cause: String,
+    /// Number of occurrences since the trigger last fired that were beyond its limit.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub suppressed: u64,
 }
 
 /// Counts of a source.

@@ -9,29 +9,33 @@ mod command;
 mod keeping;
 mod policy;
 mod status;
+mod triggers;
 
 use std::{
     collections::BTreeSet,
     fs::File,
     io,
-    sync::mpsc::{Receiver, Sender},
+    sync::{
+        Arc,
+        atomic::AtomicU64,
+        mpsc::{Receiver, Sender},
+    },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
 use tompion_clock::ClockMap;
 use tompion_jobs::JobSink;
-use tompion_layout::loss::Cause;
 use tompion_manifest::{self as manifest, Clock, Manifest};
 use tompion_os::{DirHandle, sample_clocks};
 use tompion_watchdog::StallWatchdog;
 use tompion_writer::{SourceWriter, disk};
 
+use crate::messages::{reason, summarize_names};
+use crate::targets;
 use crate::{
     backing::ClockFile,
-    messages::{reason, summarize_names},
-    process::{Backlog, Process, SHARED_FOLDER},
-    targets,
+    process::{Backlog, Process},
 };
 use chunks::Chunks;
 pub use chunks::CommittedChunk;
@@ -93,6 +97,10 @@ pub struct Consumer {
     processes: Vec<Process>,
     /// The recording's chunks, if it is in chunks.
     chunks: Option<Chunks>,
+    /// Time until which flight recorders save what comes.
+    saves_until: Option<Instant>,
+    /// Lost events so far, for a trigger.
+    losses: Option<Arc<AtomicU64>>,
     clock: ClockMap,
     /// The samples in a file, where the rings are kept.
     clock_file: Option<ClockFile>,
@@ -162,6 +170,8 @@ impl Consumer {
             manifest,
             processes: Vec::new(),
             chunks: None,
+            saves_until: None,
+            losses: None,
             clock,
             clock_file: clock_file.transpose()?,
             known: Default::default(),
@@ -242,9 +252,16 @@ impl CommandServer for Consumer {
             ConsumerCommand::Snapshot(done) => {
                 let before = self.events();
                 self.save_histories();
+                let total = self.events();
                 // The thread that asked may have gone.
-                let _ = done.send(self.events() - before);
+                let _ = done.send((total - before, total));
             }
+            ConsumerCommand::KeepSaving(until) => self.saves_until = self.saves_until.max(Some(until)),
+            ConsumerCommand::Clear(done) => {
+                self.clear();
+                let _ = done.send(());
+            }
+            ConsumerCommand::NoteFiring(firing) => self.note_firing(*firing),
             ConsumerCommand::NoteSnapshot(snapshot) => self.note_snapshot(snapshot),
             // The program that asked may have gone.
             ConsumerCommand::Rotate(done) => drop(self.rotate().map(|chunk| done.send(chunk))),
@@ -310,8 +327,10 @@ impl CommandServer for Consumer {
             self.attempt(|process, _| process.flush());
             self.check_shared();
             self.keep_clock(|file, _| file.sync());
+            self.count_losses();
         }
         self.rotate_when_due(is_sampled);
+        self.save_what_comes();
         if fullest >= BURST_PERCENT {
             self.last_burst = Some(Instant::now());
         }
@@ -507,6 +526,7 @@ impl Consumer {
             return last;
         }
         self.collect();
+        self.copy_what_comes();
         self.arm_watchdog(2 * COLLECT_INTERVAL);
         // A slow disk may have taken long: what was collected must not be much later than the
         // newest sample.
@@ -570,21 +590,6 @@ impl Consumer {
     fn check_shared(&mut self) {
         if let Some(Err(error)) = self.shared.as_ref().map(SourceWriter::check) {
             self.stop(&error);
-        }
-    }
-
-    /// Waits until the shared trace is written. What was not is taken from those that came last.
-    fn complete_shared(&mut self) {
-        let Some(shared) = self.shared.take() else { return };
-        if let Err(error) = shared.settle() {
-            self.stop(&error);
-        }
-        let mut dropped = shared.dropped();
-        let mut in_chunk = dropped;
-        take_from_shared(&mut self.manifest.sources, &mut dropped);
-        if let Some(chunks) = &mut self.chunks {
-            take_from_shared(chunks.sources(), &mut in_chunk);
-            chunks.add_shared(&shared);
         }
     }
 
@@ -764,19 +769,6 @@ impl Consumer {
         }
         let stopped = self.stopped.or(self.kernel_stopped);
         RecordingSummary { manifest: self.manifest, known: self.known.into_iter().collect(), stopped }
-    }
-}
-
-/// Counts events of the shared trace that were not written as losses of those that came last.
-fn take_from_shared(sources: &mut [manifest::Source], dropped: &mut u64) {
-    let path = format!("user/{SHARED_FOLDER}");
-    for source in sources.iter_mut().rev().filter(|source| source.path == path) {
-        let lost = (*dropped).min(source.events);
-        if lost != 0 {
-            source.events -= lost;
-            *source.lost.entry(Cause::NotWritten.name().to_owned()).or_default() += lost;
-            *dropped -= lost;
-        }
     }
 }
 

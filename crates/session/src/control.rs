@@ -17,8 +17,8 @@ use std::{
         unix::net::UnixStream,
     },
     sync::{
-        Arc, Mutex, PoisonError,
-        mpsc::{self, Receiver, Sender},
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, Receiver, Sender, SyncSender, TrySendError},
     },
     thread,
     time::{Duration, Instant},
@@ -30,6 +30,7 @@ use tompion_control::{
     self as control, Call, CallError, ControlSocket, DESCRIPTION, Following, INTERFACE, Identity, Mode,
     PlaceError, RuleChange, Server, Service, Status, qualified,
 };
+use tompion_manifest::Firing;
 use tompion_os::Peer;
 use tompion_programs::ProgramSets;
 use tompion_protocol::rules::Rules;
@@ -43,6 +44,12 @@ const RULES_TIMEOUT: Duration = Duration::from_secs(1);
 const RULES_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of different filters of one recording: programs keep each that they compiled.
 const MAX_FILTERS: usize = 256;
+/// Maximum number of programs that watch triggers: each has a connection.
+const MAX_WATCHERS: usize = 8;
+/// Maximum number of firings that one of them has not taken.
+const MAX_WAITING_FIRINGS: usize = 64;
+/// Maximum time for which a snapshot goes on.
+const MAX_AFTER: Duration = Duration::from_secs(3600);
 /// Maximum size of a filter in bytes.
 const MAX_FILTER: usize = 4096;
 
@@ -55,6 +62,12 @@ pub enum Request {
     SetRules(Rules, Sender<()>),
     /// Save what the flight recorder holds, and say how many events that were.
     Snapshot(Sender<u64>),
+    /// Save what it holds, and what comes within a time; then say how many events that were.
+    SnapshotAfter(Duration, Sender<u64>),
+    /// Drop what was recorded since the last rotation or snapshot.
+    Clear(Sender<()>),
+    /// Fire external triggers, and say whether one did; none if no trigger has the word.
+    Fire(String, Sender<Option<bool>>),
     /// End the open chunk, and describe it.
     Rotate(Sender<CommittedChunk>),
     /// End the recording.
@@ -70,9 +83,46 @@ pub struct Requests {
     /// Part of the recording's state that never changes; the rest is empty.
     pub frame: Status,
     socket: ControlSocket,
+    watchers: Arc<Watchers>,
+}
+
+/// Programs that watch triggers.
+#[derive(Debug, Default)]
+struct Watchers(Mutex<Vec<SyncSender<Value>>>);
+
+impl Watchers {
+    fn lock(&self) -> MutexGuard<'_, Vec<SyncSender<Value>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a watcher, unless there are too many.
+    fn add(&self) -> Option<Receiver<Value>> {
+        let (sender, receiver) = mpsc::sync_channel(MAX_WAITING_FIRINGS);
+        // That it watches.
+        let _ = sender.try_send(json!({}));
+        let mut list = self.lock();
+        // One whose receiver is gone is found when something is sent to it.
+        list.retain(|sender| !matches!(sender.try_send(json!({})), Err(TrySendError::Disconnected(_))));
+        (list.len() < MAX_WATCHERS).then(|| {
+            list.push(sender);
+            receiver
+        })
+    }
+
+    /// Sends a firing to all. One that does not take its replies is left out.
+    fn send(&self, firing: &Value) {
+        self.lock().retain(|sender| sender.try_send(firing.clone()).is_ok());
+    }
 }
 
 impl Requests {
+    /// Tells those that watch triggers of a firing.
+    pub fn notify(&self, firing: &Firing) {
+        let Firing { time_ns, trigger, cause, suppressed } = firing.clone();
+        let firing = control::Firing { time_ns, trigger, cause, suppressed };
+        self.watchers.send(&json!({ "firing": firing }));
+    }
+
     /// Listens for calls, as a session of a name or by the process id. `frame` gets the name.
     ///
     /// # Errors
@@ -81,17 +131,20 @@ impl Requests {
         let (socket, listener) = ControlSocket::listen(session)?;
         let frame = Status { name: socket.name().to_owned(), ..frame };
         let (sender, receiver) = mpsc::channel();
+        let watchers = Arc::<Watchers>::default();
+        let for_service = Arc::clone(&watchers);
         let start = || -> io::Result<UnixStream> {
             let (bell, ringer) = UnixStream::pair()?;
             bell.set_nonblocking(true)?;
             ringer.set_nonblocking(true)?;
-            let service = RecordingService::new(sender, ringer, config);
+            let service =
+                RecordingService { watchers: for_service, ..RecordingService::new(sender, ringer, config) };
             let server = Server::new(listener, Arc::new(service));
             thread::Builder::new().name("control".into()).spawn(move || server.run())?;
             Ok(bell)
         };
         let bell = start().map_err(|error| PlaceError::Folder(frame.folder.clone().into(), error))?;
-        Ok(Self { receiver, bell, frame, socket })
+        Ok(Self { receiver, bell, frame, socket, watchers })
     }
 
     /// Takes no more requests: those that wait and come are told that the recording ends. The name
@@ -134,6 +187,7 @@ struct RecordingService {
     filters: Mutex<BTreeSet<String>>,
     is_flight_recorder: bool,
     is_in_chunks: bool,
+    watchers: Arc<Watchers>,
     /// Owner of the trace, which may call `GetStatus`.
     owner: u32,
     /// User that the recorder runs as, which may call every method, as root may.
@@ -144,6 +198,18 @@ struct RecordingService {
 #[serde(deny_unknown_fields)]
 struct SetRules {
     rules: control::Rules,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SaveAfter {
+    after_ns: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FireTrigger {
+    word: String,
 }
 
 #[derive(Deserialize)]
@@ -163,6 +229,7 @@ impl RecordingService {
             filters: Mutex::new(config.rules.filter.iter().cloned().collect()),
             is_flight_recorder: config.overwrite,
             is_in_chunks: config.is_in_chunks,
+            watchers: Arc::default(),
             owner: tompion_os::file_user(),
             user: tompion_os::effective_user(),
         }
@@ -294,6 +361,20 @@ impl Service for RecordingService {
         user == 0 || [self.owner, self.user].contains(&user) && tompion_os::is_one_user(user)
     }
 
+    fn subscribe(
+        &self,
+        _peer: Peer,
+        method: &str,
+        call: &Call,
+    ) -> Option<Result<Receiver<Value>, CallError>> {
+        if method != "WatchTriggers" {
+            return None;
+        }
+        let busy = || CallError { name: qualified("TooManyWatchers"), parameters: Default::default() };
+        let watch = |NoParameters {}| self.watchers.add().ok_or_else(busy);
+        Some(call.parameters().and_then(watch))
+    }
+
     fn call(&self, peer: Peer, method: &str, call: &Call) -> Result<Value, CallError> {
         if method == "GetStatus" {
             let NoParameters {} = call.parameters()?;
@@ -309,7 +390,26 @@ impl Service for RecordingService {
                 let NoParameters {} = call.parameters()?;
                 Ok(json!({ "events": self.ask(Request::Snapshot)? }))
             }
-            "Rotate" if !self.is_in_chunks => {
+            "SaveSnapshotAfter" if !self.is_flight_recorder => {
+                Err(CallError { name: qualified("NoFlightRecorder"), parameters: Default::default() })
+            }
+            "SaveSnapshotAfter" => {
+                let SaveAfter { after_ns } = call.parameters()?;
+                let after = Duration::from_nanos(after_ns).min(MAX_AFTER);
+                Ok(json!({ "events": self.ask(|done| Request::SnapshotAfter(after, done))? }))
+            }
+            "FireTrigger" => {
+                let FireTrigger { word } = call.parameters()?;
+                match self.ask(|done| Request::Fire(word.clone(), done))? {
+                    Some(fired) => Ok(json!({ "fired": fired })),
+                    None => Err(CallError::new(&qualified("NoTrigger"), "word", word)),
+                }
+            }
+            "Clear" if self.is_in_chunks || self.is_flight_recorder => {
+                let NoParameters {} = call.parameters()?;
+                self.ask(Request::Clear).map(|()| Value::Null)
+            }
+            "Clear" | "Rotate" if !self.is_in_chunks => {
                 Err(CallError { name: qualified("NotInChunks"), parameters: Default::default() })
             }
             "Rotate" => {

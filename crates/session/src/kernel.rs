@@ -90,8 +90,11 @@ pub struct Plan<'a> {
 }
 
 enum KernelCommand {
-    /// Save what the flight recorder holds; the answer is how many events that were.
-    Snapshot(Sender<u64>),
+    /// Save what the flight recorder holds; the answer is how many events that were, and how many
+    /// there are in all.
+    Snapshot(Sender<(u64, u64)>),
+    /// Save what comes until this time, before it is overwritten.
+    KeepSaving(Instant),
     /// Complete everything.
     Finish,
 }
@@ -162,13 +165,19 @@ impl Kernel {
         Ok(())
     }
 
-    /// Saves what the flight recorder holds. Returns the number of events.
-    pub fn snapshot(&self) -> u64 {
+    /// Saves what the flight recorder holds. Returns the number of events, and of all that were
+    /// ever saved.
+    pub fn snapshot(&self) -> (u64, u64) {
         let (sender, receiver) = mpsc::channel();
         match self.commands.send(KernelCommand::Snapshot(sender)) {
-            Ok(()) => receiver.recv().unwrap_or(0),
-            Err(_) => 0,
+            Ok(()) => receiver.recv().unwrap_or_default(),
+            Err(_) => (0, 0),
         }
+    }
+
+    /// Has what comes until this time saved before it is overwritten.
+    pub fn keep_saving(&self, until: Instant) {
+        let _ = self.commands.send(KernelCommand::KeepSaving(until));
     }
 
     /// Detaches the programs and completes the trace.
@@ -243,6 +252,8 @@ struct Drain {
     /// Tells the user something at once.
     notice: fn(&str),
     flushed: Instant,
+    /// Time until which a flight recorder saves what comes.
+    saves_until: Option<Instant>,
     bytes: Vec<u8>,
     /// An event's context.
     context: Vec<u8>,
@@ -288,6 +299,7 @@ impl Drain {
             stopped: None,
             notice: |_| {},
             flushed: Instant::now(),
+            saves_until: None,
             bytes: Vec::new(),
         }
     }
@@ -302,7 +314,11 @@ impl Drain {
                     self.save_history();
                     self.flush();
                     // The thread that asked may have gone.
-                    let _ = done.send(self.writer.written_of_rings() - before);
+                    let total = self.writer.written_of_rings();
+                    let _ = done.send((total - before, total));
+                }
+                Ok(KernelCommand::KeepSaving(until)) => {
+                    self.saves_until = self.saves_until.max(Some(until));
                 }
                 Ok(KernelCommand::Finish) | Err(RecvTimeoutError::Disconnected) => return self.finish(),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -311,6 +327,10 @@ impl Drain {
             self.write_definitions();
             if self.overwrite {
                 sleep = OVERWRITE_SLEEP;
+                if self.saves_until.is_some_and(|until| Instant::now() < until) {
+                    sleep = MAX_SLEEP;
+                    self.save_history();
+                }
             } else {
                 sleep = next_sleep(sleep, self.collect());
             }

@@ -31,7 +31,6 @@ mod process;
 mod record;
 mod recover;
 mod rseq;
-mod running;
 mod session_config;
 mod target;
 mod targets;
@@ -43,7 +42,6 @@ pub use consumer::RecordingSummary;
 pub use kernel::KernelChoice;
 pub use record::{Config, Error, Mode, Outcome, record};
 pub use recover::{Recovered, incomplete, recover};
-pub use running::{Running, Saved, SnapshotError};
 pub use target::{ProcessTree, Target, process_names, processes_named};
 pub use tompion_context::{
     Context,

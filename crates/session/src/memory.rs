@@ -22,10 +22,10 @@ use tompion_protocol::{
 };
 use tompion_ring::rules_text;
 
+use crate::target::Admission;
 use crate::{
     filter,
     session_config::{SessionConfig, form_for},
-    target::Admission,
 };
 
 /// Maximum number of memories that wait for the children of one process: a pipeline's two.

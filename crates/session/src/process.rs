@@ -492,6 +492,26 @@ impl Process {
         }
     }
 
+    /// Largest share of a ring that was written since it was last saved, in percent.
+    pub fn unsaved_percent(&self) -> u64 {
+        let unsaved = |(ring, state): (usize, &RingState)| {
+            self.reader(ring).written().saturating_sub(state.read).min(self.geometry.ring_size())
+        };
+        let most = self.states.iter().enumerate().map(unsaved).max().unwrap_or(0);
+        if self.given_up { 0 } else { most.saturating_mul(100) / self.geometry.ring_size() }
+    }
+
+    /// Passes over what a flight recorder's rings hold: the next snapshot begins behind it.
+    pub fn drop_history(&mut self) {
+        for ring in 0..self.states.len() {
+            let written = self.reader(ring).written();
+            // A program may claim any; what can't be is found when it is read.
+            if written % 8 == 0 {
+                self.states[ring].read = self.states[ring].read.max(written);
+            }
+        }
+    }
+
     /// Reads descriptions that the process has added.
     pub fn read_catalog(&mut self) {
         let start = control::CATALOG as usize;

@@ -25,6 +25,7 @@ use tompion_os::{
 };
 use tompion_programs::ProgramSets;
 use tompion_protocol::rules::Rules;
+use tompion_triggers::Trigger;
 
 use crate::{
     acceptor::{ClientAcceptor, Interest},
@@ -45,9 +46,11 @@ mod begin;
 mod reach;
 mod requests;
 mod resume;
+mod triggers;
 
 use begin::{Left, Start, begin, create_backing, create_folder, session_config};
 use resume::Unfinished;
+use triggers::Triggers;
 
 use reach::{Reached, reach, watch};
 
@@ -104,6 +107,8 @@ pub struct Config {
     pub backing: Option<PathBuf>,
     /// Rules of a recording in chunks.
     pub chunks: Option<tompion_chunks::Policy>,
+    /// Triggers.
+    pub triggers: Vec<Trigger>,
     /// Sink of jobs' begins and ends as they happen; then nothing is written, and nothing is left
     /// of the folder.
     pub jobs: Option<JobSink>,
@@ -265,7 +270,8 @@ fn record_into(
     let begin_ns = clock.samples().first().map_or(0, |sample| sample.ns);
     let consumer =
         Consumer::new(folder.clone(), backing, manifest, clock, notice)?.with_jobs(config.jobs.clone());
-    let consumer = consumer.with_chunks(config.chunks)?;
+    let triggers = Triggers::new(config, inheritance);
+    let consumer = consumer.with_chunks(config.chunks)?.with_loss_counter(triggers.losses());
     let (commands, consumer) = consumer.start()?;
     let mut acceptor = ClientAcceptor::open(listener, session_config, commands.clone(), &poller)?;
     let command = left.as_mut().and_then(|left| left.command.take());
@@ -312,8 +318,11 @@ fn record_into(
         timed: false,
         requests,
         rule_changes: 0,
+        triggers,
     };
     control.run(notice);
+    // The command's end may be the recording's.
+    control.follow_triggers(notice);
     control.leave_command(notice);
     close(control, config, consumer, folder)
 }
@@ -435,6 +444,7 @@ struct Control {
     requests: Option<Requests>,
     /// Number of times that the rules were changed.
     rule_changes: u32,
+    triggers: Triggers,
 }
 
 impl Control {
@@ -465,6 +475,9 @@ impl Control {
             }
             let search_at = self.ask_new_programs();
             let look_at = self.looks.as_mut().filter(|_| self.child.is_some()).map(Looks::look);
+            if self.follow_triggers(notice) {
+                return;
+            }
             let now = Instant::now();
             if self.deadline.is_some_and(|deadline| deadline <= now) && self.time_is_up() {
                 return;
@@ -472,6 +485,7 @@ impl Control {
             // Milliseconds are rounded up, so as not to spin at the end.
             let others =
                 leave_at.into_iter().chain(search_at).chain(look_at).chain(self.acceptor.next_timeout());
+            let others = others.chain(self.triggers.next_look(now));
             let until = self.deadline.into_iter().chain(others).min();
             if self.acceptor.pace.is_steady(now) {
                 // What comes meanwhile wakes no thread.
@@ -593,6 +607,7 @@ impl Control {
             if let Ok(Some(status)) = child.try_wait() {
                 self.status = Some(status);
                 self.child = None;
+                self.triggers.note_end(status);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{os::fd::OwnedFd, sync::Arc};
 
+use crate::target::Admission;
 use tompion_ctf::{encode, metadata::Uuid};
 use tompion_jobs::JobSink;
 use tompion_keeper::Keeper;
@@ -12,7 +13,7 @@ use tompion_programs::ProgramSets;
 use tompion_protocol::{message::Hello, rules::Rules};
 use tompion_writer::environment;
 
-use crate::{context::Context, target::Admission};
+use crate::context::Context;
 
 /// Configuration that all processes of the session share.
 #[derive(Debug)]

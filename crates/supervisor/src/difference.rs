@@ -55,6 +55,7 @@ fn compare(before: &Channel, after: &Channel, common: Vec<String>) -> Option<Cha
         ("subbufs", before.subbufs != after.subbufs),
         ("rotate", before.rotate != after.rotate),
         ("keep", before.keep != after.keep),
+        ("trigger", before.trigger != after.trigger),
         ("linger", before.linger != after.linger),
     ] {
         if differs {

@@ -74,6 +74,9 @@ pub struct Channel {
     /// Chunks that are kept: `age=2d,size=50G`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<String>,
+    /// Triggers: `external:slow -> snapshot after 5s limit 5/h`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trigger: Vec<String>,
     /// Time for which programs write on if the recorder is killed: `10s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linger: Option<String>,
@@ -122,6 +125,7 @@ impl SessionFile {
         channel.events.iter().for_each(|glob| add("event", glob));
         channel.exclude.iter().for_each(|glob| add("exclude", glob));
         channel.context.iter().for_each(|name| add("context", name));
+        channel.trigger.iter().for_each(|rule| add("trigger", rule));
         if let Some(patterns) = &channel.kernel {
             add("kernel", &patterns.join(","));
         }
@@ -178,6 +182,7 @@ mod tests {
         rotate = "10min"
         keep = "age=2d"
         linger = "5s"
+        trigger = ["killed -> notify"]
     "#;
 
     #[test]
@@ -192,6 +197,7 @@ mod tests {
             session.options(&session.channel["history"]),
             [
                 "--programs=name=nginx",
+                "--trigger=killed -> notify",
                 "--kernel=sched_*,irq_*",
                 "--mode=overwrite",
                 "--subbuf-size=1M",

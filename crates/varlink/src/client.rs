@@ -55,13 +55,32 @@ impl Client {
         method: &str,
         parameters: &impl Serialize,
     ) -> Result<T, ClientError> {
-        let parameters = match serde_json::to_value(parameters) {
-            Ok(Value::Object(parameters)) => parameters,
-            Ok(Value::Null) => serde_json::Map::new(),
-            _ => return Err(ClientError::Malformed("parameters that are no object".into())),
-        };
-        self.connection.write(&encode(&Call::new(method, parameters)), SEND_TIMEOUT)?;
-        let message = match self.connection.read(MAX_REPLY, self.timeout, Some(self.timeout))? {
+        self.send(Call::new(method, object(parameters)?))?;
+        self.reply(Some(self.timeout))
+    }
+
+    /// Calls a method whose replies are to be taken with [`Client::next_reply`].
+    ///
+    /// # Errors
+    /// If the connection fails.
+    pub fn subscribe(&mut self, method: &str, parameters: &impl Serialize) -> Result<(), ClientError> {
+        self.send(Call { more: true, ..Call::new(method, object(parameters)?) })
+    }
+
+    /// Waits for the next reply, however long it takes.
+    ///
+    /// # Errors
+    /// If the service refuses the call, or has no more replies.
+    pub fn next_reply<T: DeserializeOwned>(&mut self) -> Result<T, ClientError> {
+        self.reply(None)
+    }
+
+    fn send(&self, call: Call) -> Result<(), ClientError> {
+        Ok(self.connection.write(&encode(&call), SEND_TIMEOUT)?)
+    }
+
+    fn reply<T: DeserializeOwned>(&mut self, idle: Option<Duration>) -> Result<T, ClientError> {
+        let message = match self.connection.read(MAX_REPLY, self.timeout, idle)? {
             Incoming::Message(message) => message,
             Incoming::End => return Err(ClientError::Closed),
             Incoming::Late => return Err(ClientError::Timeout(self.timeout)),
@@ -75,5 +94,14 @@ impl Client {
             return Err(ClientError::Refused(CallError { name, parameters: reply.parameters }));
         }
         serde_json::from_value(Value::Object(reply.parameters)).map_err(malformed)
+    }
+}
+
+/// Parameters as an object.
+fn object(parameters: &impl Serialize) -> Result<serde_json::Map<String, Value>, ClientError> {
+    match serde_json::to_value(parameters) {
+        Ok(Value::Object(parameters)) => Ok(parameters),
+        Ok(Value::Null) => Ok(serde_json::Map::new()),
+        _ => Err(ClientError::Malformed("parameters that are no object".into())),
     }
 }

@@ -39,6 +39,12 @@ impl Connection {
         !self.buffer.is_empty()
     }
 
+    /// Whether the other side, which should be silent, has closed the connection or says something.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        let is_set = self.stream.set_read_timeout(Some(Duration::from_millis(1))).is_ok();
+        !is_set || self.stream.read(&mut [0]).map_or_else(|error| !is_timeout(&error), |_| true)
+    }
+
     /// Reads a message of at most `max` bytes. It must be complete within `timeout` of its first
     /// byte; for that byte it is waited at most `idle` (for ever without one).
     pub(crate) fn read(

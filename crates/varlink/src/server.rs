@@ -8,7 +8,10 @@ use std::{
         fd::AsFd,
         unix::net::{UnixListener, UnixStream},
     },
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
     thread,
     time::Duration,
 };
@@ -31,6 +34,8 @@ const SLOT_WAIT: Duration = Duration::from_millis(1);
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for a reply to be taken.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval between two looks whether a subscriber is still there.
+const SUBSCRIPTION_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause after a connection could not be accepted: descriptors may be given back meanwhile.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -65,6 +70,16 @@ pub trait Service: Send + Sync + 'static {
     /// # Errors
     /// What the reply says instead.
     fn call(&self, peer: Peer, method: &str, call: &Call) -> Result<Value, CallError>;
+
+    /// Answers a call for which the client takes more than one reply: the parameters of each come
+    /// from the receiver, until its sender is gone. None if the method has a single reply.
+    ///
+    /// # Errors
+    /// What the reply says instead.
+    fn subscribe(&self, peer: Peer, method: &str, call: &Call) -> Option<Result<Receiver<Value>, CallError>> {
+        let _ = (peer, method, call);
+        None
+    }
 }
 
 /// Listening socket and the connections that came of it.
@@ -128,11 +143,40 @@ fn serve(mut connection: Connection, peer: Peer, service: &dyn Service, slot: &S
             }
         };
         slot.set_busy(true);
+        match subscribe(peer, service, &call) {
+            None => {}
+            Some(Ok(replies)) => return send_all(connection, &replies),
+            Some(Err(error)) => {
+                connection.write(&encode(&Reply::from(Err(error))), REPLY_TIMEOUT)?;
+                continue;
+            }
+        }
         let reply = Reply::from(answer(peer, service, &call));
         if !call.oneway {
             connection.write(&encode(&reply), REPLY_TIMEOUT)?;
         }
         slot.set_busy(connection.has_more());
+    }
+}
+
+/// Asks the service for a subscription, if that is what the client wants and the method offers.
+fn subscribe(peer: Peer, service: &dyn Service, call: &Call) -> Option<Result<Receiver<Value>, CallError>> {
+    let (interface, method) = call.method.rsplit_once('.').filter(|_| call.more)?;
+    if interface == service.interface() { service.subscribe(peer, method, call) } else { None }
+}
+
+/// Sends replies as they come, until their sender or the client is gone.
+fn send_all(mut connection: Connection, replies: &Receiver<Value>) -> io::Result<()> {
+    loop {
+        match replies.recv_timeout(SUBSCRIPTION_INTERVAL) {
+            Ok(parameters) => {
+                let reply = Reply { continues: true, ..Reply::from(Ok(parameters)) };
+                connection.write(&encode(&reply), REPLY_TIMEOUT)?;
+            }
+            Err(RecvTimeoutError::Timeout) if connection.is_closed() => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
     }
 }
 

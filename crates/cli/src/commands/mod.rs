@@ -1,6 +1,7 @@
 //! One module for each command.
 
 pub mod apply;
+pub mod clear;
 pub mod doctor;
 pub mod export;
 pub mod keep;
@@ -20,6 +21,7 @@ pub mod stat;
 pub mod status;
 pub mod stop;
 pub mod test;
+pub mod trigger;
 pub mod trim;
 pub mod view;
 

@@ -56,6 +56,7 @@ use crate::{
     tompion record --backing /var/tmp/rings -o run -- ./robot    # survives a power loss\n  \
     tompion record --session flight --mode overwrite -- ./robot    # tompion status flight\n  \
     tompion record --rotate 10min --keep age=2d,size=50G -- ./server    # a chunk each 10 minutes\n  \
+    tompion record --mode overwrite --trigger 'external:slow -> snapshot after 5s limit 5/h' -- ./server\n  \
     tompion record --session flight --linger 10s --resume -o run    # goes on after a kill\n  \
     tompion record                          # all instrumented programs of this user, until Ctrl-C\n  \
     tompion record --session shop --programs 'name=nginx*' --programs cgroup='/shop/*' -o shop\n  \
@@ -246,6 +247,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(exit_status::OWN_FAILURE));
         }
     };
+    if let Some(problem) = arguments.chunks.obstacle(matches!(arguments.mode, ModeArgument::Overwrite)) {
+        print_status(problem);
+        return Ok(ExitCode::from(exit_status::OWN_FAILURE));
+    }
     let kernel = match kernel(&arguments, &target) {
         Ok(kernel) => kernel,
         Err(problem) => {
@@ -291,6 +296,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         },
         backing: arguments.backing.clone(),
         chunks: arguments.chunks.policy(),
+        triggers: arguments.chunks.triggers.clone(),
         jobs: None,
         selector: selector(arguments.selector)?,
         // A program that records itself keeps its own user.

@@ -1,11 +1,11 @@
 //! `tompion snapshot`: saves the history of a running flight recorder.
 
-use std::{path::Path, process::ExitCode};
+use std::{path::Path, process::ExitCode, time::Duration};
 
 use clap::Args;
 use tompion_control::Recording;
 use tompion_os::User;
-use tompion_session::{Running, Saved};
+use tompion_running::{Running, Saved};
 
 use crate::messages::{self, pluralize, print_status};
 
@@ -15,6 +15,7 @@ use crate::messages::{self, pluralize, print_status};
     tompion snapshot crash       # the one that writes to the folder crash\n  \
     tompion snapshot flight      # the one that was started with --session flight\n  \
     tompion snapshot 4711        # the one whose recorder has this process id\n  \
+    tompion snapshot flight --after 5s    # and the 5 s that come now\n  \
     sudo tompion snapshot 4711   # of another user, or started by sudo\n\n\
 For recordings with --mode overwrite. Adds the contents of their rings to the trace, each event once, and returns when \
 they are on disk. The recording continues. Exit status: 0 saved, 1 not saved, 2 several recordings to choose from.")]
@@ -23,6 +24,9 @@ pub struct Arguments {
     /// running one]
     #[arg(value_name = "PID|TRACE|SESSION")]
     recording: Option<String>,
+    /// Also save what comes within this time, without a gap, and return then
+    #[arg(long, value_name = "DURATION", value_parser = crate::units::duration)]
+    after: Option<Duration>,
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -42,7 +46,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     };
     let folder = running.folder.display();
-    match running.save()? {
+    let saved = match arguments.after {
+        Some(_) if !running.is_flight_recorder() => running.save()?,
+        Some(after) => Saved::Events(Recording::find(&running.pid.to_string())?.save_snapshot_after(after)?),
+        None => running.save()?,
+    };
+    match saved {
         Saved::Events(events) => {
             print_status(format!(
                 "saved {} in {folder}; next: tompion print {folder}",

@@ -4,10 +4,8 @@ use tompion_os::{PacketSocket, Peer};
 use tompion_programs::{Program, process_user};
 
 use super::ClientAcceptor;
-use crate::{
-    entrances::{Entrance, Refusal},
-    target::{self, Admission},
-};
+use crate::entrances::{Entrance, Refusal};
+use crate::target::{self, Admission};
 
 impl ClientAcceptor {
     /// Whether a process would be let in.

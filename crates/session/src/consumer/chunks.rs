@@ -6,13 +6,14 @@
 
 use std::io;
 
+use crate::messages::reason;
 use tompion_chunks::{Committed, Policy, Series};
 use tompion_manifest::{self as manifest, BeyondLimits, Chunk, Clock, Manifest};
 use tompion_os::DirHandle;
 use tompion_writer::SourceWriter;
 
 use super::{Backlog, Consumer, keeping::add_source};
-use crate::{messages::reason, process::Process};
+use crate::process::Process;
 
 /// Chunks of a recording.
 #[derive(Debug)]
@@ -145,15 +146,7 @@ impl Consumer {
     /// not in chunks, or has failed.
     pub(super) fn rotate(&mut self) -> Option<CommittedChunk> {
         self.chunks.as_ref()?;
-        self.collect();
-        self.sample_in_turn();
-        self.convert(Backlog::All);
-        self.attempt(|process, _| process.flush());
-        self.wait_for_disk();
-        self.wait_for_shared();
-        self.attempt(|process, _| process.check_written());
-        self.complete_shared();
-        if self.stopped.is_some() {
+        if !self.settle_chunk() {
             return None;
         }
         match self.commit_chunk(true) {
@@ -163,6 +156,19 @@ impl Consumer {
                 None
             }
         }
+    }
+
+    /// Writes all that was read. False if the recording has failed.
+    fn settle_chunk(&mut self) -> bool {
+        self.collect();
+        self.sample_in_turn();
+        self.convert(Backlog::All);
+        self.attempt(|process, _| process.flush());
+        self.wait_for_disk();
+        self.wait_for_shared();
+        self.attempt(|process, _| process.check_written());
+        self.complete_shared();
+        self.stopped.is_none()
     }
 
     /// Waits until the shared trace is written.
@@ -185,6 +191,28 @@ impl Consumer {
             self.report_once(text);
         }
         Ok(Some(chunk))
+    }
+
+    /// Drops the open chunk, if the recording is in chunks.
+    pub(super) fn drop_chunk(&mut self) {
+        if self.chunks.is_none() || !self.settle_chunk() {
+            return;
+        }
+        let Some(chunks) = &mut self.chunks else { return };
+        let replaced = chunks.series.drop_open();
+        for dropped in chunks.ended.drain(..) {
+            let is_it =
+                |source: &&mut manifest::Source| (source.pid, &source.path) == (dropped.pid, &dropped.path);
+            if let Some(source) = self.manifest.sources.iter_mut().rev().find(is_it) {
+                source.events = source.events.saturating_sub(dropped.events);
+            }
+        }
+        (chunks.list_bytes, chunks.written_bytes) = (0, 0);
+        (chunks.begin_ns, chunks.beyond_limits) = (tompion_os::monotonic_ns(), BeyondLimits::default());
+        self.processes.iter_mut().for_each(|process| process.replace_chunk(chunks.series.open()));
+        if let Err(error) = replaced {
+            self.stop(&error);
+        }
     }
 
     /// Commits the last chunk, of a recording that has ended.

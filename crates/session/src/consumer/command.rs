@@ -9,7 +9,7 @@ use std::{
 
 use tompion_control::Status;
 use tompion_lineage::untraced::Listed;
-use tompion_manifest::{Child, CommandEnd, Program, Snapshot};
+use tompion_manifest::{Child, CommandEnd, Firing, Program, Snapshot};
 use tompion_protocol::rules::Rules;
 
 use super::{RecordingSummary, chunks::CommittedChunk, policy::SLEEP};
@@ -31,8 +31,15 @@ pub enum ConsumerCommand {
     /// Note in the manifest how the command ended, which programs were executed, and which children
     /// there were.
     Executed(Option<CommandEnd>, Listed<Program>, Listed<Child>),
-    /// Save what the flight recorders hold.
-    Snapshot(Sender<u64>),
+    /// Save what the flight recorders hold, and say how many events that were, and how many there
+    /// are in all.
+    Snapshot(Sender<(u64, u64)>),
+    /// Save what flight recorders record until this time before it is overwritten.
+    KeepSaving(Instant),
+    /// Drop the open chunk, or the history of flight recorders.
+    Clear(Sender<()>),
+    /// Note in the manifest that a trigger has fired.
+    NoteFiring(Box<Firing>),
     /// Note in the manifest that a snapshot is on disk.
     NoteSnapshot(Snapshot),
     /// End the open chunk and begin the next.
@@ -56,6 +63,8 @@ impl ConsumerCommand {
             self,
             Self::Snapshot(_)
                 | Self::NoteSnapshot(_)
+                | Self::KeepSaving(_)
+                | Self::Clear(_)
                 | Self::Rotate(_)
                 | Self::Status(..)
                 | Self::SetRules(_)

@@ -3,15 +3,16 @@
 
 use std::{fs::File, io, time::Instant};
 
+use tompion_layout::loss::Cause;
 use tompion_lineage::untrusted_text::{MAX_PROBLEM, tidy};
 use tompion_manifest::{self as manifest, BeyondLimits, Manifest, Snapshot};
 use tompion_os::DirHandle;
 
 use super::{Consumer, MANIFEST_ROOM, MAX_NOTICES};
+use crate::messages::reason;
 use crate::{
     budget::{MANY_SOURCE_BYTES, MAX_NAME_BYTES, MAX_NAMES, MAX_NAMES_OF_PROCESS, MAX_SOURCE_BYTES},
-    messages::reason,
-    process::Process,
+    process::{Process, SHARED_FOLDER},
 };
 
 impl Consumer {
@@ -41,6 +42,21 @@ impl Consumer {
         let removed = written.and_then(|()| finished.iter().try_for_each(Process::remove_files));
         if let Err(error) = removed {
             self.stop(&error);
+        }
+    }
+
+    /// Waits until the shared trace is written. What was not is taken from those that came last.
+    pub(super) fn complete_shared(&mut self) {
+        let Some(shared) = self.shared.take() else { return };
+        if let Err(error) = shared.settle() {
+            self.stop(&error);
+        }
+        let mut dropped = shared.dropped();
+        let mut in_chunk = dropped;
+        take_from_shared(&mut self.manifest.sources, &mut dropped);
+        if let Some(chunks) = &mut self.chunks {
+            take_from_shared(chunks.sources(), &mut in_chunk);
+            chunks.add_shared(&shared);
         }
     }
 
@@ -113,6 +129,19 @@ pub(super) fn add_source(
     beyond.processes += 1;
     beyond.events = beyond.events.saturating_add(source.events);
     beyond.lost = source.lost.values().fold(beyond.lost, |sum, count| sum.saturating_add(*count));
+}
+
+/// Counts events of the shared trace that were not written as losses of those that came last.
+fn take_from_shared(sources: &mut [manifest::Source], dropped: &mut u64) {
+    let path = format!("user/{SHARED_FOLDER}");
+    for source in sources.iter_mut().rev().filter(|source| source.path == path) {
+        let lost = (*dropped).min(source.events);
+        if lost != 0 {
+            source.events -= lost;
+            *source.lost.entry(Cause::NotWritten.name().to_owned()).or_default() += lost;
+            *dropped -= lost;
+        }
+    }
 }
 
 /// Reserves room for the manifest, in a file that has no name any more.

@@ -26,6 +26,15 @@ impl Process {
         self.writer.continue_in(chunk.join("user").join(own));
     }
 
+    /// Has the trace go on in the folder of another chunk, in place of one that is dropped. What
+    /// was lost meanwhile counts in the new one.
+    pub fn replace_chunk(&mut self, chunk: &DirHandle) {
+        self.begin_chunk(chunk);
+        self.writer.forget_folder();
+        let events = self.written();
+        self.chunk.get_or_insert_default().counts_before.events = events;
+    }
+
     /// The process in the manifest of a chunk that ends. What is counted from here on belongs to
     /// the next one: losses go on while the chunk is committed.
     pub fn end_chunk(&mut self, chunk: &DirHandle) -> manifest::Source {

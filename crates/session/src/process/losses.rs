@@ -82,6 +82,11 @@ impl Process {
         losses
     }
 
+    /// Number of events that the process has lost until now, as far as its counts are possible.
+    pub fn lost_so_far(&self) -> u64 {
+        self.losses(|_| true).total
+    }
+
     /// Number of events that a ring has lost until now; none if the ring's count is impossible.
     pub(super) fn lost_in(&self, ring: usize) -> Option<u64> {
         let reader = self.reader(ring);

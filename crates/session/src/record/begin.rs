@@ -11,11 +11,12 @@ use tompion_protocol::names::{self, MAX_FOLDER_NAMES};
 use tompion_writer::HostInfo;
 
 use super::{Config, Error, Mode};
+use tompion_running::own_recorder;
+
 use crate::{
     attach,
     backing::{self, SavedProcess, SavedRestart, SavedSession},
     filter, listening, messages, rseq,
-    running::own_recorder,
     session_config::SessionConfig,
     target::{Admission, Target},
     targets,

@@ -11,10 +11,10 @@ use tompion_os::{Inheritance, Poller, ProcessWatch};
 use tompion_protocol::names::{LIBRARY_VARIABLE, SESSION_VARIABLE};
 
 use super::{Config, Error};
+use crate::target::{ProcessTree, Target};
 use crate::{
     acceptor::{ClientAcceptor, Interest},
     attach::{self, ProgramSearch},
-    target::{ProcessTree, Target},
 };
 
 /// Programs that a session has reached as it begins.

@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use tompion_control::Status;
 use tompion_manifest::Snapshot;
 use tompion_os::signal::SIGTERM;
+use tompion_triggers::Condition;
 
 use super::{Config, Control, Error};
 use crate::{
@@ -56,6 +57,17 @@ impl Control {
                     let _ = done.send(());
                 }
                 Request::Snapshot(done) => drop(self.snapshot(notice).map(|events| done.send(events))),
+                Request::SnapshotAfter(after, done) => self.save_after(after, Some(done), notice),
+                Request::Clear(done) => drop(self.commands.send(ConsumerCommand::Clear(done))),
+                Request::Fire(word, done) => {
+                    let condition = Condition::External(word);
+                    let fired = self.triggers.has(&condition).then(|| {
+                        let Condition::External(word) = &condition else { return (false, false) };
+                        self.fire(&condition, &format!("external:{word}"), notice)
+                    });
+                    let _ = done.send(fired.map(|(has_fired, _)| has_fired));
+                    return fired.is_some_and(|(_, ends)| ends);
+                }
                 Request::Rotate(done) => drop(self.commands.send(ConsumerCommand::Rotate(done))),
                 Request::Stop(done) => {
                     let _ = done.send(());
@@ -82,14 +94,20 @@ impl Control {
 
     /// Saves what the flight recorders hold; returns the number of events.
     pub(super) fn snapshot(&self, notice: fn(&str)) -> Option<u64> {
+        self.save(notice).map(|(events, _)| events)
+    }
+
+    /// The same; returns the number of all events that were ever saved as well.
+    pub(super) fn save(&self, notice: fn(&str)) -> Option<(u64, u64)> {
         let begun_ns = tompion_os::monotonic_ns();
         let (sender, receiver) = mpsc::channel();
         self.commands.send(ConsumerCommand::Snapshot(sender)).ok()?;
-        let events = receiver.recv().ok()?;
-        let events = events + self.kernel.as_ref().map_or(0, Kernel::snapshot);
+        let (events, total) = receiver.recv().ok()?;
+        let (of_kernel, all_of_kernel) = self.kernel.as_ref().map_or((0, 0), Kernel::snapshot);
+        let (events, total) = (events + of_kernel, total + all_of_kernel);
         // The program that asked looks for it there.
         let _ = self.commands.send(ConsumerCommand::NoteSnapshot(Snapshot { begun_ns, events }));
         notice(&format!("saved {events} events"));
-        Some(events)
+        Some((events, total))
     }
 }

@@ -12,10 +12,11 @@ use super::{
     begin::{Left, RESTART_FOLDER, Start, admission, users},
     record_into,
 };
+use tompion_running::own_recorder;
+
 use crate::{
     backing::{self, SavedRestart, SavedSession},
     recover, rseq,
-    running::own_recorder,
     session_config::SessionConfig,
     target::Target,
 };

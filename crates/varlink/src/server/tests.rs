@@ -45,6 +45,46 @@ impl Service for Echo {
             _ => Err(CallError::method_not_found(&call.method)),
         }
     }
+
+    fn subscribe(
+        &self,
+        _peer: Peer,
+        method: &str,
+        call: &Call,
+    ) -> Option<Result<Receiver<Value>, CallError>> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        match method {
+            "Count" => {
+                thread::spawn(move || {
+                    (1..=3).try_for_each(|number| sender.send(json!({ "number": number })))
+                });
+                Some(Ok(receiver))
+            }
+            "Fail" => Some(Err(CallError::method_not_found(&call.method))),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Number {
+    number: u32,
+}
+
+#[test]
+fn a_subscriber_gets_replies_until_there_are_no_more() {
+    let dir = TestDir::new("varlink");
+    let path = start(&dir, true);
+    let mut client = connect(&path);
+    client.subscribe("org.example.Echo.Count", &json!({})).expect("sent");
+    for number in 1..=3 {
+        assert_eq!(client.next_reply::<Number>().expect("a reply").number, number);
+    }
+    assert!(matches!(client.next_reply::<Number>(), Err(ClientError::Closed)));
+    let mut client = connect(&path);
+    client.subscribe("org.example.Echo.Fail", &json!({})).expect("sent");
+    assert!(matches!(client.next_reply::<Number>(), Err(ClientError::Refused(_))));
+    assert_eq!(say(&mut client, "still here").expect("a reply"), json!({ "text": "still here" }));
 }
 
 fn start(dir: &TestDir, admitted: bool) -> PathBuf {

@@ -21,8 +21,13 @@ use crate::{
 pub(super) struct Succession {
     /// Streams that have no file in the present folder, by their numbers.
     suspended: Vec<Option<Suspended>>,
-    /// Events of rings in earlier folders.
+    /// Events of rings in earlier folders, and in those before the last one.
     events_of_rings: u64,
+    events_before: u64,
+    /// Sequence number of each stream's next packet at the begin of the present folder and of the
+    /// one before.
+    begins: Vec<u64>,
+    begins_before: Vec<u64>,
 }
 
 /// A stream between two files.
@@ -71,6 +76,7 @@ impl SourceWriter {
     pub fn continue_in(&mut self, folder: DirHandle) {
         let initial = self.initial_stream();
         self.succession.suspended.resize_with(self.streams.len(), || None);
+        self.succession.events_before = self.succession.events_of_rings;
         for (number, stream) in self.streams.iter_mut().enumerate() {
             let Some(StreamWriter { file, size, mut origin, last_moment, ring_end, .. }) = stream.take()
             else {
@@ -86,9 +92,26 @@ impl SourceWriter {
             let initial = is_initial.then_some((file, size, written));
             self.succession.suspended[number] = Some(Suspended { origin, last_moment, ring_end, initial });
         }
+        let sequence = |stream: &Option<Suspended>| stream.as_ref().map_or(0, |it| it.origin.sequence);
+        let begins = self.succession.suspended.iter().map(sequence).collect();
+        self.succession.begins_before = std::mem::replace(&mut self.succession.begins, begins);
         self.folder = folder;
         self.described = 0;
         self.described_at = None;
+    }
+
+    /// Forgets the folder before the present one, which is removed: packets are numbered as if it
+    /// had not been. The initial state stays.
+    pub fn forget_folder(&mut self) {
+        let initial = self.initial_stream();
+        self.succession.events_of_rings = self.succession.events_before;
+        let Succession { suspended, begins, begins_before, .. } = &mut self.succession;
+        for (number, stream) in suspended.iter_mut().enumerate().filter(|(number, _)| *number != initial) {
+            if let Some(stream) = stream {
+                stream.origin.sequence = begins_before.get(number).copied().unwrap_or(0);
+            }
+        }
+        begins.clone_from(begins_before);
     }
 
     /// Creates the file of a stream that an earlier folder has, too. False if there is none.

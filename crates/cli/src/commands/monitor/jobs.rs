@@ -182,6 +182,7 @@ pub fn run_agent(args: &JobAgentArgs) -> anyhow::Result<()> {
         backing: None,
         jobs: Some(JobSink::new(File::from(output))),
         chunks: None,
+        triggers: Vec::new(),
         selector: None,
         user: None,
         session: None,

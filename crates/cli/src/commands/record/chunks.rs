@@ -1,7 +1,8 @@
-//! Options of a recording in chunks.
+//! Options of a recording in chunks, and of triggers.
 
 use clap::Args;
 use tompion_chunks::{Policy, Retention, Rotation};
+use tompion_triggers::{Action, Trigger};
 
 /// Options of a recording in chunks.
 #[derive(Args)]
@@ -14,9 +15,30 @@ pub struct ChunkOptions {
     /// Keep at most so many chunks, such as age=2d,size=50G,count=100, and remove the oldest
     #[arg(long, value_name = "LIMITS", requires = "rotate")]
     keep: Option<Retention>,
+    /// Do something when something happens, as 'WHEN -> DO, DO… [after TIME] [limit N/UNIT]'
+    /// (repeatable). WHEN is external:WORD (said by `tompion trigger`), killed (the command, by a
+    /// signal), or loss. DO is snapshot (of a flight recorder; it goes on for TIME), rotate,
+    /// notify, stop, or `run PROGRAM ARGUMENTS`
+    #[arg(long = "trigger", value_name = "RULE", conflicts_with = "gather_as")]
+    pub triggers: Vec<Trigger>,
 }
 
 impl ChunkOptions {
+    /// Returns the reason why a trigger can't do what it should.
+    pub fn obstacle(&self, is_flight_recorder: bool) -> Option<String> {
+        let wants = |trigger: &&Trigger, action: Action| trigger.actions.contains(&action);
+        let mut triggers = self.triggers.iter();
+        triggers.find_map(|trigger| match trigger {
+            trigger if wants(&trigger, Action::Snapshot) && !is_flight_recorder => {
+                Some(format!("`{}` needs --mode overwrite", trigger.text))
+            }
+            trigger if wants(&trigger, Action::Rotate) && self.rotate.is_none() => {
+                Some(format!("`{}` needs --rotate manual, or a time or size", trigger.text))
+            }
+            _ => None,
+        })
+    }
+
     /// Returns the rules of a recording in chunks; none if it is to be one trace.
     pub fn policy(&self) -> Option<Policy> {
         let retention = self.keep.unwrap_or_default();

@@ -5,6 +5,7 @@
 //! process is only sent the signal if three things agree: it is a `tompion`, it has the trace's
 //! folder or a file in it open, and the manifest names it. So neither a forged manifest nor a
 //! reused process id leads the signal to another process.
+#![forbid(unsafe_code)]
 
 use std::{
     collections::BTreeSet,
@@ -32,7 +33,7 @@ const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
 const MANIFEST_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Returns the calling process, as manifests name it.
-pub(crate) fn own_recorder() -> Option<Recorder> {
+pub fn own_recorder() -> Option<Recorder> {
     recorder_of("self")
 }
 

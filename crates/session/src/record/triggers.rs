@@ -1,0 +1,227 @@
+//! Triggers of a recording, observed and followed by the control thread; and snapshots that go on
+//! for a while.
+//!
+//! Losses are counted by the consumer, twice a second. The end of the command is seen when it is
+//! waited for. All else is said by other programs.
+
+use std::{
+    collections::VecDeque,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::Sender,
+    },
+    time::{Duration, Instant},
+};
+
+use tompion_manifest::Firing;
+use tompion_os::{Inheritance, User, signal::SIGTERM};
+use tompion_triggers::{Action, Condition, Decision, RateLimiter, Trigger};
+
+use super::{Config, Control};
+use crate::{consumer::ConsumerCommand, control::Requests, kernel::Kernel};
+
+/// Interval between two looks at losses.
+const LOSS_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum number of snapshots that go on at the same time.
+const MAX_WINDOWS: usize = 64;
+
+/// Triggers of a recording.
+pub(super) struct Triggers {
+    list: Vec<(Trigger, RateLimiter)>,
+    /// Number of lost events, if a trigger asks for it, and as it was seen last.
+    losses: Option<Arc<AtomicU64>>,
+    lost: u64,
+    /// Conditions that held and were not followed yet, with their causes.
+    occurred: VecDeque<(Condition, String)>,
+    /// Snapshots that go on.
+    windows: Vec<Window>,
+    /// The program that a trigger has started.
+    hook: Option<Child>,
+    /// User that it runs as, and settings that it inherits.
+    user: Option<User>,
+    inheritance: Inheritance,
+    /// Folder of the trace.
+    folder: std::path::PathBuf,
+}
+
+/// A snapshot that goes on until a time.
+struct Window {
+    due: Instant,
+    /// Events that had been saved before it.
+    before: u64,
+    done: Option<Sender<u64>>,
+}
+
+impl Triggers {
+    pub(super) fn new(config: &Config, inheritance: Inheritance) -> Self {
+        let wants_losses = config.triggers.iter().any(|trigger| trigger.condition == Condition::Loss);
+        Self {
+            list: config.triggers.iter().map(|trigger| (trigger.clone(), RateLimiter::default())).collect(),
+            losses: wants_losses.then(Arc::default),
+            lost: 0,
+            occurred: VecDeque::new(),
+            windows: Vec::new(),
+            hook: None,
+            user: config.user.clone(),
+            inheritance,
+            folder: config.folder.clone(),
+        }
+    }
+
+    /// Counter of losses for the consumer, if a trigger asks for it.
+    pub(super) fn losses(&self) -> Option<Arc<AtomicU64>> {
+        self.losses.clone()
+    }
+
+    /// Whether a trigger has this condition.
+    pub(super) fn has(&self, condition: &Condition) -> bool {
+        self.list.iter().any(|(trigger, _)| trigger.condition == *condition)
+    }
+
+    /// Notes how the command has ended.
+    pub(super) fn note_end(&mut self, status: ExitStatus) {
+        use std::os::unix::process::ExitStatusExt as _;
+        if let Some(signal) = status.signal() {
+            self.occurred.push_back((Condition::Killed, format!("killed by signal {signal}")));
+        }
+    }
+
+    fn note_losses(&mut self) {
+        // Ordering: a counter by itself.
+        let Some(now) = self.losses.as_ref().map(|losses| losses.load(Ordering::Relaxed)) else { return };
+        let more = now.saturating_sub(self.lost);
+        if more != 0 {
+            self.lost = now;
+            self.occurred.push_back((Condition::Loss, format!("{more} events lost")));
+        }
+    }
+
+    /// Time of the next look at what no descriptor tells.
+    pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
+        let losses = self.losses.as_ref().map(|_| now + LOSS_INTERVAL);
+        let hook = self.hook.as_ref().map(|_| now + LOSS_INTERVAL);
+        let windows = self.windows.iter().map(|window| window.due);
+        windows.chain(losses).chain(hook).min()
+    }
+
+    /// Starts a program, unless the last one still runs.
+    fn run(&mut self, words: &[String], firing: &Firing) -> Result<(), String> {
+        let [program, arguments @ ..] = words else { return Ok(()) };
+        if self.is_hook_running() {
+            return Err("the last one still runs".into());
+        }
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        command.env("TOMPION_TRIGGER", &firing.trigger).env("TOMPION_TRACE", &self.folder);
+        self.inheritance.hand_on(&mut command);
+        match &self.user {
+            Some(user) => user.run(&mut command),
+            None => tompion_os::run_with_rights_of_process(&mut command),
+        }
+        self.hook = Some(command.spawn().map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    fn is_hook_running(&mut self) -> bool {
+        let is_running = self.hook.as_mut().is_some_and(|hook| matches!(hook.try_wait(), Ok(None)));
+        if !is_running {
+            self.hook = None;
+        }
+        is_running
+    }
+}
+
+impl Control {
+    /// Follows what has occurred, and ends snapshots whose time is up. True when the recording is
+    /// to end at once.
+    pub(super) fn follow_triggers(&mut self, notice: fn(&str)) -> bool {
+        self.triggers.note_losses();
+        self.triggers.is_hook_running();
+        let mut ends = false;
+        while let Some((condition, cause)) = self.triggers.occurred.pop_front() {
+            ends |= self.fire(&condition, &cause, notice).1;
+        }
+        let now = Instant::now();
+        let (over, rest) =
+            std::mem::take(&mut self.triggers.windows).into_iter().partition(|it| it.due <= now);
+        self.triggers.windows = rest;
+        let over: Vec<Window> = over;
+        if !over.is_empty() {
+            let saved = self.save(notice);
+            for Window { before, done, .. } in over {
+                let events = saved.map_or(0, |(_, total)| total.saturating_sub(before));
+                // The program that asked may have gone.
+                let _ = done.map(|done| done.send(events));
+            }
+        }
+        ends
+    }
+
+    /// Fires the triggers of a condition. Returns whether one has fired, and whether the recording
+    /// is to end at once.
+    pub(super) fn fire(&mut self, condition: &Condition, cause: &str, notice: fn(&str)) -> (bool, bool) {
+        let (mut has_fired, mut ends) = (false, false);
+        for index in 0..self.triggers.list.len() {
+            let Some((trigger, limiter)) = self.triggers.list.get_mut(index) else { continue };
+            if trigger.condition != *condition {
+                continue;
+            }
+            let Decision::Fire { suppressed } = limiter.decide(trigger.limit, Instant::now()) else {
+                continue;
+            };
+            let trigger = trigger.clone();
+            let time_ns = i64::try_from(tompion_os::realtime_ns()).unwrap_or(i64::MAX);
+            let firing = Firing { time_ns, trigger: trigger.text.clone(), cause: cause.into(), suppressed };
+            notice(&format!("trigger `{}`: {cause}", trigger.text));
+            let _ = self.commands.send(ConsumerCommand::NoteFiring(Box::new(firing.clone())));
+            for action in &trigger.actions {
+                ends |= self.act(action, trigger.after, &firing, notice);
+            }
+            has_fired = true;
+        }
+        (has_fired, ends)
+    }
+
+    /// Does one thing. True when the recording is to end at once.
+    fn act(&mut self, action: &Action, after: Duration, firing: &Firing, notice: fn(&str)) -> bool {
+        match action {
+            Action::Snapshot => self.save_after(after, None, notice),
+            Action::Rotate => {
+                let (done, _) = std::sync::mpsc::channel();
+                let _ = self.commands.send(ConsumerCommand::Rotate(done));
+            }
+            Action::Notify => self.requests.iter().for_each(|requests| Requests::notify(requests, firing)),
+            Action::Run(words) => {
+                if let Err(reason) = self.triggers.run(words, firing) {
+                    notice(&format!("`{}` is not run: {reason}", words.join(" ")));
+                }
+            }
+            Action::Stop => {
+                if self.ending || self.child.is_none() {
+                    return true;
+                }
+                self.ask_to_end(SIGTERM);
+            }
+        }
+        false
+    }
+
+    /// Saves what the flight recorders hold, and goes on for a time.
+    pub(super) fn save_after(&mut self, after: Duration, done: Option<Sender<u64>>, notice: fn(&str)) {
+        let goes_on = !after.is_zero() && self.triggers.windows.len() < MAX_WINDOWS;
+        let due = Instant::now() + after;
+        if goes_on {
+            // First, so that nothing is overwritten while the disk takes what is saved now.
+            let _ = self.commands.send(ConsumerCommand::KeepSaving(due));
+            self.kernel.iter().for_each(|kernel| Kernel::keep_saving(kernel, due));
+        }
+        let Some((saved, total)) = self.save(notice) else { return };
+        if goes_on {
+            self.triggers.windows.push(Window { due, before: total - saved, done });
+        } else {
+            let _ = done.map(|done| done.send(saved));
+        }
+    }
+}

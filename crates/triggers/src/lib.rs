@@ -1,0 +1,67 @@
+//! Triggers of a recording: conditions, what they cause, and limits of their rates.
+//!
+//! ```text
+//! killed -> rotate, notify limit 5/h
+//! external:slow -> snapshot, run ./collect.sh --now after 2s
+//! ```
+//!
+//! Pure: conditions are observed and actions are done by the recorder.
+#![forbid(unsafe_code)]
+
+mod parse;
+mod rate;
+
+use std::time::Duration;
+
+pub use parse::TriggerError;
+pub use rate::{Decision, RateLimiter};
+
+/// Rule that one thing causes others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// Its text, by which people know it.
+    pub text: String,
+    /// Cause.
+    pub condition: Condition,
+    /// Effects, in order.
+    pub actions: Vec<Action>,
+    /// Time for which a snapshot goes on.
+    pub after: Duration,
+    /// Limit of its rate; it fires as often as its condition holds without.
+    pub limit: Option<Limit>,
+}
+
+/// Cause of a firing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// A program or a user says this word.
+    External(String),
+    /// The recorded command was killed by a signal.
+    Killed,
+    /// Events of programs were lost.
+    Loss,
+}
+
+/// Effect of a firing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Save what the flight recorder holds.
+    Snapshot,
+    /// End the open chunk.
+    Rotate,
+    /// End the recording.
+    Stop,
+    /// Tell those that watch.
+    Notify,
+    /// Run a program with its arguments.
+    Run(Vec<String>),
+}
+
+/// Maximum number of firings within any time of this length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Number of firings, at least 1.
+    pub count: u32,
+    /// Length of time.
+    pub per: Duration,
+}

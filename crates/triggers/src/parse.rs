@@ -1,0 +1,148 @@
+//! Text of triggers.
+
+use std::{str::FromStr, time::Duration};
+
+use crate::{Action, Condition, Limit, Trigger};
+
+/// Maximum length of a word by which an external trigger is known.
+const MAX_WORD: usize = 64;
+/// Maximum time for which a snapshot goes on.
+const MAX_AFTER: Duration = Duration::from_secs(3600);
+
+/// Trigger that can't be, in words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TriggerError(String);
+
+fn error<T>(text: String) -> Result<T, TriggerError> {
+    Err(TriggerError(text))
+}
+
+impl FromStr for Trigger {
+    type Err = TriggerError;
+
+    /// Parses `WHEN -> DO, DO… [after TIME] [limit N/UNIT]`.
+    fn from_str(text: &str) -> Result<Self, TriggerError> {
+        let Some((condition, effect)) = text.split_once("->") else {
+            return error(format!("expected WHEN -> DO, such as `killed -> notify`, found `{text}`"));
+        };
+        let (effect, limit) = match effect.rsplit_once(" limit ") {
+            Some((effect, limit)) => (effect, Some(limit.trim().parse()?)),
+            None => (effect, None),
+        };
+        let (effect, after) = match effect.rsplit_once(" after ") {
+            Some((effect, after)) => (effect, tompion_units::duration(after.trim()).map_err(TriggerError)?),
+            None => (effect, Duration::ZERO),
+        };
+        let actions = effect.split(',').map(str::parse).collect::<Result<Vec<Action>, _>>()?;
+        if after > MAX_AFTER {
+            return error("expected at most 1h behind `after`".into());
+        }
+        if !after.is_zero() && !actions.contains(&Action::Snapshot) {
+            return error(format!("only a snapshot goes on after its trigger, found none in `{text}`"));
+        }
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        Ok(Self { text, condition: condition.parse()?, actions, after, limit })
+    }
+}
+
+impl FromStr for Condition {
+    type Err = TriggerError;
+
+    fn from_str(text: &str) -> Result<Self, TriggerError> {
+        match text.trim() {
+            "killed" => Ok(Self::Killed),
+            "loss" => Ok(Self::Loss),
+            other => match other.strip_prefix("external:") {
+                Some(word) if is_word(word) => Ok(Self::External(word.into())),
+                Some(word) => error(format!("expected letters, digits, - and _, found `{word}`")),
+                None => error(format!("expected killed, loss or external:WORD, found `{other}`")),
+            },
+        }
+    }
+}
+
+/// Whether an external trigger can have this name.
+fn is_word(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=MAX_WORD).contains(&text.len()) && text.bytes().all(is_plain)
+}
+
+impl FromStr for Action {
+    type Err = TriggerError;
+
+    fn from_str(text: &str) -> Result<Self, TriggerError> {
+        let mut words = text.split_whitespace().map(str::to_owned);
+        let first = words.next().unwrap_or_default();
+        let rest: Vec<String> = words.collect();
+        match (first.as_str(), rest.is_empty()) {
+            ("snapshot", true) => Ok(Self::Snapshot),
+            ("rotate", true) => Ok(Self::Rotate),
+            ("stop", true) => Ok(Self::Stop),
+            ("notify", true) => Ok(Self::Notify),
+            ("run", false) => Ok(Self::Run(rest)),
+            _ => error(format!(
+                "expected snapshot, rotate, stop, notify or `run PROGRAM`, found `{}`",
+                text.trim()
+            )),
+        }
+    }
+}
+
+impl FromStr for Limit {
+    type Err = TriggerError;
+
+    /// Parses `5/h`, `1/10s`.
+    fn from_str(text: &str) -> Result<Self, TriggerError> {
+        let expected = || TriggerError(format!("expected a limit such as 5/h, found `{text}`"));
+        let (count, per) = text.split_once('/').ok_or_else(expected)?;
+        let with_number = if per.starts_with(|letter: char| letter.is_ascii_digit()) { "" } else { "1" };
+        let per = tompion_units::duration(&format!("{with_number}{per}")).map_err(|_| expected())?;
+        match count.parse() {
+            Ok(count) if count > 0 && !per.is_zero() => Ok(Self { count, per }),
+            _ => Err(expected()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trigger_has_a_condition_and_actions() {
+        let trigger: Trigger =
+            "external:slow  -> snapshot, notify, run ./collect.sh --now after 2s limit 5/h"
+                .parse()
+                .expect("one");
+        let run = Action::Run(vec!["./collect.sh".into(), "--now".into()]);
+        assert_eq!(trigger.condition, Condition::External("slow".into()));
+        assert_eq!(trigger.actions, [Action::Snapshot, Action::Notify, run]);
+        assert_eq!(trigger.after, Duration::from_secs(2));
+        assert_eq!(trigger.limit, Some(Limit { count: 5, per: Duration::from_secs(3600) }));
+        assert!(trigger.text.starts_with("external:slow -> snapshot"));
+        let plain: Trigger = "killed -> stop".parse().expect("one");
+        assert_eq!((plain.condition, plain.limit), (Condition::Killed, None));
+        assert_eq!("1/10s".parse(), Ok(Limit { count: 1, per: Duration::from_secs(10) }));
+    }
+
+    #[test]
+    fn what_can_not_be_is_refused_with_the_reason() {
+        for (text, expected) in [
+            ("killed", "expected WHEN -> DO"),
+            ("killed -> dance", "expected snapshot, rotate"),
+            ("killed -> run", "run PROGRAM"),
+            ("killed -> notify twice", "expected snapshot, rotate"),
+            ("dead -> notify", "expected killed, loss"),
+            ("external: -> notify", "expected letters"),
+            ("external:a/b -> notify", "expected letters"),
+            ("loss -> notify after 2s", "only a snapshot"),
+            ("loss -> snapshot after 2h", "at most 1h"),
+            ("loss -> notify limit 0/h", "such as 5/h"),
+            ("loss -> notify limit 5", "such as 5/h"),
+        ] {
+            let error = text.parse::<Trigger>().expect_err(text).to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}
