@@ -5,7 +5,6 @@
 mod commands;
 #[cfg(test)]
 mod documents;
-mod exit_status;
 mod filter;
 mod selection;
 mod units;
@@ -14,7 +13,7 @@ use std::{io::Write as _, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 use tompion_protocol::names::LOG_VARIABLE;
-use tompion_terminal::messages;
+use tompion_terminal::{exit_status, messages};
 
 /// Always-on flight recorder for Linux programs and the kernel.
 ///

@@ -16,17 +16,13 @@
 mod acceptor;
 mod attach;
 mod backing;
-mod budget;
 mod consumer;
 mod control;
 mod entrances;
-mod handshakes;
 mod kernel;
-mod listening;
 mod memory;
 mod messages;
 mod newcomers;
-mod pace;
 mod process;
 mod record;
 mod recover;
@@ -37,6 +33,7 @@ mod targets;
 
 use tompion_context as context;
 use tompion_context::filter;
+use tompion_intake::{budget, handshakes, listening, pace};
 
 pub use consumer::RecordingSummary;
 pub use kernel::KernelChoice;
