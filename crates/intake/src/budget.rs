@@ -2,7 +2,7 @@
 //! where a session has several, and in all.
 //!
 //! Each process has a share that no other can use up. What goes beyond the limits is refused and
-//! counted ([`tompion_manifest::BeyondLimits`]), so that no program makes the recorder grow without
+//! counted (`beyond_limits` of the manifest), so that no program makes the recorder grow without
 //! end.
 
 use std::sync::{

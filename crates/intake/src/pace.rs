@@ -6,7 +6,7 @@
 //! after them all once in a [`BATCH_INTERVAL`].
 //!
 //! A program that waits for an answer ends that, and is at most one interval late itself: a process
-//! in [`QUIET_CHILDREN`] at most. Without children the thread sleeps until something happens.
+//! in `QUIET_CHILDREN` at most. Without children the thread sleeps until something happens.
 
 use std::time::{Duration, Instant};
 
