@@ -17,6 +17,8 @@ use crate::message::{Kind, MAX_MESSAGE, Message};
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time within which a recorder that came back must take what it is given.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause after a connection that could not be taken: descriptors may be short for a while.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Pause before a packet is sent again to a recorder whose queue is full.
 const SEND_RETRY_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum number of entries: a recorder that holds more has a defect.
@@ -46,37 +48,77 @@ pub fn serve(name: &str, linger: Duration) -> io::Result<()> {
 
 /// Holds what the recorders that connect give it.
 pub fn hold(listener: &Listener, linger: Duration) -> io::Result<()> {
-    let mut entries = Entries::default();
-    let mut recorder: Option<PacketSocket> = None;
-    let mut leave_at = Some(Instant::now() + START_TIMEOUT.max(linger));
-    loop {
-        let timeout = leave_at.map(|when| when.saturating_duration_since(Instant::now()));
-        if timeout.is_some_and(|left| left.is_zero()) {
-            return Ok(());
-        }
-        let milliseconds = timeout.map(|left| left.as_millis().min(60_000) as u32 + 1);
-        let descriptors = [listener.as_fd().as_raw_fd()];
-        let connection = recorder.as_ref().map(|socket| socket.as_fd().as_raw_fd());
-        let descriptors: Vec<_> = connection.into_iter().chain(descriptors).collect();
+    let leave_at = Some(Instant::now() + START_TIMEOUT.max(linger));
+    let mut service = Service { entries: Entries::default(), recorder: None, linger, leave_at };
+    while !service.is_over() {
+        service.wait(listener);
+        service.follow_recorder();
+        service.answer(listener);
+    }
+    Ok(())
+}
+
+/// A keeper at work.
+struct Service {
+    entries: Entries,
+    recorder: Option<PacketSocket>,
+    /// Time without a recorder after which it ends.
+    linger: Duration,
+    /// When it ends; none while a recorder is there.
+    leave_at: Option<Instant>,
+}
+
+impl Service {
+    fn is_over(&self) -> bool {
+        self.leave_at.is_some_and(|when| when <= Instant::now())
+    }
+
+    /// Waits for the recorder, for the next one, or for the end of the time without one.
+    fn wait(&self, listener: &Listener) {
+        let left = self.leave_at.map(|when| when.saturating_duration_since(Instant::now()));
+        let milliseconds = left.map(|left| left.as_millis().min(60_000) as u32 + 1);
+        let connection = self.recorder.as_ref().map(|socket| socket.as_fd().as_raw_fd());
+        let descriptors: Vec<_> = connection.into_iter().chain([listener.as_fd().as_raw_fd()]).collect();
         tompion_os::wait_readable(&descriptors, milliseconds);
-        // All that the old recorder has said counts before the next one is answered.
-        if let Some(socket) = &recorder {
-            match entries.listen(socket) {
-                RecorderState::Nothing => {}
-                RecorderState::Gone => {
-                    recorder = None;
-                    leave_at = Some(Instant::now() + linger);
-                }
-                RecorderState::Ended => return Ok(()),
+    }
+
+    /// Follows all that the recorder has said.
+    fn follow_recorder(&mut self) {
+        let Some(socket) = &self.recorder else { return };
+        match self.entries.listen(socket) {
+            RecorderState::Nothing => {}
+            RecorderState::Gone => {
+                self.recorder = None;
+                self.leave_at = Some(Instant::now() + self.linger);
+            }
+            RecorderState::Ended => self.leave_at = Some(Instant::now()),
+        }
+    }
+
+    /// Answers the recorders that wait. A connection that can't be taken ends nothing: the entries
+    /// are more than one recorder's try.
+    fn answer(&mut self, listener: &Listener) {
+        loop {
+            let socket = match listener.accept() {
+                Ok(Some(socket)) => socket,
+                Ok(None) => return,
+                Err(_) => return thread::sleep(ACCEPT_RETRY_INTERVAL),
+            };
+            // It may have connected because the old recorder is gone: all that that one has said
+            // counts before it is answered.
+            self.follow_recorder();
+            if !self.is_over() {
+                self.serve(socket);
             }
         }
-        while let Some(socket) = listener.accept()? {
-            let is_own = socket.peer().is_ok_and(|peer| peer.uid == tompion_os::effective_user());
-            // One recorder has everything: a second one would read the same rings.
-            if is_own && recorder.is_none() && entries.hand_over(&socket).is_ok() {
-                recorder = Some(socket);
-                leave_at = None;
-            }
+    }
+
+    /// Gives a recorder everything, unless another one has it: both would read the same rings.
+    fn serve(&mut self, socket: PacketSocket) {
+        let is_own = socket.peer().is_ok_and(|peer| peer.uid == tompion_os::effective_user());
+        if is_own && self.recorder.is_none() && self.entries.hand_over(&socket).is_ok() {
+            self.recorder = Some(socket);
+            self.leave_at = None;
         }
     }
 }
