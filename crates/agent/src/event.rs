@@ -23,7 +23,7 @@ use tompion_ring::{
 use crate::{
     context::{self, EventWithContexts},
     filters, lock,
-    site::{END_SHIFT, PINNED, RECORDINGS_MASK, Site},
+    site::{CHOSEN, END_SHIFT, PINNED, RECORDINGS_MASK, Site},
     writer::{self, Writer},
 };
 
@@ -345,7 +345,10 @@ extern "C" fn deliver(
         let tails = if count == 0 { &[][..] } else { std::slice::from_raw_parts(tails, count) };
         (std::slice::from_raw_parts(image, image_len), tails)
     };
-    let recording_mask = filters::passing(recording_mask, number(site), tid, (fixed, tails));
+    let recording_mask = match site.recording_mask() & CHOSEN {
+        0 => filters::passing(recording_mask, number(site), tid, (fixed, tails)),
+        _ => recording_mask,
+    };
     let is_pinned = site.recording_mask() & PINNED != 0;
     append_chosen(
         recording_mask,

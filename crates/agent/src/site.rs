@@ -18,7 +18,7 @@ pub const ABI: u32 = 1;
 #[derive(Debug)]
 pub struct Site {
     /// Bit n: recording n records the event. Bit [`END_SHIFT`] + n: it records the event where that
-    /// ends a span whose begin it has. The other bits are [`SLOW`] and [`PINNED`].
+    /// ends a span whose begin it has. The other bits are [`SLOW`], [`PINNED`] and [`CHOSEN`].
     pub enabled: AtomicU32,
     /// Half of the head of the event's records, see [`tompion_layout::record::Head::empty`].
     pub head: AtomicU32,
@@ -40,6 +40,9 @@ pub const SITE_ASKS: u32 = 1;
 pub const SLOW: u32 = 1 << 31;
 /// Bit of [`Site::enabled`]: flight recorders never overwrite the event.
 pub const PINNED: u32 = 1 << 30;
+/// Bit of [`Site::enabled`] in a copy of a site: the module has chosen the recordings, so that
+/// their filters are not asked. The end of a span with fields goes where its begin went.
+pub const CHOSEN: u32 = 1 << 29;
 /// Bits of [`Site::enabled`] that stand for recordings.
 pub const RECORDINGS_MASK: u32 = (1 << MAX_RECORDINGS) - 1;
 /// Shift of the bits of recordings that record the event only as the end of a span whose begin they

@@ -83,6 +83,27 @@ fn rules_and_filters_take_what_they_name() {
     assert_eq!(lines(&trace), [r#"everything:error message="1""#, r#"everything:warn message="2""#]);
 }
 
+/// A filter on a field of the begin, then on one that only an end has.
+#[test]
+fn spans_have_their_ends_where_their_begins_passed_the_filter() {
+    let dir = TestDir::new();
+    let trace = record(&dir, &["--filter", "number == 7"], "spans");
+    assert_eq!(
+        lines(&trace),
+        [
+            "everything:transaction_begin number=7",
+            "everything:transaction_end",
+            "everything:transaction_begin number=7",
+            "everything:transaction_end rows=6",
+            "everything:transaction_begin number=7",
+            "everything:transaction_end ok=1 rows=8",
+        ]
+    );
+    let dir = TestDir::new();
+    let trace = record(&dir, &["--filter", "rows == 6"], "spans");
+    assert_eq!(lines(&trace), ["everything:inside rows=6"]);
+}
+
 #[test]
 fn a_filter_on_a_field_that_is_sometimes_there_finds_it() {
     let dir = TestDir::new();

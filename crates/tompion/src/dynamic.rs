@@ -116,12 +116,29 @@ impl Event {
     /// Records it, and returns true, if a recording takes it and the values are for it. No lock, no
     /// allocation, no system call.
     pub fn record(&self, values: &Values) -> bool {
+        self.begin(values) != 0
+    }
+
+    /// Records it as [`record`](Self::record) does. Returns the recordings whose filters let it
+    /// through, a bit each: those are to have the end of the span that this begins.
+    pub fn begin(&self, values: &Values) -> u32 {
+        self.append_values(values, None)
+    }
+
+    /// Records the end of a span in those of these recordings that still take it, whatever their
+    /// filters say of its values: [`begin`](Self::begin) has returned them.
+    pub fn end(&self, values: &Values, recordings: u32) {
+        self.append_values(values, Some(recordings));
+    }
+
+    fn append_values(&self, values: &Values, chosen: Option<u32>) -> u32 {
         if values.only_types || !self.takes(values) {
-            return false;
+            return 0;
         }
+        let (image, texts) = (values.image.as_ptr().cast(), values.texts.as_ptr().cast());
         // SAFETY: the values have this event's types; the image has been written, and a word behind
         // it.
-        unsafe { self.append(values.image.as_ptr().cast(), values.image_len, values.texts.as_ptr().cast()) }
+        unsafe { self.append(chosen, image, values.image_len, texts) }
     }
 
     /// A copy of the values, from which the event can be recorded at any time; none if they are not
@@ -142,21 +159,46 @@ impl Event {
         Some(Kept { event: self, image_len: values.image_len, copy })
     }
 
-    /// Records the event if a recording takes it.
+    /// Records the event in all recordings that take it, or in the chosen ones that have the begin
+    /// of its span. Returns those.
     ///
     /// # Safety
     /// `image` is `len` bytes of fields of this event, readable up to a multiple of 8 bytes;
     /// `texts` points to the bytes of its texts, one behind the other.
-    unsafe fn append(&self, image: *const u8, len: usize, texts: *const u8) -> bool {
-        let Some(site) = self.site.filter(|site| site.is_enabled()) else { return false };
+    unsafe fn append(&self, chosen: Option<u32>, image: *const u8, len: usize, texts: *const u8) -> u32 {
+        let Some(site) = self.site.filter(|site| site.is_enabled()) else { return 0 };
         // Ordering: as in `Probe::taken`.
         fence(Ordering::Acquire);
-        if self.tails == 0 {
-            // SAFETY: the site is enabled; the image is complete, as the caller promises.
-            unsafe { platform::append(site, image, len) };
-            return true;
-        }
+        let copy;
+        let site = match chosen.map(|recordings| platform::chosen(site, recordings)) {
+            None => site,
+            Some(None) => return 0,
+            Some(Some(of_the_begin)) => {
+                copy = of_the_begin;
+                &copy
+            }
+        };
         let mut tails = [const { MaybeUninit::<Tail>::uninit() }; MAX_FIELDS];
+        // SAFETY: the image and the texts are the caller's.
+        let count = unsafe { self.find_tails(image, texts, &mut tails) };
+        // SAFETY: the site is enabled, the image is complete, and so many tails were written.
+        unsafe { platform::append_begin(site, image, len, tails.as_ptr().cast(), count) }
+    }
+
+    /// Writes the tails of the fields that have one. Returns their number.
+    ///
+    /// # Safety
+    /// As [`append`](Self::append).
+    #[inline]
+    unsafe fn find_tails(
+        &self,
+        image: *const u8,
+        texts: *const u8,
+        tails: &mut [MaybeUninit<Tail>; MAX_FIELDS],
+    ) -> usize {
+        if self.tails == 0 {
+            return 0;
+        }
         let (mut at, mut text, mut count) = (0, 0, 0);
         for ty in self.signature.iter().map(|field| type_of(*field)) {
             if has_tail(ty) {
@@ -167,9 +209,7 @@ impl Event {
             }
             at += size_of_type(ty);
         }
-        // SAFETY: as above; so many tails were written, whose bytes the caller has.
-        unsafe { platform::append_tails(site, image, len, tails.as_ptr().cast(), count) };
-        true
+        count
     }
 }
 
@@ -183,11 +223,22 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Records the event, and returns true, if a recording takes it.
-    pub fn record(&self) -> bool {
+    /// Records the event in all recordings that take it. Returns them, a bit each.
+    pub fn begin(&self) -> u32 {
+        self.append(None)
+    }
+
+    /// Records the end of a span in those of these recordings that still take it, whatever their
+    /// filters.
+    pub fn end(&self, recordings: u32) {
+        self.append(Some(recordings));
+    }
+
+    fn append(&self, chosen: Option<u32>) -> u32 {
         let image = self.copy.as_ptr().cast::<u8>();
+        let texts = image.wrapping_add(self.image_len.next_multiple_of(8));
         // SAFETY: made by `keep`, of values of the event's types.
-        unsafe { self.event.append(image, self.image_len, image.add(self.image_len.next_multiple_of(8))) }
+        unsafe { self.event.append(chosen, image, self.image_len, texts) }
     }
 }
 

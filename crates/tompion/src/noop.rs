@@ -33,7 +33,7 @@ pub fn site_of<D: Described, F: Fields>() -> &'static Site {
 /// # Safety
 /// Always.
 #[inline(always)]
-pub unsafe fn append(_site: &'static Site, _image: *const u8, _size: usize) {}
+pub unsafe fn append(_site: &Site, _image: *const u8, _size: usize) {}
 
 /// Records nothing.
 ///
@@ -41,7 +41,7 @@ pub unsafe fn append(_site: &'static Site, _image: *const u8, _size: usize) {}
 /// Always.
 #[inline(always)]
 pub unsafe fn append_tails(
-    _site: &'static Site,
+    _site: &Site,
     _image: *const u8,
     _size: usize,
     _tails: *const Tail,
@@ -55,7 +55,7 @@ pub unsafe fn append_tails(
 /// Always.
 #[inline(always)]
 pub unsafe fn append_begin(
-    _site: &'static Site,
+    _site: &Site,
     _image: *const u8,
     _size: usize,
     _tails: *const Tail,
@@ -70,6 +70,11 @@ pub unsafe fn append_begin(
 /// Always.
 #[inline(always)]
 pub unsafe fn append_end(_site: &'static Site, _recordings: u32) {}
+
+/// There are no recordings.
+pub const fn chosen(_site: &Site, _recordings: u32) -> Option<Site> {
+    None
+}
 
 /// There is no library.
 pub fn load() -> bool {

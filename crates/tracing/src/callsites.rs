@@ -141,10 +141,16 @@ impl Callsite {
         chain.find(values, || self.describe(role, values))
     }
 
-    /// Records an event without fields.
-    pub fn record_empty(&self, role: Role) -> bool {
+    /// Records the begin of a span without fields. Returns the recordings that have it.
+    pub fn begin_empty(&self) -> u32 {
         let none = Values::new();
-        self.event(role, &none).record(&none)
+        self.event(Role::Main, &none).begin(&none)
+    }
+
+    /// Records the end of a span without fields in these recordings.
+    pub fn end_empty(&self, recordings: u32) {
+        let none = Values::new();
+        self.event(Role::End, &none).end(&none, recordings);
     }
 
     fn describe(&self, role: Role, values: &Values) -> Event {

@@ -3,6 +3,7 @@
 
 mod callsites;
 mod deferred_fields;
+mod entered;
 mod visit;
 
 use tompion::dynamic::{Kept, Values};
@@ -113,17 +114,19 @@ where
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        match span.extensions().get::<Beginning>() {
-            Some(Beginning(kept)) => kept.record(),
-            None => callsite(span.metadata()).record_empty(Role::Main),
+        let recordings = match span.extensions().get::<Beginning>() {
+            Some(Beginning(kept)) => kept.begin(),
+            None => callsite(span.metadata()).begin_empty(),
         };
+        entered::push(id, recordings);
     }
 
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {
+        let Some(recordings) = entered::pop(id) else { return };
         let Some(span) = context.span(id) else { return };
         match span.extensions().get::<DeferredFields>().and_then(DeferredFields::end) {
-            Some(kept) => kept.record(),
-            None => callsite(span.metadata()).record_empty(Role::End),
+            Some(kept) => kept.end(recordings),
+            None => callsite(span.metadata()).end_empty(recordings),
         };
     }
 }

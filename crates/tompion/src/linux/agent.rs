@@ -34,6 +34,13 @@ type ContextFunction = unsafe extern "C" fn(*const c_char, u32, *mut c_void) -> 
 
 /// Bits of recordings in a site's `enabled`.
 const RECORDINGS: u32 = 0xffff;
+/// Shift of the bits of recordings that take the event only as the end of a span.
+const END_SHIFT: u32 = 16;
+/// Bit of a copy's `enabled`: its recordings are chosen, and their filters are not asked. An agent
+/// that does not know it asks them. `PINNED` and the other bits stay the agent's.
+const CHOSEN: u32 = 1 << 29;
+/// Bit of `enabled`: flight recorders never overwrite the event.
+const PINNED: u32 = 1 << 30;
 
 /// Verb: the object goes away.
 const UNLOAD: u32 = 0;
@@ -269,7 +276,7 @@ pub unsafe fn provide_context(name: &CStr, ty: u32, get: *mut c_void) -> bool {
 /// # Safety
 /// The site is enabled; `image` is readable for `size` bytes, rounded up to a multiple of 8.
 #[inline(always)]
-pub unsafe fn append(site: &'static Site, image: *const u8, size: usize) {
+pub unsafe fn append(site: &Site, image: *const u8, size: usize) {
     // SAFETY: no site is enabled before the agent has set its functions, which it doesn't change;
     // the caller saw the site enabled, and put a fence behind it.
     unsafe { OBJECT.module.append.get().unwrap_unchecked()(site, image, size) }
@@ -280,13 +287,7 @@ pub unsafe fn append(site: &'static Site, image: *const u8, size: usize) {
 /// # Safety
 /// As [`append`]; `tails` points to `count` tails, whose bytes are readable.
 #[inline(always)]
-pub unsafe fn append_tails(
-    site: &'static Site,
-    image: *const u8,
-    size: usize,
-    tails: *const Tail,
-    count: usize,
-) {
+pub unsafe fn append_tails(site: &Site, image: *const u8, size: usize, tails: *const Tail, count: usize) {
     // SAFETY: as in `append`.
     unsafe { OBJECT.module.append_tails.get().unwrap_unchecked()(site, image, size, tails, count) }
 }
@@ -297,7 +298,7 @@ pub unsafe fn append_tails(
 /// As [`append_tails`]; `count` may be 0.
 #[inline(always)]
 pub unsafe fn append_begin(
-    site: &'static Site,
+    site: &Site,
     image: *const u8,
     size: usize,
     tails: *const Tail,
@@ -330,23 +331,27 @@ pub unsafe fn append_end(site: &'static Site, recordings: u32) {
             return append_end(site, recordings);
         }
     }
+    let Some(copy) = chosen(site, recordings) else { return };
+    let image = [0u64; 1];
+    // SAFETY: as above; the image has no bytes, and the agent keeps no site.
+    unsafe { OBJECT.module.append.get().unwrap_unchecked()(&raw const copy, image.as_ptr().cast(), 0) }
+}
+
+/// A copy of a site, for the end of a span in those of the given recordings that still take it,
+/// whatever their filters; none if no recording does.
+pub fn chosen(site: &Site, recordings: u32) -> Option<Site> {
     // Ordering: pairs with the agent's release store of `enabled`, so that the number is there.
     let enabled = site.enabled.load(Ordering::Acquire);
-    if enabled & recordings == 0 {
-        return;
-    }
-    // An agent without the function takes the recordings from the site.
-    let copy = Site {
-        enabled: AtomicU32::new(enabled & (recordings | !RECORDINGS)),
+    let takers = (enabled | enabled >> END_SHIFT) & recordings & RECORDINGS;
+    (takers != 0).then(|| Site {
+        enabled: AtomicU32::new(takers | CHOSEN | enabled & PINNED),
+        // Ordering: read behind the load above.
         number: AtomicU32::new(site.number.load(Ordering::Relaxed)),
         description: site.description,
         enumerations: site.enumerations,
         kind: site.kind,
         reserved: site.reserved,
-    };
-    let image = [0u64; 1];
-    // SAFETY: as above; the image has no bytes, and the agent keeps no site.
-    unsafe { OBJECT.module.append.get().unwrap_unchecked()(&raw const copy, image.as_ptr().cast(), 0) }
+    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod recorders;
 mod site;
 
 pub use agent::{
-    append, append_begin, append_end, append_tails, is_loaded, load, provide_context, register,
+    append, append_begin, append_end, append_tails, chosen, is_loaded, load, provide_context, register,
     request_snapshot,
 };
 pub use site::site_of;
