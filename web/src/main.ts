@@ -197,10 +197,10 @@ class Page {
 
   async start(): Promise<void> {
     const { app } = this;
-    app.setTheme(this.startTheme());
     const { hash } = location;
-    const size = link.pictureSize(hash);
-    if (size !== null) this.setPictureSize(size);
+    const picture = link.picture(hash);
+    app.setTheme(picture?.theme ?? this.startTheme());
+    if (picture !== null) this.setPictureSize(picture);
     try {
       const tracks = await this.open();
       app.tracks.commands = app.info.commands;

@@ -312,6 +312,7 @@ fn a_picture_has_the_range_tracks_and_size_that_were_asked_for() {
         drawn(&["--track", tid]).trim_end().rsplit_once('#').unwrap().1,
         format!("png=1600x900&p=thread%3A{tid}")
     );
+    assert!(drawn(&["--dark"]).trim_end().ends_with("#png=1600x900,dark"));
     for (options, line) in [
         (&["--track", "nosuch"][..], "no track of the trace is named `nosuch`, by name, pid or tid"),
         (&["--from", "5", "--to", "4"], "expected --from before --to, found no time between them"),

@@ -22,6 +22,8 @@ pub struct PictureRange {
     pub tracks: Vec<String>,
     /// Width and height of the picture in pixels.
     pub size: (u32, u32),
+    /// Whether the picture has light colours on a dark ground.
+    pub is_dark: bool,
 }
 
 /// Returns the part of the address after `#`.
@@ -33,7 +35,7 @@ pub fn fragment(workspace: &Workspace, range: &PictureRange) -> Result<String, S
     let opened = workspace.opened();
     let index = opened.index();
     let (width, height) = range.size;
-    let mut text = format!("png={width}x{height}");
+    let mut text = format!("png={width}x{height}{}", if range.is_dark { ",dark" } else { "" });
     if range.from.is_some() || range.to.is_some() {
         let offsets = workspace.offsets();
         let bounds = index.bounds.iter().zip(offsets);

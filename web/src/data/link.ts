@@ -36,13 +36,22 @@ export interface LinkState {
   offsets?: number[];
 }
 
-/** Begin of an address for `tompion view --png`: `#png=1280x720&v=0,5`. */
-const PICTURE = /^#png(?:=(\d+)x(\d+))?(&|$)/;
+/** Begin of an address for `tompion view --png`: `#png=1280x720,dark&v=0,5`. */
+const PICTURE = /^#png(?:=(\d+)x(\d+)(,dark)?)?(&|$)/;
 
-/** Width and height of a picture in pixels; null if the address is not for one. */
-export function pictureSize(hash: string): { width: number; height: number } | null {
+/** A picture that an address asks for: its width and height in pixels, and its theme. */
+export interface Picture {
+  width: number;
+  height: number;
+  theme: "light" | "dark";
+}
+
+/** The picture that an address asks for; null if it is not for one. */
+export function picture(hash: string): Picture | null {
   const found = PICTURE.exec(hash);
-  return found === null ? null : { width: Number(found[1] ?? 1600), height: Number(found[2] ?? 900) };
+  if (found === null) return null;
+  const theme = found[3] === undefined ? "light" : "dark";
+  return { width: Number(found[1] ?? 1600), height: Number(found[2] ?? 900), theme };
 }
 
 /** Longest list of tracks, so that the address can still be pasted. */

@@ -380,9 +380,10 @@ describe("an incident", () => {
     expect(link.initialState("#png", null)).toEqual({});
     expect(link.initialState("#png=1280x720", incident)).toEqual(link.ofIncident(incident));
     expect(link.initialState("#png=1280x720&v=5,9&p=thread%3A7", incident)).toEqual({ begin: 5, end: 9, pinned: ["thread:7"] });
-    expect(link.pictureSize("#png=1280x720&v=5,9")).toEqual({ width: 1280, height: 720 });
-    expect(link.pictureSize("#png")).toEqual({ width: 1600, height: 900 });
-    expect(["#v=5,9", "#pngs", ""].map(link.pictureSize)).toEqual([null, null, null]);
+    expect(link.picture("#png=1280x720&v=5,9")).toEqual({ width: 1280, height: 720, theme: "light" });
+    expect(link.picture("#png=800x600,dark&v=5,9")).toEqual({ width: 800, height: 600, theme: "dark" });
+    expect(link.picture("#png")).toEqual({ width: 1600, height: 900, theme: "light" });
+    expect(["#v=5,9", "#pngs", "#png=1x1,light", ""].map(link.picture)).toEqual([null, null, null, null]);
   });
 });
 

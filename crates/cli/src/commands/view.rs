@@ -23,7 +23,8 @@ use crate::{messages::print_status, selection};
     tompion view kernel-trace/ user-trace/\n  \
     tompion view --no-open --listen 8080 trace/\n  \
     tompion view --png picture.png trace/\n  \
-    tompion view --png late.png --from 14:03:05.2 --to 14:03:05.3 --track controller trace/\n\n\
+    tompion view --png late.png --from 14:03:05.2 --to 14:03:05.3 --track controller trace/\n  \
+    tompion view --png dark.png --dark --size 1280x720 trace/\n\n\
 Requests need the token in the printed address. The index of a trace is kept beside it in .tompion-view, or in the \
 user's cache if that can't be written. Ctrl-C ends the command.")]
 pub struct Arguments {
@@ -53,6 +54,9 @@ pub struct Arguments {
     /// With --png, set the width and height of the picture in pixels
     #[arg(long, value_name = "WxH", requires = "png", default_value = "1600x900", value_parser = picture_size)]
     size: (u32, u32),
+    /// With --png, draw light on dark
+    #[arg(long, requires = "png")]
+    dark: bool,
 }
 
 /// Allowed sides of a picture, in pixels. Below the minimum, the page has no room for its parts.
@@ -134,6 +138,7 @@ fn picture_range(arguments: &Arguments, paths: &[PathBuf]) -> anyhow::Result<Pic
         to: moment(&arguments.to)?,
         tracks: arguments.tracks.clone(),
         size: arguments.size,
+        is_dark: arguments.dark,
     })
 }
 
