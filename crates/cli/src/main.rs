@@ -13,7 +13,7 @@ use std::{io::Write as _, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 use tompion_protocol::names::LOG_VARIABLE;
-use tompion_terminal::{exit_status, messages};
+use tompion_terminal::{exit_status, messages, screen};
 
 /// Always-on flight recorder for Linux programs and the kernel.
 ///
@@ -49,6 +49,8 @@ enum Command {
     Snapshot(commands::snapshot::Arguments),
     /// Show running recordings: programs, events, losses, problems
     Status(commands::status::Arguments),
+    /// Show rates, losses and memory of running recordings, refreshed
+    Top(commands::top::Arguments),
     /// Show or change which events of programs a running recording records
     Rules(commands::rules::Arguments),
     /// End the open chunk of a running recording, and begin the next one
@@ -125,6 +127,7 @@ fn main() -> ExitCode {
         Command::View(arguments) => commands::view::run(&arguments),
         Command::Snapshot(arguments) => commands::snapshot::run(&arguments),
         Command::Status(arguments) => commands::status::run(&arguments),
+        Command::Top(arguments) => commands::top::run(&arguments),
         Command::Rules(arguments) => commands::rules::run(&arguments),
         Command::Rotate(arguments) => commands::rotate::run(&arguments),
         Command::Clear(arguments) => commands::clear::run(&arguments),

@@ -127,6 +127,32 @@ fn rules_change_while_programs_run() {
     assert!(line.contains("rules        changed 4 times"), "{line}");
 }
 
+/// Rates of a flight recorder, which writes nothing, are those of its rings.
+#[test]
+fn rates_are_shown_while_programs_run() {
+    let dir = TestDir::new();
+    let session =
+        Session::start(&dir, "flight", &["--mode", "overwrite"], &[&ticker(&dir)]).wait_for(&dir, 1);
+    let shown = tompion(&dir, &["top", "flight", "--json", "--once", "--interval", "500ms"]).succeeded().out;
+    let table: Value = serde_json::from_str(&shown).expect("one object");
+    let (recording, process) = (&table["recordings"][0], &table["recordings"][0]["processes"][0]);
+    assert_eq!((&recording["name"], &recording["mode"]), (&json!("flight"), &json!("overwrite")));
+    assert_eq!((&process["name"], &process["lost"]), (&json!("ticker"), &json!(0)));
+    // Two events a millisecond at most, as long as the machine has time for the program.
+    let rate = process["events_per_s"].as_f64().expect("a rate");
+    assert!(rate > 10.0 && rate <= 2200.0, "{rate}");
+    assert!(process["bytes_per_s"].as_f64() >= Some(rate * 8.0), "{process}");
+    assert!(process["history_s"].as_f64() > Some(1.0) && recording["cpu"].is_number(), "{table}");
+    let text = tompion(&dir, &["top", "--interval", "200ms"]).succeeded().out;
+    assert!(text.contains("1 recording, 1 process; rates of the last"), "{text}");
+    assert!(text.contains("\n  ticker (") && text.contains(" MiB"), "{text}");
+    assert!(!text.contains('\x1b'), "no terminal, no styles: {text}");
+    let refused = tompion(&dir, &["top", "nosuch"]).exited(1).err;
+    assert!(refused.contains("no recording of this user is named nosuch"), "{refused}");
+    tompion(&dir, &["snapshot", "flight"]).succeeded();
+    session.end().succeeded();
+}
+
 #[test]
 fn processes_without_a_thread_keep_their_rules_and_their_children_follow() {
     let dir = TestDir::new();

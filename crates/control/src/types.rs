@@ -95,6 +95,17 @@ pub struct Process {
     pub losses_unknown: bool,
     /// Whether it follows the newest rules.
     pub rules: Following,
+    /// Events that its rings have taken, saved or not. The process's own count, which is checked
+    /// where events are read.
+    #[serde(default)]
+    pub appended: u64,
+    /// Bytes that these took in the rings.
+    #[serde(default)]
+    pub appended_bytes: u64,
+    /// Share of the fullest ring that waits to be written, or that holds a flight recorder's
+    /// history, in percent.
+    #[serde(default)]
+    pub fill_percent: u64,
 }
 
 /// State of a recording.

@@ -64,7 +64,7 @@ struct Service {
     recorder: Option<PacketSocket>,
     /// Time without a recorder after which it ends.
     linger: Duration,
-    /// When it ends; none while a recorder is there.
+    /// Time of its end; none while a recorder is there.
     leave_at: Option<Instant>,
 }
 

@@ -9,6 +9,7 @@ mod beneath;
 mod bpf;
 mod clock;
 mod counter;
+mod cpu_time;
 mod deferred_close;
 mod descriptors;
 mod dir_handle;
@@ -48,6 +49,7 @@ pub use clock::{
     tsc, tsc_is_usable, tsc_state,
 };
 pub use counter::Counter;
+pub use cpu_time::cpu_time;
 pub use deferred_close::{close_in_background, close_in_parallel};
 pub use descriptors::{hand_down, take_inherited, take_own_table};
 pub use dir_handle::{DirHandle, is_private, write_file};

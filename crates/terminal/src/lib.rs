@@ -1,5 +1,6 @@
-//! Lines on a terminal: messages, exit codes, and what is escaped in them.
+//! Terminals: messages, exit codes, what is escaped in them, and displays that are refreshed.
 #![forbid(unsafe_code)]
 
 pub mod exit_status;
 pub mod messages;
+pub mod screen;

@@ -65,7 +65,7 @@ pub const LAYERS: &[Layer] = &[
             "viewer",
         ],
     },
-    Layer { name: "programs", crates: &["cli", "terminal", "xtask", "bench", "tasks"] },
+    Layer { name: "programs", crates: &["cli", "status", "terminal", "xtask", "bench", "tasks"] },
 ];
 
 /// An edge within a layer, and why it is there.
@@ -116,6 +116,8 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "report", to: "rttest", reason: "results are what a report shows" },
     Edge { from: "report", to: "machine", reason: "a report names the machine and its settings" },
     Edge { from: "cli", to: "terminal", reason: "messages and exit codes" },
+    Edge { from: "cli", to: "status", reason: "running recordings as text" },
+    Edge { from: "status", to: "terminal", reason: "styles, and what is escaped" },
     Edge { from: "xtask", to: "tasks", reason: "artifacts, commands and tables" },
     Edge { from: "bench", to: "tasks", reason: "artifacts, commands and tables" },
     Edge { from: "manifest", to: "os", reason: "the file is read and replaced below its folder's handle" },

@@ -21,6 +21,7 @@ pub mod stat;
 pub mod status;
 pub mod stop;
 pub mod test;
+pub mod top;
 pub mod trigger;
 pub mod trim;
 pub mod view;

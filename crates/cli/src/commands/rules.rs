@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use clap::Args;
 use tompion_control::{Process, Recording, RuleChange, Rules, recordings};
 use tompion_schema::Level;
+use tompion_status::describe_rules;
 
-use super::{record, status::describe_rules};
+use super::record;
 use crate::{
     filter,
     messages::{self, escape_control, pluralize, print_status},
@@ -131,6 +132,9 @@ mod tests {
             lost: Vec::new(),
             losses_unknown: false,
             rules,
+            appended: 0,
+            appended_bytes: 0,
+            fill_percent: 0,
         };
         let none = RuleChange { current: 0, pending: Vec::new(), fixed: Vec::new() };
         assert_eq!(describe(&none), "programs will follow when they start");

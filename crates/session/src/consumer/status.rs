@@ -32,6 +32,7 @@ impl Consumer {
     fn describe(&self, process: &Process) -> control::Process {
         let Source { name, command_line, events, lost, overwritten, losses_unknown, .. } =
             process.summary(self.root().path());
+        let load = process.load();
         control::Process {
             pid: process.pid,
             name: name.unwrap_or_default(),
@@ -41,6 +42,9 @@ impl Consumer {
             lost: losses(lost.iter().map(|(cause, count)| (cause.as_str(), *count))),
             losses_unknown,
             rules: process.following(),
+            appended: load.events,
+            appended_bytes: load.bytes,
+            fill_percent: load.fill_percent,
         }
     }
 

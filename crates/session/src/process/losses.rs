@@ -11,6 +11,17 @@ use tompion_manifest as manifest;
 
 use super::Process;
 
+/// Content of a process's rings, by their shared counters: the process could have changed them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load {
+    /// Events that they have taken.
+    pub events: u64,
+    /// Bytes that these took.
+    pub bytes: u64,
+    /// Share of the fullest one that waits to be read, or that holds history, in percent.
+    pub fill_percent: u64,
+}
+
 /// More than any program can lose. A reader takes the largest number for a mistake of its own.
 pub(super) const MAX_DISCARDED: u64 = 1 << 62;
 /// Tolerance for clocks and the time of joining, in nanoseconds.
@@ -144,6 +155,22 @@ impl Process {
         let shared = rings.fold(found, u64::saturating_add);
         // Ordering: a counter by itself.
         shared.saturating_add(self.control.word(without_ring).load(Ordering::Relaxed))
+    }
+
+    /// Returns what its rings have taken and hold, by their shared counters.
+    pub fn load(&self) -> Load {
+        let size = self.geometry.ring_size().max(1);
+        let mut load = Load::default();
+        for ring in 0..self.states.len() {
+            let reader = self.reader(ring);
+            let written = reader.written();
+            load.events = load.events.saturating_add(reader.events());
+            load.bytes = load.bytes.saturating_add(written);
+            // A flight recorder gives no room back.
+            let held = written.saturating_sub(reader.released()).min(size);
+            load.fill_percent = load.fill_percent.max(held.saturating_mul(100) / size);
+        }
+        load
     }
 
     /// The process in the manifest.

@@ -2,6 +2,7 @@
 
 mod rows;
 
+use crate::screen::{BOLD, DIM, END};
 use std::{
     fmt::Write as _,
     io::Write as _,
@@ -17,7 +18,6 @@ use tompion_latency::{
 
 use rows::Row;
 
-use super::table::{BOLD, DIM, END};
 use crate::{
     messages::{escape_control, pluralize},
     units,

@@ -1,13 +1,12 @@
 //! `--cgroup` and `--thread`: groups of threads that are counted separately, and their tables.
 
+use crate::screen::{BOLD, DIM, END, YELLOW};
 use std::fmt::Write;
 
 use clap::Args;
 use tompion_latency::{Cgroups, Group, GroupReport, Monitor, Report};
 
-use super::table::{
-    BOLD, DIM, END, KindRow, Width, YELLOW, format_maximum, format_phases, format_time, write_kind_row,
-};
+use super::table::{KindRow, Width, format_maximum, format_phases, format_time, write_kind_row};
 use crate::messages::{escape_control, pluralize, print_status};
 
 /// Argument that removes all groups.

@@ -1,5 +1,6 @@
 //! Tables of jobs.
 
+use crate::screen::{BOLD, CYAN, DIM, END, RED, YELLOW};
 use std::{collections::BTreeMap, fmt::Write};
 
 use tompion_history::{HistoryJob, HistoryJobs};
@@ -8,7 +9,7 @@ use tompion_latency::{
     jobs::{JobReport, JobsReport, Longest, Release},
 };
 
-use super::table::{BOLD, CYAN, DIM, END, RED, Width, YELLOW, format_span, format_time, format_us};
+use super::table::{Width, format_span, format_time, format_us};
 use crate::messages::{escape_control, pluralize, with_thousands};
 
 /// Writes the heading; `first` names the first time.

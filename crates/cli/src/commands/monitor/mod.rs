@@ -37,7 +37,7 @@ use crate::{
 use background_tasks::{BackgroundTasks, MonitorStopped, check_running};
 use history_session::HistorySession;
 use incidents::IncidentRecorder;
-use stop_signals::StopSignals;
+pub use stop_signals::StopSignals;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \

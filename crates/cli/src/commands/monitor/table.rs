@@ -1,5 +1,6 @@
 //! Parts of the monitor's tables: styles, columns by width, and formats of cells.
 
+use crate::screen::{BOLD, CYAN, END};
 use std::fmt::Write;
 
 use jiff::{Timestamp, tz::TimeZone};
@@ -9,17 +10,6 @@ use crate::{
     messages::{escape_control, with_thousands},
     units,
 };
-
-pub const BOLD: &str = "\x1b[1m";
-pub const DIM: &str = "\x1b[2m";
-pub const RED: &str = "\x1b[31m";
-pub const GREEN: &str = "\x1b[32m";
-pub const YELLOW: &str = "\x1b[33m";
-pub const CYAN: &str = "\x1b[36m";
-pub const END: &str = "\x1b[0m";
-
-/// All styles.
-pub const STYLES: [&str; 7] = [BOLD, DIM, RED, GREEN, YELLOW, CYAN, END];
 
 /// Bounds of distributions, in nanoseconds: 1, 2, 5, 10 µs … 10 ms.
 const BOUNDS: [u64; 13] = steps(1000);

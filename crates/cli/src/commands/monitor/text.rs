@@ -1,5 +1,6 @@
 //! Reports as text: one frame of a terminal, or the whole report.
 
+use crate::screen::{self, BOLD, CYAN, DIM, END, GREEN, RED, YELLOW};
 use std::fmt::Write;
 
 use tompion_latency::{CpuReport, Kind, KindReport, Late, MAX_THREADS, Report, ThreadReport, of_all_cpus};
@@ -7,8 +8,7 @@ use tompion_latency::{CpuReport, Kind, KindReport, Late, MAX_THREADS, Report, Th
 use super::{
     groups, job_table,
     table::{
-        BOLD, CYAN, DIM, END, GREEN, KindRow, RED, Width, YELLOW, format_maximum, format_phases, format_span,
-        format_time, format_us, write_kind_row,
+        KindRow, Width, format_maximum, format_phases, format_span, format_time, format_us, write_kind_row,
     },
 };
 use crate::messages::{escape_control, pluralize, with_thousands};
@@ -35,26 +35,7 @@ pub fn frame(report: &Report, (columns, rows): (u16, u16)) -> String {
     write_exited_threads(&mut text, &exited);
     text.push_str(&foot);
     let _ = write!(text, "{DIM}Ctrl-C ends the display; counting continues{END}");
-    let lines: Vec<String> =
-        text.lines().take(usize::from(rows)).map(|line| truncate(line, usize::from(columns))).collect();
-    lines.join("\n")
-}
-
-/// Truncates a line to a number of characters; styles take no room and stay.
-fn truncate(line: &str, max: usize) -> String {
-    let (mut left, mut is_style) = (max, false);
-    line.chars()
-        .filter(|letter| {
-            let belongs = is_style || *letter == '\x1b';
-            if belongs {
-                is_style = *letter != 'm';
-                return true;
-            }
-            let has_room = left > 0;
-            left = left.saturating_sub(1);
-            has_room
-        })
-        .collect()
+    screen::fit(&text, (columns, rows))
 }
 
 /// Returns the whole report, with the maximum of each kind in detail.
@@ -244,7 +225,7 @@ fn write_accounting(text: &mut String, report: &Report) {
 mod tests {
     use tompion_latency::{Histogram, Maximum};
 
-    use super::{super::table::STYLES, *};
+    use super::*;
 
     fn thread(tid: u32, us: u64, has_ended: bool) -> ThreadReport {
         let mut places = Histogram::default();
@@ -268,8 +249,7 @@ mod tests {
 
     /// Returns a frame without its colours.
     fn plain_lines(report: &Report, size: (u16, u16)) -> Vec<String> {
-        let plain = STYLES.iter().fold(frame(report, size), |text, style| text.replace(style, ""));
-        plain.lines().map(ToOwned::to_owned).collect()
+        screen::plain(&frame(report, size)).lines().map(ToOwned::to_owned).collect()
     }
 
     fn report(threads: Vec<ThreadReport>) -> Report {
@@ -301,11 +281,5 @@ mod tests {
         assert!(line("thread-900") && line("thread-901") && !line("thread-1 "), "{lines:?}");
         assert!(line("79 threads exited (--once has them), max 999 µs in thread-1 1"), "{lines:?}");
         assert!(report_text(&report).contains("\nthread-1 "), "the whole report has all threads");
-    }
-
-    #[test]
-    fn styles_take_no_room() {
-        assert_eq!(truncate(&format!("{BOLD}highest{END} µs"), 9), format!("{BOLD}highest{END} µ"));
-        assert_eq!(truncate(&format!("{RED}ab{END}"), 1), format!("{RED}a{END}"));
     }
 }

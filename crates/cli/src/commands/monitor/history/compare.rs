@@ -1,5 +1,6 @@
 //! `tompion monitor compare`: compares two periods or two kernels.
 
+use crate::screen::{BOLD, DIM, END, GREEN, RED};
 use std::{fmt::Write as _, io::Write as _, path::PathBuf};
 
 use anyhow::bail;
@@ -14,10 +15,7 @@ use super::{
     times::{format_time, moment},
 };
 use crate::{
-    commands::monitor::{
-        picture::PictureArgs,
-        table::{BOLD, DIM, END, GREEN, RED, format_us},
-    },
+    commands::monitor::{picture::PictureArgs, table::format_us},
     messages::{self, escape_control, pluralize, print_status, with_thousands},
 };
 

@@ -1,5 +1,6 @@
 //! `tompion monitor report`: summarizes a period of the history.
 
+use crate::screen::{BOLD, DIM, END, GREEN, RED, YELLOW};
 use std::{fmt::Write as _, io::Write as _, path::PathBuf};
 
 use anyhow::bail;
@@ -19,7 +20,7 @@ use super::{
 use crate::{
     commands::monitor::{
         job_table,
-        table::{self, BOLD, DIM, END, GREEN, RED, Width, YELLOW, format_us},
+        table::{self, Width, format_us},
         text,
     },
     messages::{escape_control, pluralize, print_status, with_thousands},
