@@ -99,9 +99,9 @@ pub struct Process {
     /// where events are read.
     #[serde(default)]
     pub appended: u64,
-    /// Bytes that these took in the rings.
+    /// Bytes that these took in each of its rings.
     #[serde(default)]
-    pub appended_bytes: u64,
+    pub appended_bytes: Vec<u64>,
     /// Share of the fullest ring that waits to be written, or that holds a flight recorder's
     /// history, in percent.
     #[serde(default)]
@@ -149,6 +149,9 @@ pub struct Status {
     pub refused: Vec<Refusal>,
     /// Bytes of memory that the rings of a process may take.
     pub ring_bytes_per_process: u64,
+    /// Size of one ring in bytes; 0 if the recorder doesn't say.
+    #[serde(default)]
+    pub ring_bytes: u64,
     /// Refused and unreachable programs, and all else that went wrong, one line each.
     pub problems: Vec<String>,
 }

@@ -452,6 +452,7 @@ pub fn frame(config: &SessionConfig, command: &[String], has_kernel: bool) -> St
         programs: config.programs.as_ref().map(ProgramSets::texts).unwrap_or_default(),
         refused: Vec::new(),
         ring_bytes_per_process: config.geometry.file_size(),
+        ring_bytes: config.geometry.ring_size(),
         problems: Vec::new(),
     }
 }

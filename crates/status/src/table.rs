@@ -65,8 +65,8 @@ pub struct Process {
     /// Share of its fullest ring that holds events: those that wait to be written, or a flight
     /// recorder's history. In percent.
     pub fill_percent: u64,
-    /// Seconds of history that a full flight recorder holds at this rate; none without a rate, and
-    /// in discard mode.
+    /// Seconds of history that the ring with the highest rate holds once it is full; none without a
+    /// rate, and in discard mode.
     pub history_s: Option<f64>,
 }
 
@@ -103,7 +103,7 @@ fn recording(before: Option<&Found>, after: &Found, interval: Duration) -> Recor
         .map(|process| {
             let same = |it: &&Recorded| it.pid == process.pid && it.appended <= process.appended;
             let earlier = before.map(|before| before.status.processes.iter().find(same));
-            let history = ring_bytes as f64 * f64::from(u8::from(is_flight_recorder));
+            let history = if is_flight_recorder { status.ring_bytes } else { 0 };
             rates(earlier, process, Interval { seconds: interval.as_secs_f64(), history })
         })
         .collect();
@@ -132,27 +132,30 @@ fn recording(before: Option<&Found>, after: &Found, interval: Duration) -> Recor
 #[derive(Clone, Copy)]
 struct Interval {
     seconds: f64,
-    /// Bytes of history of a flight recorder's process; 0 in discard mode.
-    history: f64,
+    /// Bytes of history of a flight recorder's ring; 0 in discard mode.
+    history: u64,
 }
 
 /// `earlier` is none if the recording was not seen, and holds none if the process was not.
 fn rates(earlier: Option<Option<&Recorded>>, process: &Recorded, interval: Interval) -> Process {
-    let rate = |of: fn(&Recorded) -> u64| {
+    let rate = |of: &dyn Fn(&Recorded) -> u64| {
         let new = earlier.map_or(0, |earlier| of(process).saturating_sub(earlier.map_or(0, of)));
         per_second(new, interval.seconds)
     };
-    let bytes_per_s = rate(|process| process.appended_bytes);
-    let has_history = interval.history > 0.0 && bytes_per_s > 0.0;
+    let rings = 0..process.appended_bytes.len();
+    let of_rings = rings.map(|ring| rate(&|process| process.appended_bytes.get(ring).copied().unwrap_or(0)));
+    let of_rings: Vec<f64> = of_rings.collect();
+    let highest = of_rings.iter().copied().fold(0.0, f64::max);
+    let has_history = interval.history > 0 && highest > 0.0;
     Process {
         pid: process.pid,
         name: process.name.clone(),
-        events_per_s: rate(|process| process.appended),
-        bytes_per_s,
-        lost_per_s: rate(|process| lost(process).unwrap_or(0)),
+        events_per_s: rate(&|process| process.appended),
+        bytes_per_s: of_rings.iter().sum(),
+        lost_per_s: rate(&|process| lost(process).unwrap_or(0)),
         lost: lost(process),
         fill_percent: process.fill_percent.min(100),
-        history_s: has_history.then(|| interval.history / bytes_per_s),
+        history_s: has_history.then(|| interval.history as f64 / highest),
     }
 }
 
@@ -200,7 +203,7 @@ pub(crate) mod tests {
             losses_unknown: lost.is_none(),
             rules: Following::Current,
             appended,
-            appended_bytes: appended * 32,
+            appended_bytes: vec![appended * 24, appended * 8],
             fill_percent: 50,
         }
     }
@@ -225,6 +228,7 @@ pub(crate) mod tests {
             programs: Vec::new(),
             refused: Vec::new(),
             ring_bytes_per_process: 1 << 20,
+            ring_bytes: 1 << 19,
             problems: Vec::new(),
         };
         Found { status, cpu: Some(Duration::from_millis(100)) }
@@ -252,7 +256,7 @@ pub(crate) mod tests {
         assert_eq!((of(1).events_per_s, of(1).bytes_per_s), (1000.0, 32000.0));
         assert_eq!((of(3).events_per_s, one.processes.len()), (250.0, 2));
         let history = of(1).history_s.expect("a flight recorder's");
-        assert!((history - f64::from(1 << 20) / 32000.0).abs() < 1e-9, "{history}");
+        assert!((history - f64::from(1 << 19) / 24000.0).abs() < 1e-9, "{history}");
     }
 
     #[test]

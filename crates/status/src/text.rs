@@ -164,8 +164,8 @@ mod tests {
 
 recording, processes          events/s    bytes/s   lost/s       lost  full  history    rings    CPU
 flight                         100,010    3.1 MiB        0    unknown                 2.0 MiB   0.0%
-  program-41 (41)              100,000    3.1 MiB        0          0   50%    0.3 s
-  program-42 (42)                   10      320 B        0    unknown   50%   55 min
+  program-41 (41)              100,000    3.1 MiB        0          0   50%    0.2 s
+  program-42 (42)                   10      320 B        0    unknown   50%   36 min
   3 processes ended
 the recorder web does not answer";
         assert_eq!(shown, expected, "\n{shown}");

@@ -133,7 +133,7 @@ mod tests {
             losses_unknown: false,
             rules,
             appended: 0,
-            appended_bytes: 0,
+            appended_bytes: Vec::new(),
             fill_percent: 0,
         };
         let none = RuleChange { current: 0, pending: Vec::new(), fixed: Vec::new() };

@@ -24,8 +24,8 @@ use crate::{
     tompion top --once --interval 10s  # one table, on standard output\n  \
     tompion top --json | jq -c '.recordings[] | {name, events_per_s, lost_per_s}'\n\n\
 Rates are of processes that run at the end of an interval. `full` is the share of the fullest ring that waits to be \
-written, or that holds a flight recorder's history; `history` is the time that a full flight recorder reaches back at \
-this rate. `rings` is memory that rings may take at most, `CPU` the recorder's own share of one CPU.\n\n\
+written, or that holds a flight recorder's history; `history` is how far back the ring \
+with the highest rate reaches, once it is full. `rings` is memory that rings may take at most, `CPU` the recorder's own share of one CPU.\n\n\
 Exit status: 0 shown, 1 there is no recording of that name.")]
 pub struct Arguments {
     /// Name of the session, or process id of the recorder [default: all of this user]

@@ -12,12 +12,12 @@ use tompion_manifest as manifest;
 use super::Process;
 
 /// Content of a process's rings, by their shared counters: the process could have changed them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Load {
     /// Events that they have taken.
     pub events: u64,
-    /// Bytes that these took.
-    pub bytes: u64,
+    /// Bytes that each ring has taken.
+    pub bytes: Vec<u64>,
     /// Share of the fullest one that waits to be read, or that holds history, in percent.
     pub fill_percent: u64,
 }
@@ -165,7 +165,7 @@ impl Process {
             let reader = self.reader(ring);
             let written = reader.written();
             load.events = load.events.saturating_add(reader.events());
-            load.bytes = load.bytes.saturating_add(written);
+            load.bytes.push(written);
             // A flight recorder gives no room back.
             let held = written.saturating_sub(reader.released()).min(size);
             load.fill_percent = load.fill_percent.max(held.saturating_mul(100) / size);
