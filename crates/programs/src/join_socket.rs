@@ -33,8 +33,9 @@ pub struct JoinSocket {
 }
 
 impl JoinSocket {
-    /// Listens where programs look that start later. `label` begins the socket's name; `random`
-    /// keeps it apart from those of all other recorders.
+    /// Listens where programs look that start later. `label` begins the socket's name, or the
+    /// process id if the path would be too long; `random` keeps it apart from those of all other
+    /// recorders.
     ///
     /// # Errors
     /// If the user has no folder for it, or it can't be used.
@@ -46,16 +47,24 @@ impl JoinSocket {
             Some(path) => (DirHandle::open_or_create(Path::new(&path))?, None),
             None => Self::usual_folder(user)?,
         };
-        Self::listen_in(folder, above, format!("{label}-{random:016x}"))
+        Self::listen_in(folder, above, label, random)
     }
 
-    fn listen_in(folder: DirHandle, above: Option<DirHandle>, name: String) -> io::Result<(Self, Listener)> {
-        let path = folder.path().join(&name);
-        if path.as_os_str().len() > MAX_SOCKET_PATH {
+    fn listen_in(
+        folder: DirHandle,
+        above: Option<DirHandle>,
+        label: &str,
+        random: u64,
+    ) -> io::Result<(Self, Listener)> {
+        let short = std::process::id().to_string();
+        let names = [label, &short].map(|label| format!("{label}-{random:016x}"));
+        let is_possible = |name: &&String| folder.path().join(name).as_os_str().len() <= MAX_SOCKET_PATH;
+        let Some(name) = names.iter().find(is_possible).cloned() else {
+            let path = folder.path().join(&names[1]);
             let text =
                 format!("expected a path of at most {MAX_SOCKET_PATH} bytes, found {}", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
+        };
         remove_dead_sockets(&folder);
         let listener = folder.listen_for_packets(&name, tompion_os::effective_user() == 0)?;
         Ok((Self { folder, name, above }, listener))
@@ -137,7 +146,7 @@ mod tests {
         };
         let listen = |name: &str| {
             let (folder, above) = open();
-            JoinSocket::listen_in(folder, above, name.to_owned()).expect("a socket")
+            JoinSocket::listen_in(folder, above, name, 7).expect("a socket")
         };
         let names = || {
             let mut names = DirHandle::open(&place).expect("a folder").names().expect("names");
@@ -149,27 +158,33 @@ mod tests {
         drop(listener);
         symlink("/nowhere", place.join("link")).expect("a link");
         let (first, _first) = listen("first");
-        assert_eq!(names(), ["first", "link"]);
+        assert_eq!(names(), ["first-0000000000000007", "link"]);
         assert!(PacketSocket::connect_at_once(first.path().to_str().expect("a text")).is_ok());
         let (second, _second) = listen("second");
         drop(first);
-        assert_eq!(names(), ["link", "second"]);
+        assert_eq!(names(), ["link", "second-0000000000000007"]);
         fs::remove_file(place.join("link")).expect("a link");
         drop(second);
         assert!(!dir.join("tompion").exists());
     }
 
     #[test]
-    fn a_sticky_folder_stays_and_long_paths_are_refused() {
+    fn a_sticky_folder_stays_and_long_paths_get_a_short_label_or_are_refused() {
         let dir = TestDir::new("join-sticky");
         let place = dir.join("join");
         fs::create_dir(&place).expect("a folder");
         fs::set_permissions(&place, fs::Permissions::from_mode(0o1755)).expect("a mode");
         let open = || DirHandle::open(&place).expect("a folder");
         let above = DirHandle::open(&dir.join(".")).expect("a folder");
-        drop(JoinSocket::listen_in(open(), Some(above), "a".to_owned()).expect("a socket"));
+        drop(JoinSocket::listen_in(open(), Some(above), "a", 7).expect("a socket"));
         assert!(place.is_dir());
-        let refused = JoinSocket::listen_in(open(), None, "a".repeat(MAX_SOCKET_PATH)).expect_err("too long");
+        let (short, _listener) =
+            JoinSocket::listen_in(open(), None, &"a".repeat(MAX_SOCKET_PATH), 7).expect("a socket");
+        assert_eq!(short.path(), place.join(format!("{}-0000000000000007", std::process::id())));
+        assert!(PacketSocket::connect_at_once(short.path().to_str().expect("a text")).is_ok());
+        let deep = dir.join("a".repeat(MAX_SOCKET_PATH));
+        let deep = DirHandle::open_or_create(&deep).expect("a folder");
+        let refused = JoinSocket::listen_in(deep, None, "a", 7).expect_err("too long");
         assert!(refused.to_string().contains("at most 107 bytes"), "{refused}");
     }
 }

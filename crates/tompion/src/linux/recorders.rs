@@ -18,6 +18,8 @@ const WANTED: u32 = 105;
 const VERSION: u32 = 1;
 /// Milliseconds that a recorder has to answer. One that doesn't is left to the library.
 const TIMEOUT_MS: c_int = 50;
+/// Maximum number of waits for an answer, of which signals interrupt some.
+const MAX_WAITS: usize = 4;
 /// Maximum number of entries of a folder that are looked at.
 const MAX_ENTRIES: usize = 34;
 /// Bytes of a socket's path in its address. Source: `unix(7)`.
@@ -147,7 +149,10 @@ fn ask(socket: c_int) -> bool {
     unsafe { send(socket, question.as_ptr(), size_of_val(&question), MSG_NOSIGNAL) };
     let mut waiting = PollEntry { descriptor: socket, events: POLLIN, _found: 0 };
     // SAFETY: one entry, which is live.
-    if unsafe { poll(&raw mut waiting, 1, TIMEOUT_MS) } == 0 {
+    let mut wait = || unsafe { poll(&raw mut waiting, 1, TIMEOUT_MS) };
+    // Signals interrupt a wait. After many, it is left to the library, as without an answer.
+    let ended = (0..MAX_WAITS).map(|_| wait()).find(|ready| *ready >= 0);
+    if ended.is_none_or(|ready| ready == 0) {
         return true;
     }
     let mut answer = [0u32; 2];
