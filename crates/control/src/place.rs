@@ -69,7 +69,7 @@ pub struct ControlSocket {
 }
 
 /// Folder with the folders of a user's recordings.
-struct Place {
+struct SocketFolder {
     path: PathBuf,
     /// Number of its last components that are only Tompion's, and go with the last recorder.
     own_levels: usize,
@@ -81,7 +81,7 @@ impl ControlSocket {
     /// # Errors
     /// If the name can't be, is taken, or there is no folder for it.
     pub fn listen(session: Option<&str>) -> Result<(Self, UnixListener), PlaceError> {
-        let place = Place::of_user();
+        let place = SocketFolder::of_user();
         for _ in 1..MAX_ATTEMPTS {
             match Self::listen_in(&place, session) {
                 // The last recorder that ended has removed the folder meanwhile.
@@ -92,7 +92,7 @@ impl ControlSocket {
         Self::listen_in(&place, session)
     }
 
-    fn listen_in(place: &Place, session: Option<&str>) -> Result<(Self, UnixListener), PlaceError> {
+    fn listen_in(place: &SocketFolder, session: Option<&str>) -> Result<(Self, UnixListener), PlaceError> {
         if let Some(name) = session.filter(|name| !is_session_name(name)) {
             return Err(PlaceError::BadName(name.into()));
         }
@@ -119,7 +119,7 @@ impl ControlSocket {
     /// # Errors
     /// If another supervisor of the user runs, or there is no folder for the socket.
     pub fn listen_as_supervisor(inherited: Option<UnixListener>) -> Result<(Self, UnixListener), PlaceError> {
-        let place = Place::of_user();
+        let place = SocketFolder::of_user();
         let failed = |error| PlaceError::Folder(place.path.clone(), error);
         let above = open_own(&place.path).map_err(failed)?;
         let (mut socket, listener) = Self::take(&above[0], SUPERVISOR, inherited)
@@ -188,7 +188,7 @@ impl Drop for ControlSocket {
 /// # Errors
 /// If none runs, or its folder is not this user's own.
 pub fn connect_to_supervisor() -> io::Result<UnixStream> {
-    let parent = DirHandle::open(&Place::of_user().path)?;
+    let parent = DirHandle::open(&SocketFolder::of_user().path)?;
     if !is_own(&parent) {
         return Err(not_own());
     }
@@ -197,12 +197,12 @@ pub fn connect_to_supervisor() -> io::Result<UnixStream> {
 
 /// Folder of this user's sockets.
 pub fn control_folder() -> PathBuf {
-    Place::of_user().path
+    SocketFolder::of_user().path
 }
 
 /// Returns the folders of this user's recordings, by the recordings' names.
 pub fn folders() -> Vec<(String, DirHandle)> {
-    folders_in(&Place::of_user().path)
+    folders_in(&SocketFolder::of_user().path)
 }
 
 fn folders_in(place: &Path) -> Vec<(String, DirHandle)> {
@@ -230,7 +230,7 @@ pub fn is_session_name(name: &str) -> bool {
         && name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic())
 }
 
-impl Place {
+impl SocketFolder {
     /// The folder of the user that owns what this program writes.
     fn of_user() -> Self {
         if let Some(folder) = env::var_os(CONTROL_FOLDER_VARIABLE).filter(|folder| !folder.is_empty()) {
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     fn listen(place: &Path, session: Option<&str>) -> Result<(ControlSocket, UnixListener), PlaceError> {
-        ControlSocket::listen_in(&Place { path: place.to_owned(), own_levels: 0 }, session)
+        ControlSocket::listen_in(&SocketFolder { path: place.to_owned(), own_levels: 0 }, session)
     }
 
     #[test]
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn the_last_recorder_leaves_no_folder_of_tompions() {
         let dir = TestDir::new("control-last");
-        let place = Place { path: dir.join("tompion").join("sessions"), own_levels: 2 };
+        let place = SocketFolder { path: dir.join("tompion").join("sessions"), own_levels: 2 };
         let listen = |name| ControlSocket::listen_in(&place, Some(name)).expect("a socket").0;
         let (first, second) = (listen("first"), listen("second"));
         drop(first);

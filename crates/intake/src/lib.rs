@@ -1,7 +1,9 @@
-//! Limits on programs that ask to take part in a recording: how many connect at once, how long they
-//! may take, how much memory their names cost, and how often the recorder looks for them.
+//! Programs that are asked to take part in a recording, and limits on those that ask: how many
+//! connect at once, how long they may take, how much memory their names cost, and how often the
+//! recorder looks for them.
 #![forbid(unsafe_code)]
 
+pub mod attach;
 pub mod budget;
 pub mod handshakes;
 pub mod listening;

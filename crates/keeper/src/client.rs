@@ -53,20 +53,20 @@ pub struct Keeper {
     is_lost: AtomicBool,
 }
 
-/// Descriptors that a keeper gave back.
+/// Descriptors that a keeper has handed over.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct HandOver {
     /// Listening sockets, in the order in which they were held.
     pub listeners: Vec<Listener>,
     /// Processes by their numbers in the session.
-    pub processes: BTreeMap<u64, KeptProcess>,
+    pub processes: BTreeMap<u64, HeldProcess>,
     /// Number of entries that were refused, for what came was not what it should be.
     pub refused: u64,
 }
 
-/// Descriptors of one process. The memory files are not checked yet.
+/// Descriptors of one process that a keeper holds. The memory files are not checked yet.
 #[derive(Debug)]
-pub struct KeptProcess {
+pub struct HeldProcess {
     /// Connection of its agent.
     pub socket: PacketSocket,
     /// Its control file.
@@ -101,13 +101,13 @@ impl Keeper {
     ///
     /// # Errors
     /// There is no such keeper, or it gives nothing back.
-    pub fn take(name: &str, id: &str) -> Result<(Self, Kept), TakeError> {
+    pub fn take(name: &str, id: &str) -> Result<(Self, HandOver), TakeError> {
         let socket = PacketSocket::connect(name, RECEIVE_TIMEOUT_MS).map_err(|_| TakeError::Gone)?;
         let peer = socket.peer().map_err(|_| TakeError::Gone)?;
         if peer.uid != tompion_os::effective_user() {
             return Err(TakeError::Stranger(peer.uid));
         }
-        let mut kept = Kept::default();
+        let mut kept = HandOver::default();
         let mut buffer = [0; MAX_MESSAGE];
         loop {
             let received = socket.receive(&mut buffer).map_err(|_| TakeError::Refused)?;
@@ -169,7 +169,7 @@ impl Keeper {
     }
 }
 
-impl Kept {
+impl HandOver {
     /// Adds an entry if it has what it should have.
     fn add(&mut self, kind: Kind, key: u64, descriptors: Vec<OwnedFd>) {
         match kind {
@@ -189,10 +189,10 @@ impl Kept {
 }
 
 /// A process's descriptors, if their kinds are right.
-fn process(descriptors: Vec<OwnedFd>) -> Option<KeptProcess> {
+fn process(descriptors: Vec<OwnedFd>) -> Option<HeldProcess> {
     let [socket, control, rings, watch] = <[OwnedFd; 4]>::try_from(descriptors).ok()?;
     let socket = PacketSocket::received(socket).ok()?;
-    Some(KeptProcess { socket, control, rings, watch: ProcessWatch::received(watch).ok()? })
+    Some(HeldProcess { socket, control, rings, watch: ProcessWatch::received(watch).ok()? })
 }
 
 #[cfg(test)]
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn entries_of_other_kinds_are_refused() {
-        let mut kept = Kept::default();
+        let mut kept = HandOver::default();
         let memory = || create_memfd(c"other", 4096).unwrap();
         kept.add(Kind::Listener, 0, vec![memory()]);
         kept.add(Kind::Listener, 1, Vec::new());

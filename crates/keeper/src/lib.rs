@@ -12,15 +12,15 @@
 //! listening sockets, programs notice nothing: they go on, and those that start wait in the
 //! socket's queue.
 //!
-//! The keeper trusts one user only, its own. A recorder checks all that it is given ([`Kept`] says
-//! what comes of that). What is in the memory files is left to the session.
+//! The keeper trusts one user only, its own. A recorder checks all that it is given ([`HandOver`]
+//! says what comes of that). What is in the memory files is left to the session.
 #![forbid(unsafe_code)]
 
 mod client;
 mod message;
 mod server;
 
-pub use client::{Keeper, Kept, KeptProcess, TakeError};
+pub use client::{HandOver, HeldProcess, Keeper, TakeError};
 pub use server::serve;
 
 /// Hidden command of `tompion` that runs [`serve`].

@@ -96,7 +96,9 @@ pub use thread::{
     spawn_background, thread_count, thread_name, thread_pointer, tid_from_thread_block, tid_offset,
 };
 pub use unused_memory::release_unused_memory;
-pub use user::{FileRights, User, act_as_invoking_user, file_user, run_with_rights_of_process, user_named};
+pub use user::{
+    FileRights, User, act_as_invoking_user, file_user, run_with_rights_of_process, user_named, users_of,
+};
 
 /// The last system call's error.
 pub(crate) fn last_error() -> std::io::Error {

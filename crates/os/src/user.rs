@@ -2,7 +2,7 @@
 
 use std::{
     ffi::{CStr, CString, OsStr, OsString},
-    io,
+    fs, io,
     marker::PhantomData,
     os::unix::{ffi::OsStrExt, fs::MetadataExt, process::CommandExt},
     path::{Path, PathBuf},
@@ -128,6 +128,14 @@ pub fn run_with_rights_of_process(command: &mut Command) {
             Ok(())
         });
     }
+}
+
+/// Users that a process is: real, effective, saved, and of its file accesses. Empty if there is no
+/// such process. Source: `Uid` in `proc_pid_status(5)`.
+pub fn users_of(pid: u32) -> Vec<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    line.split_whitespace().filter_map(|user| user.parse().ok()).collect()
 }
 
 /// File rights of a thread, which it gets back when this is dropped.

@@ -168,11 +168,9 @@ impl Facts {
     }
 }
 
-/// Returns the effective user of a process. Source: `Uid` in `proc_pid_status(5)`.
+/// Returns the effective user of a process.
 pub fn process_user(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
+    tompion_os::users_of(pid).get(1).copied()
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use std::{
 
 use tompion_lineage::proc_files::{all_processes, stat_field};
 use tompion_manifest::{self as manifest, Manifest, Recorder};
-use tompion_os::{DirHandle, FileRights, ProcessWatch, signal::SIGUSR1};
+use tompion_os::{DirHandle, FileRights, ProcessWatch, signal::SIGUSR1, users_of};
 
 /// Words in the invocation of recorders that another command starts for itself; `tell-jobs` is the
 /// earlier name of `job-agent`.
@@ -242,11 +242,9 @@ impl Running {
     }
 }
 
-/// Returns the user of a process, which may signal it. Source: `proc_pid_status(5)`.
+/// Returns the real user of a process, which may signal it.
 fn user_of(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    users.split_whitespace().next()?.parse().ok()
+    users_of(pid).first().copied()
 }
 
 /// Says whether a process's first thread takes a signal by a descriptor, as recorders do: others

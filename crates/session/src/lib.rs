@@ -14,7 +14,6 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
-mod attach;
 mod backing;
 mod consumer;
 mod control;
@@ -33,7 +32,7 @@ mod targets;
 
 use tompion_context as context;
 use tompion_context::filter;
-use tompion_intake::{budget, handshakes, listening, pace};
+use tompion_intake::{attach, budget, handshakes, listening, pace};
 
 pub use consumer::RecordingSummary;
 pub use kernel::KernelChoice;

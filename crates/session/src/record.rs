@@ -52,7 +52,7 @@ use begin::{Left, Start, begin, create_backing, create_folder, session_config};
 use resume::Unfinished;
 use triggers::Triggers;
 
-use reach::{Reached, reach, watch};
+use reach::{Reached, reach, watch, watch_all};
 
 /// Time within which the command may end after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -400,13 +400,6 @@ fn take_over(
     acceptor.adopt_listeners(&mut kept, poller)?;
     acceptor.adopt(kept, processes, begin_ns, poller);
     Ok(Reached::default())
-}
-
-fn watch_all(watched: Vec<ProcessWatch>, poller: &Poller) -> io::Result<Vec<ProcessWatch>> {
-    for process in &watched {
-        poller.add(process.as_fd(), Interest::Signals.to_number())?;
-    }
-    Ok(watched)
 }
 
 /// The control thread's state.

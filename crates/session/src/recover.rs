@@ -25,7 +25,7 @@ use std::{
 
 use tompion_clock::ClockMap;
 use tompion_ctf::metadata::{EnvironmentValue, Trace};
-use tompion_keeper::{Keeper, KeptProcess};
+use tompion_keeper::{HeldProcess, Keeper};
 use tompion_manifest::{self as manifest, KERNEL, Manifest, Source, USER};
 use tompion_os::{DirHandle, Lock, sample_clocks, try_lock};
 use tompion_writer::resume::{self, Cut, Expected};
@@ -221,7 +221,7 @@ enum KeptFiles {
     /// They are beside the descriptions of the processes.
     OnDisk,
     /// A keeper has given them back.
-    Held(Arc<Keeper>, BTreeMap<u64, KeptProcess>),
+    Held(Arc<Keeper>, BTreeMap<u64, HeldProcess>),
     /// The keeper is gone, and they with it.
     Gone,
 }
@@ -239,7 +239,7 @@ impl KeptFiles {
         match self {
             Self::OnDisk => ProcessBacking::open(folder.clone()).map(Some),
             Self::Held(keeper, processes) => Ok(processes.remove(&saved.key).map(|kept| {
-                let KeptProcess { control, rings, .. } = kept;
+                let HeldProcess { control, rings, .. } = kept;
                 // The program leaves when its connection ends.
                 keeper.release(saved.key);
                 ProcessBacking::held(folder.clone(), [control, rings], keeper, saved.key)

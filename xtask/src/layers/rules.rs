@@ -84,6 +84,7 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "protocol", to: "schema", reason: "rules choose events by their level" },
     Edge { from: "tracing", to: "tompion", reason: "a bridge to the events of Rust programs" },
     Edge { from: "session", to: "intake", reason: "programs ask to take part, within limits" },
+    Edge { from: "intake", to: "lineage", reason: "processes that may be asked are listed there" },
     Edge { from: "session", to: "kernel", reason: "the kernel's rings are recorded beside the programs'" },
     Edge { from: "session", to: "context", reason: "events get the context of their threads" },
     Edge { from: "session", to: "kernel-context", reason: "the kernel's events get context and stacks" },

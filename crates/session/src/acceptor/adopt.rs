@@ -7,7 +7,7 @@
 
 use std::{hash::BuildHasher as _, io, sync::Arc};
 
-use tompion_keeper::{Kept, KeptProcess};
+use tompion_keeper::{HandOver, HeldProcess};
 use tompion_lineage::{Lineage, inner_pid};
 use tompion_os::{Peer, Poller};
 use tompion_protocol::message::ToAgent;
@@ -22,14 +22,14 @@ use crate::{
 
 impl ClientAcceptor {
     /// Accepts connections of further sockets that the keeper has held.
-    pub fn adopt_listeners(&mut self, kept: &mut Kept, poller: &Poller) -> io::Result<()> {
+    pub fn adopt_listeners(&mut self, kept: &mut HandOver, poller: &Poller) -> io::Result<()> {
         let listeners = std::mem::take(&mut kept.listeners);
         listeners.into_iter().try_for_each(|listener| self.entrances.adopt(listener, poller))
     }
 
     /// Takes over the processes of a recorder that was killed; `begin_ns` is the time of
     /// CLOCK_MONOTONIC at which the recording began.
-    pub fn adopt(&mut self, mut kept: Kept, saved: Vec<SavedProcess>, begin_ns: u64, poller: &Poller) {
+    pub fn adopt(&mut self, mut kept: HandOver, saved: Vec<SavedProcess>, begin_ns: u64, poller: &Poller) {
         self.note_folders();
         for saved in saved {
             self.next_key = self.next_key.max(saved.key);
@@ -76,11 +76,11 @@ impl ClientAcceptor {
     fn adopt_process(
         &mut self,
         saved: &SavedProcess,
-        kept: KeptProcess,
+        kept: HeldProcess,
         begin_ns: u64,
         poller: &Poller,
     ) -> Result<(), String> {
-        let KeptProcess { socket, control, rings, watch } = kept;
+        let HeldProcess { socket, control, rings, watch } = kept;
         let peer = socket.peer().map_err(|error| error.to_string())?;
         if peer.pid != saved.pid {
             return Err(format!("expected the connection of process {}, found {}'s", saved.pid, peer.pid));

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs, io, os::unix::fs::MetadataExt, sync::Arc, thread, time::Duration};
 
 use tompion_clock::ClockMap;
-use tompion_keeper::{Keeper, Kept};
+use tompion_keeper::{HandOver, Keeper};
 use tompion_layout::ring::Geometry;
 use tompion_manifest::{self as manifest, Channel, Clock, Host, Manifest, SCHEMA, Session};
 use tompion_os::{DirHandle, Listener, ProcessWatch, sample_clocks};
@@ -25,6 +25,9 @@ use crate::{
 /// Maximum number of folders for rings beside each other, each of a recording that was killed.
 const MAX_BACKINGS: u32 = 16;
 
+/// Time between the first two samples of the clock.
+const CLOCK_SAMPLES_APART: Duration = Duration::from_millis(2);
+
 /// Folder in that of the trace with what a recorder needs that comes back.
 pub(super) const RESTART_FOLDER: &str = ".restart";
 
@@ -45,7 +48,7 @@ pub(super) struct Start {
 /// Programs that a recorder has left which was killed.
 pub(super) struct Left {
     /// Their descriptors.
-    pub kept: Kept,
+    pub kept: HandOver,
     /// Their descriptions.
     pub processes: Vec<SavedProcess>,
     /// The command, if it still runs.
@@ -68,10 +71,14 @@ pub(super) fn begin(config: &Config, session_config: &mut SessionConfig) -> Resu
             session_config.keeper = Some(Arc::new(keeper.map_err(Error::Keeper)?));
         }
     }
+    Ok(Start { manifest, clock: new_clock(), name, listener, left: None })
+}
+
+/// Samples the clock for the first time: two samples, since one has no rate.
+pub(super) fn new_clock() -> ClockMap {
     let first = sample_clocks();
-    thread::sleep(Duration::from_millis(2));
-    let clock = ClockMap::new(first, sample_clocks());
-    Ok(Start { manifest, clock, name, listener, left: None })
+    thread::sleep(CLOCK_SAMPLES_APART);
+    ClockMap::new(first, sample_clocks())
 }
 
 /// Makes the folder for the rings. In a recording that a program has started by itself, no user can

@@ -36,7 +36,7 @@ pub(super) fn reach(
     poller: &Poller,
     inheritance: Inheritance,
 ) -> Result<Reached, Error> {
-    let mut search = ProgramSearch::new();
+    let mut search = ProgramSearch::begin();
     let mut child = None;
     let obstacle = match &config.target {
         Target::Command(_) => {
@@ -103,7 +103,11 @@ fn ask_family(
 /// not.
 pub(super) fn watch(target: &Target, poller: &Poller) -> io::Result<Vec<ProcessWatch>> {
     // Those that have ended by now are none to wait for.
-    let watched: Vec<_> = target.processes().iter().filter_map(|pid| ProcessWatch::new(*pid).ok()).collect();
+    watch_all(target.processes().iter().filter_map(|pid| ProcessWatch::new(*pid).ok()).collect(), poller)
+}
+
+/// Has the ends of processes wake the control thread.
+pub(super) fn watch_all(watched: Vec<ProcessWatch>, poller: &Poller) -> io::Result<Vec<ProcessWatch>> {
     for process in &watched {
         poller.add(process.as_fd(), Interest::Signals.to_number())?;
     }

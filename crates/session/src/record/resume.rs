@@ -3,13 +3,13 @@
 use std::{io, sync::Arc, thread, time::Duration};
 
 use tompion_clock::ClockMap;
-use tompion_keeper::{Keeper, Kept, TakeError};
+use tompion_keeper::{HandOver, Keeper, TakeError};
 use tompion_manifest::Manifest;
 use tompion_os::{DirHandle, Listener, Lock, sample_clocks, try_lock};
 
 use super::{
     Config, Error, Mode, Outcome,
-    begin::{Left, RESTART_FOLDER, Start, admission, users},
+    begin::{Left, RESTART_FOLDER, Start, admission, new_clock, users},
     record_into,
 };
 use tompion_running::own_recorder;
@@ -35,7 +35,7 @@ pub(super) struct Unfinished {
     saved: SavedSession,
     manifest: Manifest,
     keeper: Arc<Keeper>,
-    kept: Kept,
+    kept: HandOver,
 }
 
 impl Unfinished {
@@ -137,13 +137,10 @@ impl Unfinished {
 
 /// The samples of the clock, up to now.
 fn clock(backing: &DirHandle) -> Result<ClockMap, String> {
-    let mut clock = if backing::has_clock(backing) {
-        backing::read_clock(backing)?
-    } else {
+    let mut clock = match backing::has_clock(backing) {
+        true => backing::read_clock(backing)?,
         // It was killed before a program could join.
-        let first = sample_clocks();
-        thread::sleep(Duration::from_millis(2));
-        ClockMap::new(first, sample_clocks())
+        false => new_clock(),
     };
     clock.add(sample_clocks());
     Ok(clock)

@@ -12,7 +12,7 @@ use std::{
 };
 
 use tompion_lineage::proc_files::all_processes;
-use tompion_os::PacketSocket;
+use tompion_os::{PacketSocket, users_of};
 use tompion_protocol::{message::ToAgent, names};
 
 /// Time between two searches for programs that can't find the session.
@@ -39,6 +39,9 @@ impl From<String> for AskError {
 
 /// As [`ask`], for a process that the user has named. One that was started a moment ago has no
 /// socket yet, and on a busy machine it may close the connection before it has heard the request.
+///
+/// # Errors
+/// The process can't be asked.
 pub fn ask_patiently(pid: u32, session: &str) -> Result<(), AskError> {
     let until = Instant::now() + ASK_TIMEOUT;
     loop {
@@ -55,12 +58,12 @@ fn has_library(pid: u32) -> bool {
 }
 
 /// Asks a process's agent to take part in the session of a name.
-pub fn ask(pid: u32, session: &str) -> Result<(), AskError> {
+fn ask(pid: u32, session: &str) -> Result<(), AskError> {
     ask_at(pid, session, &attach_sockets())
 }
 
 /// Asks like [`ask`], with the attach sockets that this machine has.
-pub fn ask_at(pid: u32, session: &str, sockets: &AttachSockets) -> Result<(), AskError> {
+fn ask_at(pid: u32, session: &str, sockets: &AttachSockets) -> Result<(), AskError> {
     let folder = Path::new("/proc").join(pid.to_string());
     if !folder.exists() {
         return Err(format!("there is no process {pid}").into());
@@ -123,13 +126,6 @@ fn is_by(socket: &PacketSocket, pid: u32) -> io::Result<bool> {
     Ok(peer.pid == pid && (peer.uid == 0 || users_of(pid).contains(&peer.uid)) && is_alive())
 }
 
-/// Users that a process is. Source: `Uid` in `proc_pid_status(5)`.
-fn users_of(pid: u32) -> Vec<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
-    line.split_whitespace().filter_map(|user| user.parse().ok()).collect()
-}
-
 /// Names of all attach sockets of this network namespace, also of those that only look like one.
 #[derive(Debug, Default)]
 pub struct AttachSockets(BTreeMap<(u64, u32), Vec<String>>);
@@ -185,8 +181,8 @@ pub struct ProgramSearch {
 }
 
 impl ProgramSearch {
-    /// A search that has found none yet.
-    pub fn new() -> Self {
+    /// Begins a search, which has found none yet.
+    pub fn begin() -> Self {
         Self { asked: BTreeSet::new(), next: Instant::now() }
     }
 
