@@ -376,6 +376,13 @@ impl PacketSocket {
         }
     }
 
+    /// Ends the conversation for both sides, also where other processes hold this socket.
+    pub fn shut_down(&self) {
+        // SAFETY: a plain system call on a descriptor that is ours. One that has ended already is
+        // left as it is.
+        unsafe { libc::shutdown(self.raw(), libc::SHUT_RDWR) };
+    }
+
     /// Whether the other side still has its end. What it has said stays to be received.
     pub fn is_open(&self) -> bool {
         let mut byte = 0u8;

@@ -239,9 +239,10 @@ impl KeptFiles {
         match self {
             Self::OnDisk => ProcessBacking::open(folder.clone()).map(Some),
             Self::Held(keeper, processes) => Ok(processes.remove(&saved.key).map(|kept| {
-                let HeldProcess { control, rings, .. } = kept;
-                // The program leaves when its connection ends.
-                keeper.release(saved.key);
+                let HeldProcess { socket, control, rings, .. } = kept;
+                // The program leaves when its connection ends. The keeper holds the rings until
+                // they are written: a recovery that is killed can be done again.
+                socket.shut_down();
                 ProcessBacking::held(folder.clone(), [control, rings], keeper, saved.key)
             })),
             Self::Gone => Ok(None),
