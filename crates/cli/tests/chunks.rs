@@ -150,6 +150,37 @@ fn chunks_end_on_request_and_the_command_names_them() {
 }
 
 #[test]
+fn a_chunk_whose_manifest_can_not_be_written_keeps_its_counts() {
+    let dir = TestDir::new();
+    let program = dir.program("numbered");
+    let (program, go) = (program.display(), dir.path("go"));
+    let go_shown = go.display();
+    let script = format!(
+        "{program} 1 1000; {program} 1 500; while [ ! -e {go_shown} ]; do sleep 0.05; done; {program} 1 7"
+    );
+    let options = ["--session", "night", "--rotate", "manual"];
+    let mut recording = dir.recording("trace", &options, &[&"sh", &"-c", &script]);
+    recording.env(CONTROL, dir.path("control"));
+    let recording = start(&mut recording);
+    let ended = || {
+        let status = tompion(&dir, &["status", "--json", "night"]).out;
+        let status: Value = serde_json::from_str(&status).unwrap_or_default();
+        status["recordings"][0]["ended_events"].as_u64()
+    };
+    wait_until("both programs", || ended() == Some(1500));
+    // A manifest can't replace a folder.
+    let obstacle = dir.path("trace/chunk-000001.open/tompion.json");
+    fs::create_dir(&obstacle).expect("a folder");
+    tompion(&dir, &["rotate", "night"]);
+    fs::remove_dir(&obstacle).expect("a folder");
+    fs::write(&go, "").expect("a file");
+    finish(recording, "record");
+    let chunks = chunks(&dir);
+    assert_eq!(chunks.len(), 1);
+    assert_eq!(sum(&chunks, |source| source["events"].as_u64().unwrap_or(0)), 1500);
+}
+
+#[test]
 fn a_recording_that_is_one_trace_does_not_rotate() {
     let dir = TestDir::new();
     let recording = start(&mut record(&dir, &["--session", "plain"], (1, 700, 1)));

@@ -75,9 +75,9 @@ impl Chunks {
         add_source(&mut self.ended, &mut self.list_bytes, &mut self.beyond_limits, source);
     }
 
-    /// Commits the open chunk behind its manifest, and begins the next one where the recording goes
-    /// on.
-    fn commit(&mut self, mut manifest: Manifest, bytes: u64, goes_on: bool) -> io::Result<CommittedChunk> {
+    /// Commits the open chunk behind its manifest. Where that fails, the processes that ended in it
+    /// are still to be told of.
+    fn commit(&mut self, manifest: &mut Manifest, bytes: u64) -> io::Result<CommittedChunk> {
         let end_ns = tompion_os::monotonic_ns();
         let clock = &mut manifest.session.clock;
         let since_1970 = |ns: u64| clock.realtime_offset_ns.saturating_add_unsigned(ns);
@@ -93,9 +93,7 @@ impl Chunks {
         let events = events.fold(manifest.beyond_limits.events, u64::saturating_add);
         manifest.write(self.series.open(), false)?;
         let Committed { number, folder, .. } = self.series.commit(bytes)?;
-        if goes_on {
-            self.series.begin_next()?;
-        }
+        (self.ended, self.beyond_limits) = (Vec::new(), BeyondLimits::default());
         (self.begin_ns, self.list_bytes, self.written_bytes) = (end_ns, 0, 0);
         Ok(CommittedChunk { number, folder, events })
     }
@@ -180,10 +178,12 @@ impl Consumer {
     }
 
     fn commit_chunk(&mut self, goes_on: bool) -> io::Result<Option<CommittedChunk>> {
-        let (bytes, manifest) = (self.chunk_bytes(), self.manifest_of_chunk());
+        let (bytes, mut manifest) = (self.chunk_bytes(), self.manifest_of_chunk());
         let Some(chunks) = &mut self.chunks else { return Ok(None) };
-        let chunk = chunks.commit(manifest, bytes, goes_on)?;
+        let chunk = chunks.commit(&mut manifest, bytes)?;
+        self.processes.iter_mut().for_each(Process::commit_chunk);
         if goes_on {
+            chunks.series.begin_next()?;
             self.processes.iter_mut().for_each(|process| process.begin_chunk(chunks.series.open()));
         }
         if let Err(error) = chunks.series.expire() {
@@ -226,7 +226,8 @@ impl Consumer {
         }
     }
 
-    /// Manifest of the open chunk, as if the recording ended now.
+    /// Manifest of the open chunk, as if the recording ended now. The counts are the chunk's until
+    /// it is committed.
     fn manifest_of_chunk(&mut self) -> Manifest {
         let totals = std::mem::take(&mut self.manifest.sources);
         let mut manifest = self.manifest.clone();
@@ -237,12 +238,13 @@ impl Consumer {
         let samples = self.clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
         manifest.session.clock = Clock { samples, ..manifest.session.clock };
         let Some(chunks) = &mut self.chunks else { return manifest };
-        manifest.sources = std::mem::take(&mut chunks.ended);
-        manifest.beyond_limits = std::mem::take(&mut chunks.beyond_limits);
+        manifest.sources.clone_from(&chunks.ended);
+        manifest.beyond_limits = chunks.beyond_limits.clone();
+        let mut list_bytes = chunks.list_bytes;
         for process in &mut self.processes {
             let source = process.end_chunk(chunks.series.open());
             let Manifest { sources, beyond_limits, .. } = &mut manifest;
-            add_source(sources, &mut chunks.list_bytes, beyond_limits, source);
+            add_source(sources, &mut list_bytes, beyond_limits, source);
         }
         manifest
     }

@@ -11,8 +11,9 @@ const MAX_REPEATED_BYTES: usize = 1 << 20;
 /// State of a process that is recorded in chunks.
 #[derive(Debug, Default)]
 pub(super) struct ChunkState {
-    /// Counts at the begin of the present chunk.
+    /// Counts at the begin of the present chunk, and where it is to end.
     counts_before: manifest::Counts,
+    counts_at_end: manifest::Counts,
     /// Bytes of events that rings had and that are repeated, and their number.
     repeated_bytes: usize,
     pub repeated: u64,
@@ -35,13 +36,19 @@ impl Process {
         self.chunk.get_or_insert_default().counts_before.events = events;
     }
 
-    /// The process in the manifest of a chunk that ends. What is counted from here on belongs to
-    /// the next one: losses go on while the chunk is committed.
+    /// The process in the manifest of a chunk that ends. Once the chunk is committed, what was
+    /// counted from here on belongs to the next one: losses go on meanwhile.
     pub fn end_chunk(&mut self, chunk: &DirHandle) -> manifest::Source {
         let summary = self.summary(chunk.path());
         let state = self.chunk.get_or_insert_default();
-        let before = std::mem::replace(&mut state.counts_before, summary.counts());
-        summary.since(&before)
+        state.counts_at_end = summary.counts();
+        summary.since(&state.counts_before)
+    }
+
+    /// The chunk that ends is committed.
+    pub fn commit_chunk(&mut self) {
+        let state = self.chunk.get_or_insert_default();
+        state.counts_before.clone_from(&state.counts_at_end);
     }
 
     /// Whether an event in a ring describes the initial state, and each chunk is to have it.
