@@ -344,6 +344,30 @@ fn a_command_is_recorded_beside_the_programs_and_ends_the_recording() {
 }
 
 #[test]
+fn a_child_that_keeps_another_programs_connection_keeps_no_recording_open() {
+    let dir = TestDir::new();
+    let [besides, own] = ["besides", "own"].map(|name| program(&dir, "ticker", name));
+    let mut command =
+        dir.tompion(&["record", "-o", "both", "--session", "both", "--programs", "name=besides"]);
+    command.arg("--").arg(&own).env("TOMPION_SOCKET", folder(&dir));
+    command.env("TOMPION_CONTROL", dir.path("control"));
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("a recorder");
+    wait_until("a join socket", || !names(&folder(&dir)).is_empty());
+    // A file, since the heir would keep a pipe open.
+    let said = fs::File::create(dir.path("said")).expect("a file");
+    let mut with_heir = looking(&dir, &besides);
+    with_heir.arg("heir").stdin(Stdio::null()).stdout(said);
+    assert!(with_heir.status().expect("a program").success());
+    let said = fs::read_to_string(dir.path("said")).expect("a text");
+    let heir: u32 = said.lines().last().and_then(|line| line.parse().ok()).expect("a process id");
+    drop(child.stdin.take());
+    wait_until("the recording's end", || child.try_wait().expect("a recorder").is_some());
+    signal(heir, Signal::KILL);
+    assert_eq!(recorded(&dir.trace("both")), ["besides", "own"]);
+}
+
+#[test]
 fn sets_and_rules_hold_for_children_too() {
     let dir = TestDir::new();
     let ticker = program(&dir, "ticker", "parent");

@@ -55,6 +55,17 @@ fn resume(dir: &TestDir) -> Command {
     dir.tompion(&["record", "--resume", "-o", "trace"])
 }
 
+/// Starts a recording of an emitter that runs until it is killed, and lets it record for a while.
+fn record_emitter(dir: &TestDir, options: &[&str]) -> (Child, Progress, u32) {
+    let program = dir.program("emitter");
+    let progress = Progress::new(dir.path("progress"));
+    let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &"60000", &"0", &"0"];
+    let recorder = start(&mut dir.recording("trace", options, &command));
+    let pid = progress.pid();
+    thread::sleep(Duration::from_millis(700));
+    (recorder, progress, pid)
+}
+
 /// Number of times that the recording was continued.
 fn restarts_of(dir: &TestDir) -> u64 {
     let manifest: Value =
@@ -220,12 +231,7 @@ fn keepers(dir: &TestDir) -> Vec<u32> {
 #[test]
 fn without_a_recorder_for_longer_than_it_lingers_programs_leave_and_the_loss_is_said() {
     let dir = TestDir::new();
-    let program = dir.program("emitter");
-    let progress = Progress::new(dir.path("progress"));
-    let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &"60000", &"0", &"0"];
-    let recorder = start(&mut dir.recording("trace", &["--linger", "300ms"], &command));
-    let pid = progress.pid();
-    thread::sleep(Duration::from_millis(700));
+    let (recorder, _, pid) = record_emitter(&dir, &["--linger", "300ms"]);
     assert_eq!(keepers(&dir).len(), 1);
     kill_session(recorder);
     wait_until("the keeper's end", || keepers(&dir).is_empty());
@@ -242,12 +248,7 @@ fn without_a_recorder_for_longer_than_it_lingers_programs_leave_and_the_loss_is_
 #[test]
 fn what_is_no_descriptor_of_the_recording_is_refused_and_counted() {
     let dir = TestDir::new();
-    let program = dir.program("emitter");
-    let progress = Progress::new(dir.path("progress"));
-    let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &"60000", &"0", &"0"];
-    let recorder = start(&mut dir.recording("trace", LINGER, &command));
-    let pid = progress.pid();
-    thread::sleep(Duration::from_millis(700));
+    let (recorder, _, pid) = record_emitter(&dir, LINGER);
     kill_session(recorder);
     let keepers = keepers(&dir);
     let text = fs::read(dir.path("trace/.restart/session.json")).expect("the session's description");
@@ -277,12 +278,7 @@ fn what_is_no_descriptor_of_the_recording_is_refused_and_counted() {
 #[test]
 fn a_recovery_takes_what_the_keeper_holds_and_lets_the_programs_go() {
     let dir = TestDir::new();
-    let program = dir.program("emitter");
-    let progress = Progress::new(dir.path("progress"));
-    let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &"60000", &"0", &"0"];
-    let recorder = start(&mut dir.recording("trace", LINGER, &command));
-    let pid = progress.pid();
-    thread::sleep(Duration::from_millis(700));
+    let (recorder, progress, pid) = record_emitter(&dir, LINGER);
     let keepers = keepers(&dir);
     kill_session(recorder);
     let before = progress.returned();
@@ -299,4 +295,73 @@ fn a_recovery_takes_what_the_keeper_holds_and_lets_the_programs_go() {
         assert!(numbers.into_iter().eq(1..=last) && last >= before, "{source}: {last} of {before}");
     }
     assert_eq!(dir.trace("trace").manifest()["state"], "recovered");
+}
+
+#[test]
+fn a_recovery_that_fails_leaves_the_rings_with_the_keeper() {
+    let dir = TestDir::new();
+    let (recorder, progress, pid) = record_emitter(&dir, LINGER);
+    kill_session(recorder);
+    support::signal(pid, Signal::KILL);
+    wait_until("its end", || !Path::new(&format!("/proc/{pid}/maps")).exists());
+    // The traces can't be read.
+    fs::rename(dir.path("trace/user"), dir.path("user")).expect("a folder");
+    fs::write(dir.path("trace/user"), "").expect("a file");
+    run(&mut dir.tompion(&["recover", "trace"]));
+    assert_eq!(dir.trace("trace").manifest()["state"], "recording");
+    fs::remove_file(dir.path("trace/user")).expect("a file");
+    fs::rename(dir.path("user"), dir.path("trace/user")).expect("a folder");
+    let said = run(&mut dir.tompion(&["recover", "trace"])).succeeded();
+    assert!(said.err.contains(" none lost; next: tompion print "), "{}", said.err);
+    there_are_no_gaps(&found_in(&dir.trace("trace")), &progress, pid);
+}
+
+#[test]
+fn a_recording_whose_manifest_can_not_be_written_can_be_recovered() {
+    let dir = TestDir::new();
+    let (recorder, progress, pid) = record_emitter(&dir, LINGER);
+    // A manifest can't replace a folder.
+    let manifest = dir.path("trace/tompion.json");
+    fs::rename(&manifest, dir.path("manifest")).expect("a manifest");
+    fs::create_dir(&manifest).expect("a folder");
+    support::signal(pid, Signal::KILL);
+    finish(recorder, "tompion record");
+    fs::remove_dir(&manifest).expect("a folder");
+    fs::rename(dir.path("manifest"), &manifest).expect("a manifest");
+    assert!(dir.path("trace/.restart/session.json").exists(), "what describes the rings stays");
+    let said = run(&mut dir.tompion(&["recover", "trace"])).succeeded();
+    assert!(said.err.contains(" none lost; next: tompion print "), "{}", said.err);
+    there_are_no_gaps(&found_in(&dir.trace("trace")), &progress, pid);
+}
+
+#[test]
+fn triggers_survive_a_restart_and_fire_for_new_losses_only() {
+    let dir = TestDir::new();
+    let program = dir.program("numbered");
+    let (ended, go) = (dir.path("ended"), dir.path("go"));
+    let script = r#""$1" 1 300000; touch "$2"; while [ ! -e "$3" ]; do sleep 0.1; done; "$1" 1 300000"#;
+    let command: [&dyn AsRef<OsStr>; 7] = [&"sh", &"-c", &script, &"sh", &program, &ended, &go];
+    let options = ["--linger", "20s", "--subbuf-size", "4K", "--subbufs", "2"];
+    let options = [&options[..], &["--trigger", "loss -> notify"]].concat();
+    let recorder = start(&mut dir.recording("trace", &options, &command));
+    wait_until("the first losses", || ended.exists());
+    let manifest = || -> Value {
+        serde_json::from_slice(&fs::read(dir.path("trace/tompion.json")).expect("a manifest")).expect("JSON")
+    };
+    wait_until("a firing", || manifest()["firings"].as_array().is_some_and(|list| !list.is_empty()));
+    kill_session(recorder);
+    let before = manifest()["firings"].as_array().map_or(0, Vec::len);
+    let recorder = start(&mut resume(&dir));
+    wait_for_recorder(&dir, 1);
+    fs::write(&go, "").expect("a file");
+    finish(recorder, "tompion record --resume").succeeded();
+    let firings = dir.trace("trace").manifest()["firings"].as_array().cloned().unwrap_or_default();
+    let lost = dir.trace("trace").stat()["lost"]["total"].as_u64().unwrap_or(0);
+    assert!(firings.len() > before, "{firings:?}");
+    let number = |firing: &Value| -> u64 {
+        let cause = firing["cause"].as_str().unwrap_or_default();
+        cause.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+    };
+    let fired: u64 = firings.iter().map(number).sum();
+    assert!(fired <= lost, "{fired} of {lost}: {firings:?}");
 }

@@ -2,15 +2,20 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::OsStr,
     fs,
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Finished, TestDir, beside, finish, run, wait_until};
+use crate::{
+    kills::{Progress, SOURCES},
+    support::{Finished, TestDir, beside, finish, run, signal, wait_until},
+};
 
 /// Variable with the folder of the sockets: tests don't see each other's recordings.
 const CONTROL: &str = "TOMPION_CONTROL";
@@ -190,6 +195,65 @@ fn losses_fire_a_trigger() {
     assert!(!firings.is_empty() && firings.len() <= 2, "{firings:?}");
     assert!(firings[0]["cause"].as_str().is_some_and(|cause| cause.ends_with("events lost")));
     assert!(dir.path("trace/chunk-000002").exists(), "it has rotated");
+}
+
+#[test]
+fn losses_shortly_before_the_end_fire_a_trigger() {
+    let dir = TestDir::new();
+    let program = dir.program("numbered");
+    let options = ["--subbuf-size", "4K", "--subbufs", "2", "--trigger", "loss -> notify"];
+    run(&mut dir.recording("trace", &options, &[&program, &"1", &"300000"])).succeeded();
+    let lost = dir.trace("trace").stat()["lost"]["total"].as_u64().unwrap_or(0);
+    let in_firing = |firing: &Value| {
+        let cause = firing["cause"].as_str().unwrap_or_default();
+        cause.split(' ').next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let fired: u64 = firings(&dir).iter().map(in_firing).sum();
+    assert!(lost > 0 && fired == lost, "{fired} of {lost}");
+}
+
+#[test]
+fn the_signal_by_which_the_recorder_ends_the_command_fires_no_trigger() {
+    let dir = TestDir::new();
+    let recorder = start(&dir, &["--trigger", "killed -> notify"]);
+    tompion(&dir, &["stop", "s"]).succeeded();
+    finish(recorder, "record");
+    assert_eq!(dir.trace("trace").manifest()["command_end"]["end"], "killed by signal 15");
+    assert_eq!(firings(&dir), Vec::<Value>::new());
+}
+
+#[test]
+fn what_is_cleared_is_no_loss_where_the_disk_takes_nothing_afterwards() {
+    let dir = TestDir::new();
+    let progress = Progress::new(dir.path("progress"));
+    let options = [&FLIGHT[..], &["--session", "s"]].concat();
+    // The first program's events are in the trace: an empty one would be removed.
+    let script = r#""$1" 1 10; exec "$2" "$3" 60000 0 0"#;
+    let (first, emitter) = (dir.program("numbered"), dir.program("emitter"));
+    let command: [&dyn AsRef<OsStr>; 7] = [&"sh", &"-c", &script, &"sh", &first, &emitter, &progress.path()];
+    let mut recording = dir.recording("trace", &options, &command);
+    let recorder = crate::support::start(recording.env(CONTROL, dir.path("control")));
+    let pid = progress.pid();
+    let appended = || progress.returned().iter().sum::<u64>();
+    wait_until("some events", || appended() > 500);
+    signal(pid, Signal::STOP);
+    wait_until("the stop", || {
+        fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|line| line.contains(") T "))
+    });
+    tompion(&dir, &["clear", "s"]).succeeded();
+    let cleared = appended();
+    // The folder of its trace can't be made.
+    fs::write(dir.path(&format!("trace/user/emitter-{pid}")), "").expect("a file");
+    signal(pid, Signal::CONT);
+    wait_until("more events", || appended() > cleared);
+    signal(pid, Signal::KILL);
+    finish(recorder, "record");
+    let manifest = dir.trace("trace").manifest();
+    let sources = manifest["sources"].as_array().cloned().unwrap_or_default();
+    let source = sources.iter().find(|source| source["pid"] == pid).expect("the program");
+    let lost = source["lost"]["not_written"].as_u64().unwrap_or(0);
+    let more = appended() - cleared;
+    assert!((1..=more + SOURCES as u64).contains(&lost), "{lost} lost of {more}, {cleared} cleared");
 }
 
 #[test]

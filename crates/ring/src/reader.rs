@@ -96,8 +96,9 @@ impl<'a> RingReader<'a> {
         self.ring.appended(Ordering::Relaxed).1
     }
 
-    /// The position with the number of events before it.
-    fn written_with_events(&self) -> (u64, Option<u64>) {
+    /// The position up to which all is appended, with the number of events before it; none if the
+    /// writer is too fast for both to be read together.
+    pub fn written_with_events(&self) -> (u64, Option<u64>) {
         let (mut written, mut events) = self.ring.appended(Ordering::Acquire);
         for _ in 0..MAX_REREADS {
             // Ordering: keeps the loads in order. Positions only grow: if this one is still the

@@ -91,6 +91,14 @@ struct JoinCount {
     budget: Shared,
 }
 
+/// Conversation of a client that has ended.
+#[derive(Debug)]
+struct InheritedSocket {
+    socket: Arc<PacketSocket>,
+    /// As of the client.
+    is_besides_command: bool,
+}
+
 /// Acceptor of the session's clients.
 #[derive(Debug)]
 pub struct ClientAcceptor {
@@ -109,7 +117,7 @@ pub struct ClientAcceptor {
     budget: Shared,
     /// Conversations of clients that have ended, which their children hold open until they
     /// introduce themselves.
-    inherited_sockets: BTreeMap<u64, Arc<PacketSocket>>,
+    inherited_sockets: BTreeMap<u64, InheritedSocket>,
     /// Memory for the next children of clients.
     prepared: PreparedMemory,
     /// Pace at which they come.
@@ -265,8 +273,9 @@ impl ClientAcceptor {
     /// Whether there is anything to wait for: a client that is alive, the child of one that may
     /// still connect, or a pending handshake.
     pub fn expects_events(&self) -> bool {
-        let has_clients = self.clients.values().any(|client| !client.is_besides_command);
-        has_clients || !self.inherited_sockets.is_empty() || !self.handshakes.is_empty()
+        self.clients.values().any(|client| !client.is_besides_command)
+            || self.inherited_sockets.values().any(|inherited| !inherited.is_besides_command)
+            || !self.handshakes.is_empty()
     }
 
     /// Time at which the first pending handshake times out.
@@ -608,7 +617,7 @@ impl ClientAcceptor {
             return self.read_handshake(key, poller);
         }
         let mut buffer = [0; MAX_MESSAGE];
-        if let Some(socket) = self.inherited_sockets.get(&key) {
+        if let Some(InheritedSocket { socket, .. }) = self.inherited_sockets.get(&key) {
             match socket.receive_bare(&mut buffer) {
                 Some(len) => {
                     if let Some(reason) = child_failed(buffer.get(..len)) {
@@ -648,11 +657,10 @@ impl ClientAcceptor {
     }
 
     /// Ends all conversations: agents stop recording as they notice.
-    pub fn close(mut self) -> Self {
+    pub fn close(&mut self) {
         self.entrances.close();
         self.clients.clear();
         self.inherited_sockets.clear();
-        self
     }
 
     /// A client has ended; its parent may know how.
@@ -670,12 +678,13 @@ impl ClientAcceptor {
         }
         if let Some(socket) = client.socket {
             // Its end will be heard, now or when the last heir has closed it.
-            self.inherited_sockets.insert(key, socket);
+            let is_besides_command = client.is_besides_command;
+            self.inherited_sockets.insert(key, InheritedSocket { socket, is_besides_command });
             if self.inherited_sockets.len() > MAX_INHERITED_SOCKETS {
                 self.inherited_sockets
                     .pop_first()
                     .into_iter()
-                    .for_each(|(_, oldest)| poller.remove(oldest.as_fd()));
+                    .for_each(|(_, oldest)| poller.remove(oldest.socket.as_fd()));
             }
         }
         let _ = self.commands.send(ConsumerCommand::Ended(key, how));

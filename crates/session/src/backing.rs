@@ -37,6 +37,7 @@ use tompion_protocol::{
     rules::Rules,
 };
 use tompion_schema::Level;
+use tompion_triggers::{Trigger, TriggerError};
 
 use crate::{
     context::{Context, Values},
@@ -104,6 +105,9 @@ pub struct SavedRestart {
     include: Vec<String>,
     exclude: Vec<String>,
     level: u8,
+    /// Texts of its triggers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    triggers: Vec<String>,
 }
 
 /// Process of a command.
@@ -132,7 +136,7 @@ enum SavedTarget {
 impl SavedRestart {
     /// Returns the part of a configuration that a recorder needs which comes back.
     pub fn new(config: &Config, socket: &str) -> Self {
-        let Config { target, rules, session, .. } = config;
+        let Config { target, rules, session, triggers, .. } = config;
         Self {
             socket: socket.to_owned(),
             keeper: format!("tompion-keeper-{}", uuid::Uuid::new_v4().simple()),
@@ -152,7 +156,16 @@ impl SavedRestart {
             include: rules.include.clone(),
             exclude: rules.exclude.clone(),
             level: rules.level.number(),
+            triggers: triggers.iter().map(|trigger| trigger.text.clone()).collect(),
         }
+    }
+
+    /// Returns the triggers. Errors are lines for people.
+    pub fn triggers(&self) -> Result<Vec<Trigger>, String> {
+        let parse = |text: &String| {
+            text.parse().map_err(|error: TriggerError| format!("the trigger `{text}`: {error}"))
+        };
+        self.triggers.iter().map(parse).collect()
     }
 
     /// Watches the command, if it still runs.
@@ -421,14 +434,36 @@ impl RingsInMaps {
     }
 }
 
+/// Entry of a process in the backing folder, and with the recording's keeper.
+#[derive(Debug)]
+pub struct ProcessEntry {
+    folder: DirHandle,
+    /// The keeper that holds the process's files, which are memory then, and its number.
+    held: Option<(Arc<Keeper>, u64)>,
+}
+
+impl ProcessEntry {
+    /// The entry of a process that a session has left; `keeper` is the recording's.
+    pub fn of(backing: &DirHandle, saved: &SavedProcess, keeper: Option<&Arc<Keeper>>) -> Self {
+        let held = keeper.map(|keeper| (keeper.clone(), saved.key));
+        Self { folder: backing.join(&saved.folder), held }
+    }
+
+    /// Removes the entry. The manifest must tell of the process by now: it could not be recovered
+    /// any more.
+    pub fn remove(&self) -> io::Result<()> {
+        let removed = self.folder.remove_all();
+        self.held.iter().for_each(|(keeper, key)| keeper.release(*key));
+        removed
+    }
+}
+
 /// The memory files of one process.
 #[derive(Debug)]
 pub struct ProcessBacking {
-    folder: DirHandle,
+    entry: ProcessEntry,
     control: File,
     rings: File,
-    /// The keeper that holds the files, which are memory then, and the process's number.
-    held: Option<(Arc<Keeper>, u64)>,
 }
 
 impl ProcessBacking {
@@ -444,7 +479,8 @@ impl ProcessBacking {
             };
             let (control, rings) =
                 (new(CONTROL_FILE, control::FILE_SIZE)?, new(RINGS_FILE, geometry.file_size())?);
-            Ok(Self { folder: folder.clone(), control, rings, held: None })
+            let entry = ProcessEntry { folder: folder.clone(), held: None };
+            Ok(Self { entry, control, rings })
         };
         make().map_err(|error| {
             let _ = folder.remove_all();
@@ -470,17 +506,18 @@ impl ProcessBacking {
     /// The files of a process, control and rings, that its keeper holds.
     pub fn held(folder: DirHandle, files: [OwnedFd; 2], keeper: &Arc<Keeper>, key: u64) -> Self {
         let [control, rings] = files.map(File::from);
-        Self { folder, control, rings, held: Some((keeper.clone(), key)) }
+        let held = Some((keeper.clone(), key));
+        Self { entry: ProcessEntry { folder, held }, control, rings }
     }
 
     /// Whether the files are memory, which doesn't outlast the machine.
     pub fn is_memory(&self) -> bool {
-        self.held.is_some()
+        self.entry.held.is_some()
     }
 
     /// Tells whose files these are, once the control file says how the rings are written.
     pub fn describe(&self, saved: &SavedProcess) -> io::Result<()> {
-        write_json(&self.folder, PROCESS_FILE, saved, false).inspect_err(|_| {
+        write_json(&self.entry.folder, PROCESS_FILE, saved, false).inspect_err(|_| {
             let _ = self.remove();
         })
     }
@@ -488,7 +525,7 @@ impl ProcessBacking {
     /// Opens the files that a session has left.
     pub fn open(folder: DirHandle) -> io::Result<Self> {
         let (control, rings) = (folder.write(CONTROL_FILE)?, folder.write(RINGS_FILE)?);
-        Ok(Self { folder, control, rings, held: None })
+        Ok(Self { entry: ProcessEntry { folder, held: None }, control, rings })
     }
 
     /// Both files, mapped: control and rings.
@@ -499,7 +536,7 @@ impl ProcessBacking {
                 false => SharedMap::guarded(file.as_fd(), size),
             };
             mapped.map_err(|error| {
-                let path = self.folder.path().join(name);
+                let path = self.entry.folder.path().join(name);
                 io::Error::new(error.kind(), format!("{}: {error}", path.display()))
             })
         };
@@ -509,14 +546,14 @@ impl ProcessBacking {
 
     /// The folder.
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        self.entry.folder.path()
     }
 
     /// Entry of the rings in the list of a program's mappings.
     pub fn rings_in_maps(&self) -> io::Result<RingsInMaps> {
         match self.is_memory() {
             true => Ok(RingsInMaps::Inode(self.rings.metadata()?.ino())),
-            false => Ok(RingsInMaps::Path(self.folder.path().join(RINGS_FILE))),
+            false => Ok(RingsInMaps::Path(self.entry.folder.path().join(RINGS_FILE))),
         }
     }
 
@@ -530,14 +567,14 @@ impl ProcessBacking {
         if self.is_memory() {
             return Ok(());
         }
-        self.folder.read(PROCESS_FILE)?.sync_all()?;
-        match self.folder.read(THREADS_FILE) {
+        self.entry.folder.read(PROCESS_FILE)?.sync_all()?;
+        match self.entry.folder.read(THREADS_FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             threads => threads?.sync_all()?,
         }
         self.control.sync_all()?;
         self.rings.sync_all()?;
-        self.folder.sync_up()
+        self.entry.folder.sync_up()
     }
 
     /// Sees to it that the medium has the control file.
@@ -547,19 +584,17 @@ impl ProcessBacking {
 
     /// Stores the names and values of the process's threads.
     pub fn keep_threads(&self, known: &BTreeMap<u32, &Values>) -> io::Result<()> {
-        write_json(&self.folder, THREADS_FILE, known, false)
+        write_json(&self.entry.folder, THREADS_FILE, known, false)
     }
 
     /// Returns the contexts of the process's threads.
     pub fn threads(&self) -> BTreeMap<u32, Values> {
-        read_json(&self.folder, THREADS_FILE).unwrap_or_default()
+        read_json(&self.entry.folder, THREADS_FILE).unwrap_or_default()
     }
 
     /// Takes the files away.
     pub fn remove(&self) -> io::Result<()> {
-        let removed = self.folder.remove_all();
-        self.held.iter().for_each(|(keeper, key)| keeper.release(*key));
-        removed
+        self.entry.remove()
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod chunks;
 mod command;
+mod completion;
 mod keeping;
 mod policy;
 mod status;
@@ -26,21 +27,21 @@ use std::{
 
 use tompion_clock::ClockMap;
 use tompion_jobs::JobSink;
-use tompion_manifest::{self as manifest, Clock, Manifest};
+use tompion_manifest::{self as manifest, Manifest};
 use tompion_os::{DirHandle, sample_clocks};
 use tompion_watchdog::StallWatchdog;
 use tompion_writer::{SourceWriter, disk};
 
 use crate::messages::{reason, summarize_names};
-use crate::targets;
 use crate::{
-    backing::ClockFile,
+    backing::{ClockFile, ProcessEntry},
     process::{Backlog, Process},
 };
 use chunks::Chunks;
 pub use chunks::CommittedChunk;
 use command::CommandServer;
 pub use command::{CommandSender, ConsumerCommand};
+pub use policy::MAX_UNSAVED_PERCENT;
 use policy::{BURST_PERCENT, Conversion, Observation, SLEEP};
 
 /// Time for which events count as a burst after the last one.
@@ -84,6 +85,9 @@ pub struct RecordingSummary {
     pub known: Vec<(String, String)>,
     /// Reason why writing stopped early, if it did.
     pub stopped: Option<String>,
+    /// Whether the manifest on disk says that the recording is complete: else there may be
+    /// something to recover.
+    pub is_complete: bool,
 }
 
 /// The consumer's state.
@@ -116,6 +120,8 @@ pub struct Consumer {
     /// Processes that are complete, whose kept rings go once the manifest on the medium tells of
     /// them.
     finished: Vec<Process>,
+    /// Entries of processes that have lost their rings, which go then, too.
+    lost: Vec<ProcessEntry>,
     /// Time at which the ones before them went.
     retired: Instant,
     /// Processes that were given up alone, whose rings are kept for recovery.
@@ -183,6 +189,7 @@ impl Consumer {
             folder,
             kernel_stopped: None,
             finished: Vec::new(),
+            lost: Vec::new(),
             retired: now,
             left: Vec::new(),
             sampled: now,
@@ -268,10 +275,17 @@ impl CommandServer for Consumer {
             // The program that asked may have gone.
             ConsumerCommand::Status(known, done) => drop(done.send(self.complete_status(*known))),
             ConsumerCommand::SetRules(rules) => self.set_rules(&rules),
-            ConsumerCommand::Lost(lost) => {
+            ConsumerCommand::Lost(lost, entry) => {
                 self.manifest.losses_unknown = true;
                 lost.problems.into_iter().for_each(|problem| self.report_once(problem));
                 self.add_source(lost.source);
+                self.lost.extend(entry);
+            }
+            // The thread that asked may have gone.
+            ConsumerCommand::CountLosses(done) => drop(done.send(self.lost_events())),
+            ConsumerCommand::CompleteProcesses(done) => {
+                self.complete_all();
+                let _ = done.send(self.lost_events());
             }
             ConsumerCommand::Recorded(kernel) => {
                 self.manifest.sources.push(kernel.source);
@@ -287,6 +301,10 @@ impl CommandServer for Consumer {
 
     fn poll(&mut self, sleep: Duration) -> Duration {
         if self.stopped.is_some() {
+            if self.flushed.elapsed() >= FLUSH_INTERVAL {
+                self.flushed = Instant::now();
+                self.count_losses();
+            }
             return SLEEP.1;
         }
         if self.jobs.is_some() {
@@ -681,94 +699,6 @@ impl Consumer {
         self.attempt(|process, _| process.flush());
         self.wait_for_disk();
         self.attempt(|process, _| process.check_written());
-    }
-
-    /// Takes the last events of a process that has ended, and completes its trace.
-    fn complete(&mut self, key: u64, how: String) {
-        let Some(index) = self.processes.iter().position(|process| process.key == key) else { return };
-        // Rings that still run are converted with this one: bytes wait in order.
-        self.sample();
-        let mut process = self.processes.remove(index);
-        process.end.get_or_insert(how);
-        if self.stopped.is_some() {
-            process.give_up();
-        } else {
-            if self.manifest.session.channel.mode == manifest::OVERWRITE {
-                process.save_history();
-            } else {
-                process.collect_all();
-            }
-            self.sample();
-            if let Err(error) = self.convert_ended(&mut process) {
-                process.give_up();
-                self.report_failure(no_longer(&process, &error) + &self.kept_rings(), &error);
-            }
-        }
-        if self.jobs.is_some() {
-            process.tell_end_of_jobs();
-            return self.flush_jobs();
-        }
-        process.read_catalog();
-        self.manifest.beyond_limits.descriptions += process.descriptions_beyond_budget();
-        self.remember_names(&process);
-        self.report_conflicts(&process);
-        if process.was_cut() {
-            self.report_once(format!("{} ({}) cut off its own rings", process.hello.name, process.pid));
-        }
-        let summary = process.summary(self.root().path());
-        if process.is_durable() && process.is_given_up() && self.manifest.session.is_durable() {
-            // Its rings have what its trace has not: it is left for recovery.
-            return self.left.push(summary);
-        }
-        self.add_source(summary);
-        if let Some(chunks) = &mut self.chunks {
-            chunks.add(&mut process);
-        }
-        if process.is_durable() {
-            self.finished.push(process);
-        }
-    }
-
-    fn finish(mut self) -> RecordingSummary {
-        self.processes.iter_mut().for_each(Process::disconnect);
-        for key in self.processes.iter().map(|process| process.key).collect::<Vec<_>>() {
-            self.complete(key, "running when the recording ended".into());
-        }
-        targets::note_ends(&mut self.manifest.targets);
-        self.retire_finished();
-        self.complete_shared();
-        self.clock.thin_out();
-        let samples = self.clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
-        self.manifest.session.clock = Clock { samples, ..self.manifest.session.clock };
-        self.manifest.session.problems.extend(self.stopped.clone());
-        let is_durable = self.manifest.session.is_durable();
-        (self.manifest.session.backing, self.manifest.session.keeper) = (None, false);
-        self.commit_last_chunk();
-        let backing = self.backing.take();
-        // What is left in rings that are kept can still be recovered.
-        let is_complete = !is_durable || self.stopped.is_none() && self.left.is_empty();
-        if is_complete {
-            // Also a full disk has room for the manifest then.
-            self.reserve = None;
-            self.manifest.state = manifest::COMPLETE.into();
-            (self.manifest.session.recorder, self.manifest.session.snapshot) = (None, None);
-            if let Err(error) = self.write_manifest_of_recording(is_durable) {
-                let text = format!("can't write to {}: {}", self.folder.path().display(), reason(&error));
-                // Where the disk is full, that was told.
-                if self.stopped.is_none() {
-                    (self.notice)(&text);
-                    self.stopped = Some(text);
-                }
-            }
-        }
-        self.manifest.sources.append(&mut self.left);
-        if let (Some(backing), true) = (backing, is_complete) {
-            if let Err(error) = backing.remove_all() {
-                (self.notice)(&format!("can't remove {}: {error}", backing.path().display()));
-            }
-        }
-        let stopped = self.stopped.or(self.kernel_stopped);
-        RecordingSummary { manifest: self.manifest, known: self.known.into_iter().collect(), stopped }
     }
 }
 

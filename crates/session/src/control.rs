@@ -35,6 +35,7 @@ use tompion_os::Peer;
 use tompion_programs::ProgramSets;
 use tompion_protocol::rules::Rules;
 use tompion_schema::Level;
+use tompion_triggers::MAX_AFTER;
 
 use crate::{consumer::CommittedChunk, filter, session_config::SessionConfig};
 
@@ -48,8 +49,6 @@ const MAX_FILTERS: usize = 256;
 const MAX_WATCHERS: usize = 8;
 /// Maximum number of firings that one of them has not taken.
 const MAX_WAITING_FIRINGS: usize = 64;
-/// Maximum time for which a snapshot goes on.
-const MAX_AFTER: Duration = Duration::from_secs(3600);
 /// Maximum size of a filter in bytes.
 const MAX_FILTER: usize = 4096;
 
@@ -60,10 +59,9 @@ pub enum Request {
     Status(Sender<Status>),
     /// Replace the rules, which were checked.
     SetRules(Rules, Sender<()>),
-    /// Save what the flight recorder holds, and say how many events that were.
-    Snapshot(Sender<u64>),
-    /// Save what it holds, and what comes within a time; then say how many events that were.
-    SnapshotAfter(Duration, Sender<u64>),
+    /// Save what the flight recorder holds, and what comes within a time; then say how many events
+    /// that were.
+    Snapshot(Duration, Sender<u64>),
     /// Drop what was recorded since the last rotation or snapshot.
     Clear(Sender<()>),
     /// Fire external triggers, and say whether one did; none if no trigger has the word.
@@ -101,8 +99,11 @@ impl Watchers {
         // That it watches.
         let _ = sender.try_send(json!({}));
         let mut list = self.lock();
-        // One whose receiver is gone is found when something is sent to it.
-        list.retain(|sender| !matches!(sender.try_send(json!({})), Err(TrySendError::Disconnected(_))));
+        if list.len() >= MAX_WATCHERS {
+            // One whose receiver is gone is found when something is sent to it. Each probe is a
+            // reply that the others have to take.
+            list.retain(|sender| !matches!(sender.try_send(json!({})), Err(TrySendError::Disconnected(_))));
+        }
         (list.len() < MAX_WATCHERS).then(|| {
             list.push(sender);
             receiver
@@ -264,6 +265,10 @@ impl RecordingService {
         Ok(())
     }
 
+    fn save_snapshot(&self, after: Duration) -> Result<Value, CallError> {
+        Ok(json!({ "events": self.ask(|done| Request::Snapshot(after, done))? }))
+    }
+
     fn set_rules(&self, call: &Call) -> Result<Value, CallError> {
         let SetRules { rules } = call.parameters()?;
         let refused = |problem: String| CallError::new(&qualified("InvalidRules"), "problem", problem);
@@ -383,20 +388,16 @@ impl Service for RecordingService {
         self.check_may_change(peer)?;
         match method {
             "SetRules" => self.set_rules(call),
-            "SaveSnapshot" if !self.is_flight_recorder => {
+            "SaveSnapshot" | "SaveSnapshotAfter" if !self.is_flight_recorder => {
                 Err(CallError { name: qualified("NoFlightRecorder"), parameters: Default::default() })
             }
             "SaveSnapshot" => {
                 let NoParameters {} = call.parameters()?;
-                Ok(json!({ "events": self.ask(Request::Snapshot)? }))
-            }
-            "SaveSnapshotAfter" if !self.is_flight_recorder => {
-                Err(CallError { name: qualified("NoFlightRecorder"), parameters: Default::default() })
+                self.save_snapshot(Duration::ZERO)
             }
             "SaveSnapshotAfter" => {
                 let SaveAfter { after_ns } = call.parameters()?;
-                let after = Duration::from_nanos(after_ns).min(MAX_AFTER);
-                Ok(json!({ "events": self.ask(|done| Request::SnapshotAfter(after, done))? }))
+                self.save_snapshot(Duration::from_nanos(after_ns).min(MAX_AFTER))
             }
             "FireTrigger" => {
                 let FireTrigger { word } = call.parameters()?;
@@ -478,6 +479,17 @@ mod tests {
             level: 14,
             filter: filter.map(str::to_owned),
         }
+    }
+
+    #[test]
+    fn watchers_are_probed_only_when_there_is_no_room_for_one_more() {
+        let watchers = Watchers::default();
+        let mut receivers: Vec<_> = (0..MAX_WATCHERS).map(|_| watchers.add().expect("room")).collect();
+        assert_eq!(receivers[0].try_iter().count(), 1, "that it watches, and no probe");
+        assert!(watchers.add().is_none(), "all of them watch");
+        assert_eq!(receivers[0].try_iter().count(), 1, "the probe");
+        receivers.pop();
+        assert!(watchers.add().is_some(), "one has gone");
     }
 
     #[test]

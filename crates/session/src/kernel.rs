@@ -46,7 +46,9 @@ use tompion_manifest::{self as manifest, KERNEL};
 use tompion_os::DirHandle;
 use tompion_writer::{HostInfo, Mark, Pushed, SourceWriter, WriteMode, environment};
 
-use crate::{messages::reason, session_config::SessionConfig, target::ProcessTree};
+use crate::{
+    consumer::MAX_UNSAVED_PERCENT, messages::reason, session_config::SessionConfig, target::ProcessTree,
+};
 use classes::Classes;
 
 /// Shortest and longest sleep between two looks at the rings.
@@ -329,7 +331,7 @@ impl Drain {
                 sleep = OVERWRITE_SLEEP;
                 if self.saves_until.is_some_and(|until| Instant::now() < until) {
                     sleep = MAX_SLEEP;
-                    self.save_history();
+                    self.save_full_rings();
                 }
             } else {
                 sleep = next_sleep(sleep, self.collect());
@@ -455,16 +457,30 @@ impl Drain {
 
     /// Takes the history of a flight recorder, behind what was saved before.
     fn save_history(&mut self) {
+        (0..self.read.len()).for_each(|cpu| self.save_ring(cpu));
+    }
+
+    /// Saves rings of which much was written since they were last saved.
+    fn save_full_rings(&mut self) {
+        let size = self.recorder.geometry().ring_size();
         for cpu in 0..self.read.len() {
-            let mut history = Vec::new();
-            self.recorder.ring(cpu as u32).copy_history(self.read[cpu], &mut history);
-            for (span, bytes) in history {
-                if span.begin != self.read[cpu] {
-                    self.interrupt(cpu);
-                }
-                self.convert(cpu, span, &bytes);
-                self.read[cpu] = span.end;
+            let written = self.recorder.ring(cpu as u32).written();
+            let unsaved = written.saturating_sub(self.read[cpu]).min(size);
+            if unsaved.saturating_mul(100) / size >= MAX_UNSAVED_PERCENT {
+                self.save_ring(cpu);
             }
+        }
+    }
+
+    fn save_ring(&mut self, cpu: usize) {
+        let mut history = Vec::new();
+        self.recorder.ring(cpu as u32).copy_history(self.read[cpu], &mut history);
+        for (span, bytes) in history {
+            if span.begin != self.read[cpu] {
+                self.interrupt(cpu);
+            }
+            self.convert(cpu, span, &bytes);
+            self.read[cpu] = span.end;
         }
     }
 

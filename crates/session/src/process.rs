@@ -177,6 +177,8 @@ struct RingState {
     converted: u64,
     /// Whether records were overwritten that are not yet accounted for.
     has_gap: bool,
+    /// Events that were dropped on request, until they are accounted for as overwritten.
+    dropped: u64,
     /// Position up to which room was given back to the producer.
     consumed: u64,
     /// A position that can't be, and was refused.
@@ -237,6 +239,7 @@ impl RingState {
         let by_design = overwrite && (!may_have_torn_pages || position == self.history_begin);
         if by_design {
             tally.overwritten = tally.overwritten.saturating_add(passed);
+            self.dropped = 0;
         } else if may_have_torn_pages {
             tally.missing = tally.missing.saturating_add(passed);
         }
@@ -469,45 +472,57 @@ impl Process {
 
     /// Copies the history of a flight recorder's rings, behind what was saved before.
     pub fn save_history(&mut self) {
+        (0..self.states.len()).for_each(|ring| self.save_ring(ring));
+    }
+
+    /// The same for rings of which so many percent were written since they were last saved. Returns
+    /// whether there was one.
+    pub fn save_full_rings(&mut self, percent: u64) -> bool {
+        let size = self.geometry.ring_size();
+        let mut has_saved = false;
+        for ring in 0..self.states.len() {
+            let unsaved = self.reader(ring).written().saturating_sub(self.states[ring].read).min(size);
+            if !self.given_up && unsaved.saturating_mul(100) / size >= percent {
+                self.save_ring(ring);
+                has_saved = true;
+            }
+        }
+        has_saved
+    }
+
+    fn save_ring(&mut self, ring: usize) {
         if self.given_up {
             return;
         }
-        for ring in 0..self.states.len() {
-            let mut bytes = Vec::new();
-            let copied = self.reader(ring).copy_history(&mut bytes);
-            let state = &mut self.states[ring];
-            let Ok(mut span) = copied else {
-                state.mark.tally.refused += 1;
-                continue;
-            };
-            if span.begin < state.read {
-                let known = (state.read - span.begin).min(bytes.len() as u64);
-                bytes.drain(..known as usize);
-                span.begin += known;
-            }
-            if !span.is_empty() {
-                state.read = span.end;
-                state.pending.push_back((span, bytes));
-            }
+        let mut bytes = Vec::new();
+        let copied = self.reader(ring).copy_history(&mut bytes);
+        let state = &mut self.states[ring];
+        let Ok(mut span) = copied else {
+            state.mark.tally.refused += 1;
+            return;
+        };
+        if span.begin < state.read {
+            let known = (state.read - span.begin).min(bytes.len() as u64);
+            bytes.drain(..known as usize);
+            span.begin += known;
+        }
+        if !span.is_empty() {
+            state.read = span.end;
+            state.pending.push_back((span, bytes));
         }
     }
 
-    /// Largest share of a ring that was written since it was last saved, in percent.
-    pub fn unsaved_percent(&self) -> u64 {
-        let unsaved = |(ring, state): (usize, &RingState)| {
-            self.reader(ring).written().saturating_sub(state.read).min(self.geometry.ring_size())
-        };
-        let most = self.states.iter().enumerate().map(unsaved).max().unwrap_or(0);
-        if self.given_up { 0 } else { most.saturating_mul(100) / self.geometry.ring_size() }
-    }
-
-    /// Passes over what a flight recorder's rings hold: the next snapshot begins behind it.
+    /// Passes over what a flight recorder's rings hold: the next snapshot begins behind it. All
+    /// that was copied must have been converted.
     pub fn drop_history(&mut self) {
         for ring in 0..self.states.len() {
-            let written = self.reader(ring).written();
+            let (written, events) = self.reader(ring).written_with_events();
+            let state = &mut self.states[ring];
             // A program may claim any; what can't be is found when it is read.
-            if written % 8 == 0 {
-                self.states[ring].read = self.states[ring].read.max(written);
+            if written % 8 == 0 && written > state.read {
+                state.read = written;
+                let dropped = events.map(|events| events.saturating_sub(state.mark.tally.accounted));
+                state.dropped = dropped.unwrap_or(state.dropped);
             }
         }
     }

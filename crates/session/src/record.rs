@@ -270,13 +270,17 @@ fn record_into(
     let begin_ns = clock.samples().first().map_or(0, |sample| sample.ns);
     let consumer =
         Consumer::new(folder.clone(), backing, manifest, clock, notice)?.with_jobs(config.jobs.clone());
-    let triggers = Triggers::new(config, inheritance);
+    let mut triggers = Triggers::new(config, inheritance);
     let consumer = consumer.with_chunks(config.chunks)?.with_loss_counter(triggers.losses());
     let (commands, consumer) = consumer.start()?;
     let mut acceptor = ClientAcceptor::open(listener, session_config, commands.clone(), &poller)?;
     let command = left.as_mut().and_then(|left| left.command.take());
     let reached = match left {
-        Some(left) => take_over(left, &mut acceptor, begin_ns, &poller)?,
+        Some(left) => {
+            let reached = take_over(left, &mut acceptor, begin_ns, &poller)?;
+            triggers.begin_losses(&commands);
+            reached
+        }
         None => reach(config, &name, &mut acceptor, &poller, inheritance)?,
     };
     let Reached { child, search, obstacle } = reached;
@@ -315,14 +319,14 @@ fn record_into(
         alone_since: Instant::now(),
         watched,
         ending: false,
+        end_signal: None,
         timed: false,
         requests,
         rule_changes: 0,
         triggers,
     };
     control.run(notice);
-    // The command's end may be the recording's.
-    control.follow_triggers(notice);
+    control.follow_last_triggers(notice);
     control.leave_command(notice);
     close(control, config, consumer, folder)
 }
@@ -335,13 +339,15 @@ fn close(
     folder: DirHandle,
 ) -> Result<Outcome, Error> {
     let (sender, receiver) = mpsc::channel();
-    let Control { acceptor, commands, status, kernel, looks, command, timed: time_was_up, requests, .. } =
-        control;
+    let Control {
+        mut acceptor, commands, status, kernel, looks, command, timed: time_was_up, requests, ..
+    } = control;
     let keeper = acceptor.keeper();
     // The name is free once the trace is complete.
     let _socket = requests.map(Requests::close);
     let end = status.map(|status| CommandEnd { pid: command.into(), end: lineage::describe_end(status) });
-    let ClientAcceptor { mut problems, admitted, introductions, .. } = acceptor.close();
+    acceptor.close();
+    let ClientAcceptor { mut problems, admitted, introductions, .. } = acceptor;
     let mut looked = looks.map(Looks::finish).unwrap_or_default();
     let (mut programs, mut children) = (looked.programs(), looked.children());
     let expectation = Expectation {
@@ -363,8 +369,8 @@ fn close(
     let _ = commands.send(ConsumerCommand::Finish(sender));
     let report = receiver.recv().map_err(|_| io::Error::other("the consumer ended early"))?;
     let _ = consumer.join();
-    // All is in the trace.
-    keeper.iter().for_each(|keeper| keeper.end());
+    // All is in the trace. Else the next recorder, or a recovery, has what is left.
+    keeper.iter().filter(|_| report.is_complete).for_each(|keeper| keeper.end());
     Ok(Outcome { report, status, time_was_up, problems, processes: admitted, folder })
 }
 
@@ -431,6 +437,8 @@ struct Control {
     watched: Vec<ProcessWatch>,
     /// Whether the command was asked to end.
     ending: bool,
+    /// Signal by which it was asked.
+    end_signal: Option<i32>,
     /// Whether that was because the time was up.
     timed: bool,
     /// Requests of other programs.
@@ -563,19 +571,23 @@ impl Control {
 
     /// The time is up: asks the command to end. True when it was asked before.
     fn time_is_up(&mut self) -> bool {
-        if self.ending || self.child.is_none() {
-            return true;
-        }
-        self.ask_to_end(SIGTERM);
-        self.timed = true;
+        let is_over = self.stop();
+        self.timed |= !is_over;
+        is_over
+    }
+
+    /// Asks the command to end, and with it the recording. True when the recording is to end at
+    /// once: there is no command, or it was asked before.
+    fn stop(&mut self) -> bool {
+        let Some(child) = self.child.as_ref().filter(|_| !self.ending) else { return true };
+        let _ = tompion_os::kill(child.id(), SIGTERM);
+        self.expect_end(SIGTERM);
         false
     }
 
-    fn ask_to_end(&mut self, signal: i32) {
-        if let Some(child) = &self.child {
-            let _ = tompion_os::kill(child.id(), signal);
-        }
-        self.ending = true;
+    /// Expects the command's end by a signal that it was sent.
+    fn expect_end(&mut self, signal: i32) {
+        (self.ending, self.end_signal) = (true, Some(signal));
         self.deadline = Some(Instant::now() + GRACE);
     }
 
@@ -587,9 +599,13 @@ impl Control {
                 SIGUSR1 => drop(self.snapshot(notice)),
                 // A file has reached its limit: the write that failed has said so.
                 SIGXFSZ => {}
-                _ if self.ending || self.child.is_none() => return true,
-                // The terminal has sent it to the command as well.
-                signal => self.ask_to_end(if from_terminal { 0 } else { signal }),
+                _ if self.ending => return true,
+                signal => {
+                    let Some(child) = &self.child else { return true };
+                    // The terminal has sent it to the command as well.
+                    let _ = (!from_terminal).then(|| tompion_os::kill(child.id(), signal));
+                    self.expect_end(signal);
+                }
             }
         }
         false

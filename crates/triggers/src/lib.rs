@@ -13,7 +13,7 @@ mod rate;
 
 use std::time::Duration;
 
-pub use parse::TriggerError;
+pub use parse::{MAX_AFTER, TriggerError};
 pub use rate::{Decision, RateLimiter};
 
 /// Rule that one thing causes others.

@@ -7,7 +7,7 @@ use crate::{Action, Condition, Limit, Trigger};
 /// Maximum length of a word by which an external trigger is known.
 const MAX_WORD: usize = 64;
 /// Maximum time for which a snapshot goes on.
-const MAX_AFTER: Duration = Duration::from_secs(3600);
+pub const MAX_AFTER: Duration = Duration::from_secs(3600);
 
 /// Trigger that can't be, in words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -556,7 +556,7 @@ fn preloads(wanted: &[Preload]) -> anyhow::Result<Vec<PathBuf>> {
 /// Reports the outcome, and removes the trace of a recording without events. Returns whether the
 /// trace is complete.
 fn report_outcome(config: &Config, arguments: &Arguments, outcome: &Outcome) -> bool {
-    let RecordingSummary { manifest, known, stopped } = &outcome.report;
+    let RecordingSummary { manifest, known, stopped, .. } = &outcome.report;
     for problem in &outcome.problems {
         print_status(problem);
     }

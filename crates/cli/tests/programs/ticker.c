@@ -2,15 +2,18 @@
  * Counts in events until its standard input ends, one of each kind a millisecond; then, if asked
  * to, has a child count on. Prints the last number.
  *
- *   ticker [fork | exec | worker]
+ *   ticker [fork | exec | worker | heir]
  *
- * As a worker it counts in a child, which runs before anything is said.
+ * As a worker it counts in a child, which runs before anything is said. An heir is a child that
+ * does nothing but keep the descriptors, of which the agent does not know.
  */
 #include <tompion/tompion.h>
 
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,6 +49,14 @@ int main(int count, char **arguments)
 		TOMPION_EVENT(ticker, tock, (u32, number, number));
 	} while (!input_ended());
 	if (*how) {
+		if (strcmp(how, "heir") == 0) {
+			pid_t heir = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+			if (heir == 0)
+				for (;;)
+					pause();
+			printf("%d\n", heir);
+			return 0;
+		}
 		pid_t child = fork();
 		if (child == 0) {
 			TOMPION_EVENT(ticker, child, (u32, number, number));

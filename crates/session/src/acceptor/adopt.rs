@@ -14,7 +14,7 @@ use tompion_protocol::message::ToAgent;
 
 use super::{Client, ClientAcceptor};
 use crate::{
-    backing::{ProcessBacking, SavedProcess},
+    backing::{ProcessBacking, ProcessEntry, SavedProcess},
     consumer::ConsumerCommand,
     process::{Adoption, Process, ThreadContextSources},
     recover,
@@ -41,11 +41,13 @@ impl ClientAcceptor {
                 kept.refused += 1;
                 let name = saved.hello().name;
                 self.report_problem(format!("{name} ({}) is not recorded on: {problem}", saved.pid));
-                self.release(saved.key);
                 self.give_up(&saved);
             }
         }
-        kept.processes.keys().for_each(|key| self.release(*key));
+        // They were never given to a program.
+        if let Some(keeper) = &self.config.keeper {
+            kept.processes.keys().for_each(|key| keeper.release(*key));
+        }
         if kept.refused != 0 {
             self.report_problem(format!("refused {} entries of the recording's keeper", kept.refused));
             let _ = self.commands.send(ConsumerCommand::ProcessRejected(kept.refused as i64));
@@ -62,15 +64,10 @@ impl ClientAcceptor {
 
     /// Has the trace of a process end with what its files hold: its rings are lost.
     fn give_up(&self, saved: &SavedProcess) {
+        let (backing, keeper) = (self.config.backing.as_ref(), self.config.keeper.as_ref());
+        let entry = backing.map(|backing| ProcessEntry::of(backing, saved, keeper));
         let lost = recover::lost_process(&self.config.folder, saved);
-        let _ = self.commands.send(ConsumerCommand::Lost(Box::new(lost)));
-        if let Some(backing) = &self.config.backing {
-            let _ = backing.join(&saved.folder).remove_all();
-        }
-    }
-
-    fn release(&self, key: u64) {
-        self.config.keeper.iter().for_each(|keeper| keeper.release(key));
+        let _ = self.commands.send(ConsumerCommand::Lost(Box::new(lost), entry));
     }
 
     fn adopt_process(

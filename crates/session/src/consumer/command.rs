@@ -13,7 +13,9 @@ use tompion_manifest::{Child, CommandEnd, Firing, Program, Snapshot};
 use tompion_protocol::rules::Rules;
 
 use super::{RecordingSummary, chunks::CommittedChunk, policy::SLEEP};
-use crate::{kernel::Outcome as KernelOutcome, process::Process, recover::LostProcess};
+use crate::{
+    backing::ProcessEntry, kernel::Outcome as KernelOutcome, process::Process, recover::LostProcess,
+};
 
 /// Command to the consumer.
 #[derive(Debug)]
@@ -48,8 +50,13 @@ pub enum ConsumerCommand {
     Status(Box<Status>, Sender<Status>),
     /// Replace the rules of all processes.
     SetRules(Box<Rules>),
-    /// A process of a recorder that was killed has lost its rings.
-    Lost(Box<LostProcess>),
+    /// A process of a recorder that was killed has lost its rings. Its entry goes once the manifest
+    /// tells of it.
+    Lost(Box<LostProcess>, Option<ProcessEntry>),
+    /// Say how many events of programs were lost.
+    CountLosses(Sender<u64>),
+    /// Complete all processes, whose conversations are over, and say how many events were lost.
+    CompleteProcesses(Sender<u64>),
     /// A source that another thread has recorded is complete.
     Recorded(Box<KernelOutcome>),
     /// Complete everything.
@@ -68,6 +75,8 @@ impl ConsumerCommand {
                 | Self::Rotate(_)
                 | Self::Status(..)
                 | Self::SetRules(_)
+                | Self::CountLosses(_)
+                | Self::CompleteProcesses(_)
                 | Self::Finish(_)
         )
     }

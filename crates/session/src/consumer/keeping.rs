@@ -9,7 +9,7 @@ use tompion_manifest::{self as manifest, BeyondLimits, Manifest, Snapshot};
 use tompion_os::DirHandle;
 
 use super::{Consumer, MANIFEST_ROOM, MAX_NOTICES};
-use crate::messages::reason;
+use crate::{backing::ProcessEntry, messages::reason};
 use crate::{
     budget::{MANY_SOURCE_BYTES, MAX_NAME_BYTES, MAX_NAMES, MAX_NAMES_OF_PROCESS, MAX_SOURCE_BYTES},
     process::{Process, SHARED_FOLDER},
@@ -34,12 +34,15 @@ impl Consumer {
     /// that tells of them: one for many, since it takes as long for one.
     pub(super) fn retire_finished(&mut self) {
         self.retired = Instant::now();
-        let finished = std::mem::take(&mut self.finished);
-        if finished.is_empty() || self.stopped.is_some() {
+        let (finished, lost) = (std::mem::take(&mut self.finished), std::mem::take(&mut self.lost));
+        if finished.is_empty() && lost.is_empty() || self.stopped.is_some() {
             return;
         }
         let written = self.write_manifest_of_recording(self.manifest.session.is_durable());
-        let removed = written.and_then(|()| finished.iter().try_for_each(Process::remove_files));
+        let removed = written.and_then(|()| {
+            lost.iter().try_for_each(ProcessEntry::remove)?;
+            finished.iter().try_for_each(Process::remove_files)
+        });
         if let Err(error) = removed {
             self.stop(&error);
         }

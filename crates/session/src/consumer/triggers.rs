@@ -11,13 +11,13 @@ use std::{
 
 use tompion_manifest::{self as manifest, Firing};
 
-use super::{Backlog, Consumer};
+use super::{Backlog, Consumer, policy::MAX_UNSAVED_PERCENT};
 use crate::process::Process;
 
-/// Share of a ring, in percent, that may be unsaved while what comes is saved.
-const MAX_UNSAVED_PERCENT: u64 = 25;
-/// Maximum number of firings in the manifest, and of their bytes.
+/// Maximum number of firings in the manifest.
 const MAX_FIRINGS: usize = 256;
+/// Maximum size of their texts together, in bytes.
+const MAX_FIRINGS_TEXT: usize = 64 << 10;
 
 impl Consumer {
     /// Counts losses for a trigger, if one asks for it.
@@ -25,18 +25,26 @@ impl Consumer {
         Self { losses, ..self }
     }
 
+    /// Counts losses again, if a trigger asks for them.
     pub(super) fn count_losses(&self) {
-        let Some(losses) = &self.losses else { return };
-        let ended = self.manifest.sources.iter().flat_map(|source| source.lost.values().copied());
+        if let Some(losses) = &self.losses {
+            // Ordering: a counter by itself.
+            losses.store(self.lost_events(), Ordering::Relaxed);
+        }
+    }
+
+    /// Number of events that programs have lost, since the recording began.
+    pub(super) fn lost_events(&self) -> u64 {
+        let programs = self.manifest.sources.iter().filter(|source| source.kind != manifest::KERNEL);
+        let ended = programs.flat_map(|source| source.lost.values().copied());
         let running = self.processes.iter().map(Process::lost_so_far);
         let all = ended.chain(running).chain([self.manifest.beyond_limits.lost]);
-        // Ordering: a counter by itself.
-        losses.store(all.fold(0, u64::saturating_add), Ordering::Relaxed);
+        all.fold(0, u64::saturating_add)
     }
 
     /// Notes in the manifest that a trigger has fired.
     pub(super) fn note_firing(&mut self, firing: Firing) {
-        if self.manifest.firings.len() >= MAX_FIRINGS {
+        if !has_room(&self.manifest.firings, &firing) {
             self.manifest.beyond_limits.firings += 1;
             return;
         }
@@ -65,13 +73,9 @@ impl Consumer {
             return false;
         }
         let most = self.pending_limit();
-        let is_due = |process: &Process| {
-            process.unsaved_percent() >= MAX_UNSAVED_PERCENT && process.pending_bytes() < most
-        };
         let mut has_copied = false;
-        for process in self.processes.iter_mut().filter(|process| is_due(process)) {
-            process.save_history();
-            has_copied = true;
+        for process in self.processes.iter_mut().filter(|process| process.pending_bytes() < most) {
+            has_copied |= process.save_full_rings(MAX_UNSAVED_PERCENT);
         }
         has_copied
     }
@@ -79,8 +83,34 @@ impl Consumer {
     /// Drops the open chunk, or the history of flight recorders.
     pub(super) fn clear(&mut self) {
         if self.manifest.session.channel.mode == manifest::OVERWRITE {
+            // What was copied is in the trace; only what was not is dropped.
+            self.sample();
+            self.convert(Backlog::All);
             self.processes.iter_mut().for_each(Process::drop_history);
         }
         self.drop_chunk();
+    }
+}
+
+/// Whether a manifest with these firings has room for one more.
+fn has_room(firings: &[Firing], more: &Firing) -> bool {
+    let text = |firing: &Firing| firing.trigger.len() + firing.cause.len();
+    let all = firings.iter().map(text).fold(text(more), usize::saturating_add);
+    firings.len() < MAX_FIRINGS && all <= MAX_FIRINGS_TEXT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn firings_in_the_manifest_are_limited_by_number_and_by_text() {
+        let firing = |bytes| Firing { trigger: "x".repeat(bytes), ..Firing::default() };
+        let half = MAX_FIRINGS_TEXT / 2;
+        assert!(has_room(&vec![firing(10); MAX_FIRINGS - 1], &firing(10)));
+        assert!(!has_room(&vec![firing(10); MAX_FIRINGS], &firing(10)));
+        assert!(has_room(&[firing(half)], &firing(half)));
+        assert!(!has_room(&[firing(half)], &firing(half + 1)));
+        assert!(!has_room(&[], &firing(MAX_FIRINGS_TEXT + 1)));
     }
 }

@@ -114,7 +114,8 @@ impl Process {
         let known = self.written_of_rings().saturating_add(self.overwritten());
         let known = known.saturating_add(self.refused()).saturating_add(self.filtered);
         let repeated = self.chunk.as_ref().map_or(0, |chunk| chunk.repeated);
-        let known = known.saturating_add(self.unfinished()).saturating_add(repeated);
+        let dropped = self.states.iter().map(|state| state.dropped).fold(repeated, u64::saturating_add);
+        let known = known.saturating_add(self.unfinished()).saturating_add(dropped);
         appended.fold(0, u64::saturating_add).saturating_sub(known)
     }
 

@@ -4,7 +4,6 @@ use std::sync::mpsc;
 
 use tompion_control::Status;
 use tompion_manifest::Snapshot;
-use tompion_os::signal::SIGTERM;
 use tompion_triggers::Condition;
 
 use super::{Config, Control, Error};
@@ -56,8 +55,7 @@ impl Control {
                     let _ = self.commands.send(ConsumerCommand::SetRules(Box::new(rules)));
                     let _ = done.send(());
                 }
-                Request::Snapshot(done) => drop(self.snapshot(notice).map(|events| done.send(events))),
-                Request::SnapshotAfter(after, done) => self.save_after(after, Some(done), notice),
+                Request::Snapshot(after, done) => self.save_after(after, Some(done), notice),
                 Request::Clear(done) => drop(self.commands.send(ConsumerCommand::Clear(done))),
                 Request::Fire(word, done) => {
                     let condition = Condition::External(word);
@@ -71,10 +69,7 @@ impl Control {
                 Request::Rotate(done) => drop(self.commands.send(ConsumerCommand::Rotate(done))),
                 Request::Stop(done) => {
                     let _ = done.send(());
-                    if self.ending || self.child.is_none() {
-                        return true;
-                    }
-                    self.ask_to_end(SIGTERM);
+                    return self.stop();
                 }
             }
         }

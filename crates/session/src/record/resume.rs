@@ -1,11 +1,11 @@
 //! Continuation of a recording whose recorder was killed.
 
-use std::{io, sync::Arc, thread, time::Duration};
+use std::{io, os::unix::fs::MetadataExt as _, sync::Arc, thread, time::Duration};
 
 use tompion_clock::ClockMap;
 use tompion_keeper::{HandOver, Keeper, TakeError};
 use tompion_manifest::Manifest;
-use tompion_os::{DirHandle, Listener, Lock, sample_clocks, try_lock};
+use tompion_os::{DirHandle, Listener, Lock, User, sample_clocks, try_lock};
 
 use super::{
     Config, Error, Mode, Outcome,
@@ -13,6 +13,7 @@ use super::{
     record_into,
 };
 use tompion_running::own_recorder;
+use tompion_triggers::{Action, Trigger};
 
 use crate::{
     backing::{self, SavedRestart, SavedSession},
@@ -25,6 +26,9 @@ use crate::{
 const LOCK_ATTEMPTS: u32 = 100;
 /// Time between them.
 const LOCK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Mode bits of a folder that other users may change.
+const OTHERS_MAY_WRITE: u32 = 0o022;
 
 /// A recording whose recorder was killed.
 pub(super) struct Unfinished {
@@ -81,6 +85,7 @@ impl Unfinished {
             target: restart.target(),
             session: restart.name.clone(),
             rules: saved.rules.clone(),
+            triggers: self.triggers(restart, config).map_err(failed)?,
             mode: if saved.overwrite { Mode::Overwrite } else { Mode::Discard },
             subbuf_size: saved.geometry.subbuf_size(),
             subbufs: saved.geometry.subbuf_count(),
@@ -99,6 +104,20 @@ impl Unfinished {
         let processes = self.kept.processes.len();
         notice(&format!("continuing the recording in {}, of {processes} processes", config.folder.display()));
         record_into(&config, session_config, Some(self), notice)
+    }
+
+    /// Triggers of the recording. Those that run programs are only taken from the user that the
+    /// programs run as.
+    fn triggers(&self, restart: &SavedRestart, config: &Config) -> Result<Vec<Trigger>, String> {
+        let triggers = restart.triggers()?;
+        let runs = |action: &Action| matches!(action, Action::Run(_));
+        if triggers.iter().any(|trigger| trigger.actions.iter().any(runs)) {
+            let user = config.user.as_ref().map_or_else(tompion_os::effective_user, User::uid);
+            for folder in [&self.folder, &self.backing] {
+                check_owner(folder, user).map_err(|error| format!("a trigger runs a program: {error}"))?;
+            }
+        }
+        Ok(triggers)
     }
 
     /// Begins again with what there is. Returns the lock, too.
@@ -133,6 +152,17 @@ impl Unfinished {
         };
         Ok((Start { manifest, clock, name, listener, left: Some(Left { kept, processes, command }) }, lock))
     }
+}
+
+/// Checks that a folder has only files of a user or of root.
+fn check_owner(folder: &DirHandle, user: u32) -> Result<(), String> {
+    let shown = folder.path().display();
+    let found = folder.metadata().map_err(|error| format!("{shown}: {error}"))?;
+    if ![user, 0].contains(&found.uid()) || found.mode() & OTHERS_MAY_WRITE != 0 {
+        let owner = found.uid();
+        return Err(format!("{shown}: expected that only user {user} can change it, found user {owner}'s"));
+    }
+    Ok(())
 }
 
 /// The samples of the clock, up to now.

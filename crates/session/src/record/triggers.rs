@@ -5,22 +5,26 @@
 //! waited for. All else is said by other programs.
 
 use std::{
-    collections::VecDeque,
+    os::unix::process::ExitStatusExt as _,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
-        mpsc::Sender,
+        mpsc::{self, Sender},
     },
     time::{Duration, Instant},
 };
 
 use tompion_manifest::Firing;
-use tompion_os::{Inheritance, User, signal::SIGTERM};
+use tompion_os::{Inheritance, User};
 use tompion_triggers::{Action, Condition, Decision, RateLimiter, Trigger};
 
 use super::{Config, Control};
-use crate::{consumer::ConsumerCommand, control::Requests, kernel::Kernel};
+use crate::{
+    consumer::{CommandSender, ConsumerCommand},
+    control::Requests,
+    kernel::Kernel,
+};
 
 /// Interval between two looks at losses.
 const LOSS_INTERVAL: Duration = Duration::from_millis(500);
@@ -33,8 +37,8 @@ pub(super) struct Triggers {
     /// Number of lost events, if a trigger asks for it, and as it was seen last.
     losses: Option<Arc<AtomicU64>>,
     lost: u64,
-    /// Conditions that held and were not followed yet, with their causes.
-    occurred: VecDeque<(Condition, String)>,
+    /// End of the command, until it is followed.
+    command_end: Option<ExitStatus>,
     /// Snapshots that go on.
     windows: Vec<Window>,
     /// The program that a trigger has started.
@@ -61,7 +65,7 @@ impl Triggers {
             list: config.triggers.iter().map(|trigger| (trigger.clone(), RateLimiter::default())).collect(),
             losses: wants_losses.then(Arc::default),
             lost: 0,
-            occurred: VecDeque::new(),
+            command_end: None,
             windows: Vec::new(),
             hook: None,
             user: config.user.clone(),
@@ -82,20 +86,36 @@ impl Triggers {
 
     /// Notes how the command has ended.
     pub(super) fn note_end(&mut self, status: ExitStatus) {
-        use std::os::unix::process::ExitStatusExt as _;
-        if let Some(signal) = status.signal() {
-            self.occurred.push_back((Condition::Killed, format!("killed by signal {signal}")));
-        }
+        self.command_end = Some(status);
     }
 
-    fn note_losses(&mut self) {
-        // Ordering: a counter by itself.
-        let Some(now) = self.losses.as_ref().map(|losses| losses.load(Ordering::Relaxed)) else { return };
-        let more = now.saturating_sub(self.lost);
-        if more != 0 {
-            self.lost = now;
-            self.occurred.push_back((Condition::Loss, format!("{more} events lost")));
-        }
+    /// Begins to count losses: those so far, of a recorder that was killed, fire nothing.
+    pub(super) fn begin_losses(&mut self, commands: &CommandSender) {
+        self.lost = self.ask_losses(commands, ConsumerCommand::CountLosses).unwrap_or(0);
+    }
+
+    /// Asks the consumer for the number of losses, if a trigger asks for it.
+    fn ask_losses(
+        &self,
+        commands: &CommandSender,
+        command: fn(Sender<u64>) -> ConsumerCommand,
+    ) -> Option<u64> {
+        self.losses.as_ref()?;
+        let (sender, receiver) = mpsc::channel();
+        commands.send(command(sender)).ok()?;
+        receiver.recv().ok()
+    }
+
+    /// Causes that have come up: losses until `lost`, and the command's end, unless it is by the
+    /// signal `asked`, by which the recording ends.
+    fn take_causes(&mut self, lost: u64, asked: Option<i32>) -> Vec<(Condition, String)> {
+        let more = lost.saturating_sub(self.lost);
+        self.lost = self.lost.max(lost);
+        let losses = (more != 0).then(|| (Condition::Loss, format!("{more} events lost")));
+        let signal = self.command_end.take().and_then(|status| status.signal());
+        let killed = signal.filter(|signal| Some(*signal) != asked);
+        let killed = killed.map(|signal| (Condition::Killed, format!("killed by signal {signal}")));
+        losses.into_iter().chain(killed).collect()
     }
 
     /// Time of the next look at what no descriptor tells.
@@ -137,12 +157,10 @@ impl Control {
     /// Follows what has occurred, and ends snapshots whose time is up. True when the recording is
     /// to end at once.
     pub(super) fn follow_triggers(&mut self, notice: fn(&str)) -> bool {
-        self.triggers.note_losses();
+        // Ordering: a counter by itself.
+        let lost = self.triggers.losses.as_ref().map_or(0, |losses| losses.load(Ordering::Relaxed));
         self.triggers.is_hook_running();
-        let mut ends = false;
-        while let Some((condition, cause)) = self.triggers.occurred.pop_front() {
-            ends |= self.fire(&condition, &cause, notice).1;
-        }
+        let ends = self.follow_causes(lost, notice);
         let now = Instant::now();
         let (over, rest) =
             std::mem::take(&mut self.triggers.windows).into_iter().partition(|it| it.due <= now);
@@ -157,6 +175,24 @@ impl Control {
             }
         }
         ends
+    }
+
+    /// Fires the triggers of what has occurred, with so many losses until now.
+    fn follow_causes(&mut self, lost: u64, notice: fn(&str)) -> bool {
+        let causes = self.triggers.take_causes(lost, self.end_signal);
+        causes.iter().fold(false, |ends, (condition, cause)| self.fire(condition, cause, notice).1 || ends)
+    }
+
+    /// Follows what has occurred until the end of the recording: also losses that are found while
+    /// processes are completed.
+    pub(super) fn follow_last_triggers(&mut self, notice: fn(&str)) {
+        // The command's end may be the recording's.
+        self.follow_triggers(notice);
+        if self.triggers.losses.is_some() {
+            self.acceptor.close();
+            let lost = self.triggers.ask_losses(&self.commands, ConsumerCommand::CompleteProcesses);
+            self.follow_causes(lost.unwrap_or(0), notice);
+        }
     }
 
     /// Fires the triggers of a condition. Returns whether one has fired, and whether the recording
@@ -189,7 +225,7 @@ impl Control {
         match action {
             Action::Snapshot => self.save_after(after, None, notice),
             Action::Rotate => {
-                let (done, _) = std::sync::mpsc::channel();
+                let (done, _) = mpsc::channel();
                 let _ = self.commands.send(ConsumerCommand::Rotate(done));
             }
             Action::Notify => self.requests.iter().for_each(|requests| Requests::notify(requests, firing)),
@@ -198,12 +234,7 @@ impl Control {
                     notice(&format!("`{}` is not run: {reason}", words.join(" ")));
                 }
             }
-            Action::Stop => {
-                if self.ending || self.child.is_none() {
-                    return true;
-                }
-                self.ask_to_end(SIGTERM);
-            }
+            Action::Stop => return self.stop(),
         }
         false
     }
