@@ -213,6 +213,9 @@ mod tests {
             lost: vec![loss.clone()],
             losses_unknown: false,
             rules: Following::Current,
+            appended: 1,
+            appended_bytes: vec![1],
+            fill_percent: 1,
         };
         let status = Status {
             name: "a".into(),
@@ -233,6 +236,7 @@ mod tests {
             programs: vec!["*".into()],
             refused: vec![refusal.clone()],
             ring_bytes_per_process: 0,
+            ring_bytes: 0,
             problems: Vec::new(),
         };
         let chunk = Chunk { number: 1, folder: "/".into(), events: 1 };
