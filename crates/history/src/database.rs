@@ -199,8 +199,7 @@ pub fn default_path() -> PathBuf {
     if tompion_os::effective_user() == 0 {
         return MACHINE.into();
     }
-    let of = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = of("XDG_STATE_HOME").or_else(|| Some(of("HOME")?.join(".local/state")));
+    let state = tompion_os::user_folder("XDG_STATE_HOME", ".local/state");
     let own = state.map(|state| state.join("tompion/history.sqlite"));
     // A user without a history reads the system's.
     own.filter(|own| own.exists() || !Path::new(MACHINE).exists()).unwrap_or_else(|| MACHINE.into())

@@ -331,9 +331,8 @@ fn temporary() -> io::Result<File> {
 
 /// Returns the path for some traces in the user's cache.
 fn cache_path(paths: &[PathBuf], cache: Option<&Path>) -> Option<PathBuf> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let of_environment = || absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    let cache = cache.map(Path::to_owned).or_else(of_environment)?;
+    let of_user = || tompion_os::user_folder("XDG_CACHE_HOME", ".cache");
+    let cache = cache.map(Path::to_owned).or_else(of_user)?;
     let mut names = Vec::new();
     for path in paths {
         names.extend_from_slice(

@@ -1,6 +1,6 @@
 //! HTTP pages for Prometheus and other programs: `GET` and `HEAD` only. Clients are untrusted.
 
-use std::{fs, net::IpAddr, time::Duration};
+use std::{net::IpAddr, time::Duration};
 
 use tompion_http::{Limits, Request, Response};
 
@@ -42,10 +42,9 @@ pub struct Names(Vec<String>);
 impl Names {
     /// Allows the given names and those of the machine.
     pub fn new(given: &[String]) -> Self {
-        // Source: `proc_sys_kernel(5)`.
-        let own = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let all = given.iter().map(String::as_str).chain([own.trim(), "localhost"]);
-        Self(all.filter(|name| !name.is_empty()).map(str::to_owned).collect())
+        let own = tompion_os::host_name().into_iter().chain(["localhost".to_owned()]);
+        let given = given.iter().filter(|name| !name.is_empty()).cloned();
+        Self(given.chain(own).collect())
     }
 
     /// Returns whether the `Host` of a request is an allowed name or an address.
@@ -170,9 +169,9 @@ mod tests {
 
     #[test]
     fn given_the_machines_own_name_then_it_is_known() {
-        let own = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        let own = tompion_os::host_name().unwrap();
         let names = Names::new(&["given.example".into()]);
-        assert!(names.has(own.trim()) && names.has("given.example:9464") && names.has("LOCALHOST"));
+        assert!(names.has(&own) && names.has("given.example:9464") && names.has("LOCALHOST"));
         assert!(!names.has("another.example"));
     }
 

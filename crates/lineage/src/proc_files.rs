@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+pub use tompion_os::stat_field;
+
 /// A process's parent. Source: field 4 of `proc_pid_stat(5)`.
 pub fn parent_of(pid: u32) -> Option<u32> {
     let parent = stat_field(Path::new(&format!("/proc/{pid}")), 4)?;
@@ -12,15 +14,6 @@ pub fn parent_of(pid: u32) -> Option<u32> {
 pub fn process_of(tid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
-}
-
-/// Reads a number of the `stat` file in a process's folder below `/proc`, by its position from 3
-/// on. Source: `proc_pid_stat(5)`.
-pub fn stat_field(process: &Path, field: usize) -> Option<u64> {
-    let stat = fs::read_to_string(process.join("stat")).ok()?;
-    // The name before it may have blanks and parentheses.
-    let (_, rest) = stat.rsplit_once(") ")?;
-    rest.split(' ').nth(field.checked_sub(3)?)?.parse().ok()
 }
 
 /// Ids of all processes that can be seen.

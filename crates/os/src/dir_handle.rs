@@ -15,7 +15,7 @@
 use std::{
     ffi::{CString, OsStr, OsString},
     fs::{self, File, Metadata},
-    io::{self, Read, Write},
+    io::{self, Read, Seek, SeekFrom, Write},
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
         unix::{
@@ -221,6 +221,19 @@ impl DirHandle {
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
         let mut bytes = Vec::with_capacity(size as usize);
+        file.take(max_bytes).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Reads the end of a file, of at most so many bytes: other programs decide its size.
+    ///
+    /// # Errors
+    /// As of [`DirHandle::read`].
+    pub fn read_tail(&self, name: impl AsRef<OsStr>, max_bytes: u64) -> io::Result<Vec<u8>> {
+        let mut file = self.read(name)?;
+        let begin = file.metadata()?.len().saturating_sub(max_bytes);
+        file.seek(SeekFrom::Start(begin))?;
+        let mut bytes = Vec::new();
         file.take(max_bytes).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
@@ -752,6 +765,17 @@ mod tests {
         folder.check_root_only().unwrap();
         std::os::unix::fs::chown(&desk, Some(65534), None).unwrap();
         assert!(folder.check_root_only().unwrap_err().to_string().contains("user 65534"));
+    }
+
+    #[test]
+    fn of_a_large_file_the_end_is_read() {
+        let desk = TestDir::new("tail");
+        let folder = DirHandle::open(&desk).unwrap();
+        let file = folder.create_new("large").unwrap();
+        file.set_len(1 << 40).unwrap();
+        folder.append("large").unwrap().write_all(b"end").unwrap();
+        assert_eq!(folder.read_tail("large", 4).unwrap(), b"\0end");
+        assert_eq!(folder.read_tail("large", 1 << 12).unwrap().len(), 1 << 12);
     }
 
     #[test]

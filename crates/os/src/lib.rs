@@ -16,6 +16,7 @@ mod dir_handle;
 mod environment;
 mod fp_env;
 mod futex;
+mod host;
 mod interposition;
 mod interruption;
 mod lock;
@@ -26,6 +27,7 @@ mod periodic;
 mod plugin;
 mod probe;
 mod process;
+mod process_stat;
 mod processor;
 mod realtime;
 mod red_zone;
@@ -56,6 +58,7 @@ pub use dir_handle::{DirHandle, is_private, write_file};
 pub use environment::{environment_variable, put_into_environment};
 pub use fp_env::with_default_fp_env;
 pub use futex::{futex_wait, futex_wake_one};
+pub use host::{host_name, user_folder};
 pub use interposition::{fail_with_enosys, has_other_definition, libc_clone, next_libc_function};
 pub use interruption::{is_marked, mark, marks_work};
 pub use lock::{Lock, is_unlocked, try_lock, try_lock_directory};
@@ -73,6 +76,7 @@ pub use process::{
     file_limit, find_on_path, ignore_until_exec, is_privileged_start, kill, kill_group, name_of, on_fork,
     raise_file_limit, replace_standard_error,
 };
+pub use process_stat::{start_ticks, stat_field};
 pub use processor::{
     Processor, cpu_by_rdpid, cpu_or_thread, exchange_pair, processor, tsc_and_cpu, tsc_in_order,
 };

@@ -236,7 +236,7 @@ impl AsFd for Signals {
 
 /// Settings that a program which is about to change itself has inherited, to be handed on to those
 /// it starts.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Inheritance {
     blocked: libc::sigset_t,
     files: libc::rlimit,

@@ -109,7 +109,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut progress = |step: &str| progress(begin, plan.duration, step);
     let results = campaign::run(&plan, lttng.as_ref(), &mut progress)?;
     clear_progress();
-    let name = arguments.name.clone().unwrap_or_else(host_name);
+    let name = arguments.name.clone().or_else(tompion_os::host_name);
+    let name = name.unwrap_or_else(|| "this machine".into());
     let document =
         Document::new(name, arguments.limit.as_nanos() as u64, begin.elapsed().as_secs_f64(), results);
     write(&json, &(serde_json::to_string(&document)? + "\n"))?;
@@ -129,12 +130,6 @@ fn read(path: &Path) -> anyhow::Result<Document> {
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     crate::commands::write_file(path, text.as_bytes())
-}
-
-/// Returns the host name.
-fn host_name() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    if name.trim().is_empty() { "this machine".into() } else { name.trim().to_owned() }
 }
 
 fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
