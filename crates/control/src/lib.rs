@@ -5,13 +5,15 @@
 //! A test holds the types here against it. What a recorder does with a call is left to it.
 #![forbid(unsafe_code)]
 
+mod permissions;
 mod place;
 mod recording;
 mod types;
 
+pub use permissions::Permissions;
 pub use place::{
-    CONTROL_FOLDER_VARIABLE, ControlSocket, PlaceError, connect_to_supervisor, control_folder,
-    is_session_name,
+    CONTROL_FOLDER_VARIABLE, ControlSocket, PlaceError, check_session_name, connect_to_supervisor,
+    control_folder,
 };
 pub use recording::{ControlError, Recording, TriggerWatch, recordings};
 pub use tompion_varlink::{Call, CallError, Client, ClientError, Identity, Server, Service};

@@ -93,9 +93,7 @@ impl ControlSocket {
     }
 
     fn listen_in(place: &SocketFolder, session: Option<&str>) -> Result<(Self, UnixListener), PlaceError> {
-        if let Some(name) = session.filter(|name| !is_session_name(name)) {
-            return Err(PlaceError::BadName(name.into()));
-        }
+        session.map(check_session_name).transpose()?;
         let failed = |error| PlaceError::Folder(place.path.clone(), error);
         let above = open_own(&place.path).map_err(failed)?;
         let pid = std::process::id().to_string();
@@ -222,12 +220,17 @@ fn folders_in(place: &Path) -> Vec<(String, DirHandle)> {
     found
 }
 
-/// Whether a session may have this name. One that begins with a digit would be a process id.
-pub fn is_session_name(name: &str) -> bool {
+/// Checks that a session may have this name. One that begins with a digit would be a process id.
+///
+/// # Errors
+/// [`PlaceError::BadName`], whose text says how a name is.
+pub fn check_session_name(name: &str) -> Result<(), PlaceError> {
     let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    name.len() <= MAX_NAME
-        && name.bytes().all(is_sound)
-        && name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic())
+    let begins_with_letter = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
+    if name.len() <= MAX_NAME && name.bytes().all(is_sound) && begins_with_letter {
+        return Ok(());
+    }
+    Err(PlaceError::BadName(name.into()))
 }
 
 impl SocketFolder {
@@ -355,10 +358,10 @@ mod tests {
     #[test]
     fn names_are_no_paths_and_no_process_ids() {
         for name in ["a", "flight", "A.b_c-9", &"a".repeat(64)] {
-            assert!(is_session_name(name), "{name}");
+            assert!(check_session_name(name).is_ok(), "{name}");
         }
         for name in ["", ".", "..", "9", "4711", "a/b", "a b", "-a", "_a", "é", &"a".repeat(65)] {
-            assert!(!is_session_name(name), "{name}");
+            assert!(check_session_name(name).is_err(), "{name}");
         }
     }
 }

@@ -75,13 +75,15 @@ pub enum ControlError {
 pub struct Recording {
     name: String,
     folder: DirHandle,
+    /// Process id of the only recorder that is talked to; any without one.
+    recorder: Option<u32>,
 }
 
 /// Finds the recordings of the user who owns what this program writes. Those of killed recorders
 /// are left out.
 pub fn recordings() -> Vec<Recording> {
     let folders = place::folders().into_iter();
-    let found = folders.map(|(name, folder)| Recording { name, folder });
+    let found = folders.map(|(name, folder)| Recording { name, folder, recorder: None });
     found.filter(|recording| recording.folder.connect(SOCKET).is_ok()).collect()
 }
 
@@ -154,18 +156,22 @@ impl Recording {
         all.into_iter().find(is_it).ok_or_else(|| ControlError::NotFound(name.into()))
     }
 
+    /// Finds the recording of one recorder by its name. Calls don't find it once another process
+    /// has the name.
+    ///
+    /// # Errors
+    /// If no recorder has the name: this one does not listen yet, or no more.
+    pub fn of_recorder(name: &str, pid: u32) -> Result<Self, ControlError> {
+        let (name, folder) = place::folders()
+            .into_iter()
+            .find(|(found, _)| found == name)
+            .ok_or_else(|| ControlError::NotFound(name.into()))?;
+        Ok(Self { name, folder, recorder: Some(pid) })
+    }
+
     /// Finds a recording by its session's name, without asking the recorder anything.
     pub fn find_by_name(name: &str) -> Option<Self> {
         recordings().into_iter().find(|recording| recording.name == name)
-    }
-
-    /// Returns the recorder's process id, as the kernel knows it.
-    ///
-    /// # Errors
-    /// If the recorder has ended.
-    pub fn recorder(&self) -> io::Result<u32> {
-        let connection = self.folder.connect(SOCKET)?;
-        tompion_os::peer_of(connection.as_fd()).map(|peer| peer.pid)
     }
 
     /// Name under which it is found.
@@ -262,12 +268,16 @@ impl Recording {
     }
 
     fn connect(&self, timeout: Duration) -> Result<Client, ControlError> {
-        let connected = self.folder.connect(SOCKET).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                ControlError::NotFound(self.name.clone())
-            }
+        let not_found = || ControlError::NotFound(self.name.clone());
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => not_found(),
             _ => ControlError::Other { name: self.name.clone(), error: error.into() },
-        })?;
+        };
+        let connected = self.folder.connect(SOCKET).map_err(failed)?;
+        let peer = tompion_os::peer_of(connected.as_fd()).map_err(failed)?;
+        if self.recorder.is_some_and(|recorder| recorder != peer.pid) {
+            return Err(not_found());
+        }
         Ok(Client::new(connected, timeout))
     }
 

@@ -28,7 +28,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tompion_control::{
     self as control, Call, CallError, ControlSocket, DESCRIPTION, Following, INTERFACE, Identity, Mode,
-    PlaceError, RuleChange, Server, Service, Status, qualified,
+    Permissions, PlaceError, RuleChange, Server, Service, Status, qualified,
 };
 use tompion_manifest::Firing;
 use tompion_os::Peer;
@@ -189,10 +189,8 @@ struct RecordingService {
     is_flight_recorder: bool,
     is_in_chunks: bool,
     watchers: Arc<Watchers>,
-    /// Owner of the trace, which may call `GetStatus`.
-    owner: u32,
-    /// User that the recorder runs as, which may call every method, as root may.
-    user: u32,
+    /// The trace's owner may call `GetStatus`; the recorder's user and root, every method.
+    permissions: Permissions,
 }
 
 #[derive(Deserialize)]
@@ -231,8 +229,7 @@ impl RecordingService {
             is_flight_recorder: config.overwrite,
             is_in_chunks: config.is_in_chunks,
             watchers: Arc::default(),
-            owner: tompion_os::file_user(),
-            user: tompion_os::effective_user(),
+            permissions: Permissions::of_this_process(),
         }
     }
 
@@ -244,14 +241,6 @@ impl RecordingService {
         // There is room for the rings of all connections.
         let _ = (&self.ringer).write(&[0]);
         receiver.recv().map_err(|_| ending())
-    }
-
-    fn check_may_change(&self, peer: Peer) -> Result<(), CallError> {
-        if peer.uid == 0 || peer.uid == self.user {
-            return Ok(());
-        }
-        let needs = if self.user == 0 { "root".to_owned() } else { format!("user {}", self.user) };
-        Err(CallError::new(&qualified("NotPermitted"), "needs", needs))
     }
 
     /// Counts a filter, unless it was there before.
@@ -363,7 +352,7 @@ impl Service for RecordingService {
     }
 
     fn admits(&self, user: u32) -> bool {
-        user == 0 || [self.owner, self.user].contains(&user) && tompion_os::is_one_user(user)
+        self.permissions.admits(user)
     }
 
     fn subscribe(
@@ -385,7 +374,7 @@ impl Service for RecordingService {
             let NoParameters {} = call.parameters()?;
             return Ok(json!({ "status": self.ask(Request::Status)? }));
         }
-        self.check_may_change(peer)?;
+        self.permissions.check_may_change(peer, &qualified("NotPermitted"))?;
         match method {
             "SetRules" => self.set_rules(call),
             "SaveSnapshot" | "SaveSnapshotAfter" if !self.is_flight_recorder => {

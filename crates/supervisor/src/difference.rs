@@ -13,8 +13,13 @@ pub enum Change {
     Stop,
     /// Replace its rules, while it runs.
     Rules,
-    /// Start its recorder again: these keys differ.
-    Restart(Vec<String>),
+    /// Start its recorder again.
+    Restart {
+        /// The keys that differ.
+        keys: Vec<String>,
+        /// Whether its rules differ, too, which can be replaced before.
+        rules: bool,
+    },
 }
 
 /// Compares what runs with a description. `running` has, for each channel with a recorder, the
@@ -62,10 +67,12 @@ fn compare(before: &Channel, after: &Channel, common: Vec<String>) -> Option<Cha
             keys.push(key.to_owned());
         }
     }
-    if !keys.is_empty() {
-        return Some(Change::Restart(keys));
+    let rules = !before.has_rules_of(after);
+    match (keys.is_empty(), rules) {
+        (false, rules) => Some(Change::Restart { keys, rules }),
+        (true, true) => Some(Change::Rules),
+        (true, false) => None,
     }
-    (before != after).then_some(Change::Rules)
 }
 
 #[cfg(test)]
@@ -81,6 +88,10 @@ mod tests {
         let all = session("[channel.a]\nevents = ['x:*']\n[channel.b]");
         let running: BTreeMap<String, SessionFile> =
             all.channel.keys().map(|name| (name.clone(), all.clone())).collect();
+        let restart = |keys: &[&str], rules: bool| Change::Restart {
+            keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+            rules,
+        };
         let changes = |text: &str| difference(&running, &session(text)).into_iter().collect::<Vec<_>>();
         assert_eq!(changes("start = 'boot'\n[channel.a]\nevents = ['x:*']\n[channel.b]"), []);
         assert_eq!(
@@ -89,7 +100,7 @@ mod tests {
         );
         assert_eq!(
             changes("[channel.a]\nevents = ['x:*']\n[channel.b]\nmode = 'overwrite'\nlevel = 'info'"),
-            [("b".to_owned(), Change::Restart(vec!["mode".into()]))]
+            [("b".to_owned(), restart(&["mode"], true))]
         );
         assert_eq!(
             changes("[channel.b]\n[channel.c]"),
@@ -97,11 +108,11 @@ mod tests {
         );
         assert_eq!(
             changes("[channel.a]\nevents = ['x:*']"),
-            [("a".to_owned(), Change::Restart(vec!["channel".into()])), ("b".to_owned(), Change::Stop)]
+            [("a".to_owned(), restart(&["channel"], false)), ("b".to_owned(), Change::Stop)]
         );
         assert_eq!(difference(&BTreeMap::new(), &session("[channel.a]"))["a"], Change::Start);
         let all = changes("output = '/x'\nprograms = ['*']\n[channel.a]\nevents = ['x:*']\n[channel.b]");
         assert_eq!(all.len(), 2);
-        assert_eq!(all[1].1, Change::Restart(vec!["output".into(), "programs".into()]));
+        assert_eq!(all[1].1, restart(&["output", "programs"], false));
     }
 }

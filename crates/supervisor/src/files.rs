@@ -19,8 +19,8 @@ use std::{
 };
 
 use toml::{Table, Value};
-use tompion_control::is_session_name;
-use tompion_os::{DirHandle, file_user};
+use tompion_control::check_session_name;
+use tompion_os::{DirHandle, file_user, user_folder};
 
 use crate::session_file::SessionFile;
 
@@ -60,10 +60,7 @@ impl SessionFiles {
         }
         let [package, administrator] =
             ["/usr/lib/tompion/user-sessions", "/etc/tompion/user-sessions"].map(PathBuf::from);
-        let configuration = env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
-        let configuration = configuration
-            .map(PathBuf::from)
-            .or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".config")));
+        let configuration = user_folder("XDG_CONFIG_HOME", ".config");
         let own = configuration.map(|folder| folder.join("tompion/sessions"));
         Self { folders: [package, administrator, transient].into_iter().chain(own).collect() }
     }
@@ -83,20 +80,41 @@ impl SessionFiles {
 
     /// Returns a session's file of the highest priority.
     fn file(&self, name: &str) -> Option<PathBuf> {
-        let files = self.folders.iter().rev().map(|folder| folder.join(format!("{name}{ENDING}")));
-        files.into_iter().find(|file| file.is_file())
+        self.all_files(name).next()
+    }
+
+    /// Returns all files of this session's name, that of the highest priority first.
+    fn all_files(&self, name: &str) -> impl Iterator<Item = PathBuf> {
+        let files = self.folders.iter().rev().map(move |folder| folder.join(format!("{name}{ENDING}")));
+        files.filter(|file| file.is_file())
+    }
+
+    /// Checks that a session can be described by a file in this folder, which takes the place of
+    /// none in another.
+    ///
+    /// # Errors
+    /// If sessions are not read from there, or another file describes this one.
+    pub fn check_place(&self, name: &str, place: &Path) -> Result<(), String> {
+        if !self.folders.iter().any(|folder| is_same(folder, place)) {
+            let found: Vec<String> = self.folders.iter().map(|folder| folder.display().to_string()).collect();
+            return Err(format!(
+                "expected {}, where its file would be, among the folders with sessions, found {}",
+                place.display(),
+                found.join(", ")
+            ));
+        }
+        let is_elsewhere = |file: &PathBuf| file.parent().is_some_and(|folder| !is_same(folder, place));
+        match self.all_files(name).find(is_elsewhere) {
+            Some(other) => Err(format!("{} describes {name} already; change or remove it", other.display())),
+            None => Ok(()),
+        }
     }
 
     /// Reads a session. `None` if it has no file.
     pub fn read(&self, name: &str) -> Option<Described> {
         let files: Vec<PathBuf> = std::iter::once(self.file(name)?).chain(self.drop_ins(name)).collect();
-        let session = if is_session_name(name) {
-            merge(&files)
-        } else {
-            Err(format!(
-                "expected a name of letters, digits, `.`, `_` and `-` that begins with a letter, found `{name}`"
-            ))
-        };
+        let session =
+            check_session_name(name).map_err(|error| error.to_string()).and_then(|()| merge(&files));
         Some(Described { files, session })
     }
 
@@ -110,6 +128,12 @@ impl SessionFiles {
         }
         found.into_values().collect()
     }
+}
+
+/// Whether two paths lead to one folder.
+fn is_same(left: &Path, right: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    left == right || real(left) == real(right)
 }
 
 /// Reads the files, and has each change those before it.
@@ -196,6 +220,18 @@ mod tests {
         assert_eq!(session.channel["main"].events, ["b:*"]);
         assert_eq!(session.channel["main"].level.as_deref(), Some("info"));
         assert_eq!(files.read("none"), None);
+    }
+
+    #[test]
+    fn a_file_takes_the_place_of_none_in_another_folder() {
+        let dir = TestDir::new("session-places");
+        let files = folders(&dir, &[("lib/packaged.toml", "[channel.a]"), ("run/made.toml", "[channel.a]")]);
+        let run = dir.join("lib/../run");
+        assert_eq!((files.check_place("made", &run), files.check_place("new", &run)), (Ok(()), Ok(())));
+        let taken = files.check_place("packaged", &run).expect_err("another file");
+        assert!(taken.contains("lib/packaged.toml describes packaged already"), "{taken}");
+        let unread = files.check_place("new", &dir.join("elsewhere")).expect_err("another folder");
+        assert!(unread.contains("elsewhere, where its file would be"), "{unread}");
     }
 
     #[test]

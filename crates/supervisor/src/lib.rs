@@ -7,12 +7,15 @@
 //! ```
 //!
 //! No event passes through it: each recorder is a process of its own that answers for itself, and
-//! runs on when the supervisor ends. The next supervisor finds them by their sockets.
+//! runs on when the supervisor ends. The next supervisor finds them by their process ids and start
+//! times.
 #![forbid(unsafe_code)]
 
 pub mod client;
 mod difference;
+mod disk;
 mod files;
+mod process;
 mod recorder;
 mod service;
 mod session_file;

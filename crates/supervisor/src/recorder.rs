@@ -3,20 +3,18 @@
 use std::{
     fs::File,
     io,
-    os::fd::AsFd as _,
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc,
-    thread,
     time::{Duration, Instant},
 };
 
-use tompion_control::Recording;
 use tompion_manifest::Manifest;
-use tompion_os::{DirHandle, Poller, ProcessWatch};
+use tompion_os::{DirHandle, Inheritance, Poller};
 
 use crate::{
+    disk::Disks,
+    process::{Process, ProcessEnd, ProcessIdentity},
     session_file::SessionFile,
     types::{ChannelStatus, RecorderState},
 };
@@ -28,13 +26,15 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 const SOUND_TIME: Duration = Duration::from_secs(60);
 /// A recorder that continued a trace for this long was able to.
 const CONTINUED_TIME: Duration = Duration::from_secs(2);
-/// Time for the disk of a trace to answer.
-const DISK_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum size of a recorder's messages that is searched for the reason of its end.
+/// Maximum size of the end of a recorder's messages that is searched for the reason of its end.
 const MAX_MESSAGES: u64 = 256 << 10;
 /// Begin of its messages, and of those about its command line.
 const MESSAGE: &str = "tompion: ";
 const USAGE_ERROR: &str = "error: ";
+/// Variables that the service manager has set for the supervisor alone.
+/// Source: `sd_notify(3)`, `sd_watchdog_enabled(3)`, `sd_listen_fds(3)`.
+const MANAGER_VARIABLES: [&str; 6] =
+    ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
 /// Means to start recorders.
 #[derive(Debug)]
@@ -45,6 +45,10 @@ pub struct Launcher {
     pub runtime: DirHandle,
     /// Waits for recorders' ends.
     pub poller: Poller,
+    /// Asks the disks of traces.
+    pub disks: Disks,
+    /// Settings of the supervisor's start, which recorders and their commands get.
+    pub inheritance: Inheritance,
     /// Reports failures.
     pub report: fn(&str),
 }
@@ -56,6 +60,7 @@ pub struct Recorder {
     pub recording: String,
     /// The session as the recorder follows it.
     pub session: SessionFile,
+    session_name: String,
     channel: String,
     state: State,
     folder: Option<PathBuf>,
@@ -64,6 +69,8 @@ pub struct Recorder {
     delay: Duration,
     /// The next start continues the trace of the recorder that failed.
     continues: bool,
+    /// A caller waits for its start: a failure is reported to it, and not tried again.
+    is_awaited: bool,
 }
 
 #[derive(Debug)]
@@ -74,17 +81,15 @@ enum State {
     Failed,
 }
 
+/// A recorder as an earlier supervisor has written it down.
 #[derive(Debug)]
-struct Process {
-    pid: u32,
-    watch: ProcessWatch,
-    /// None if another supervisor started it.
-    child: Option<Child>,
-    begin: Instant,
-    /// It was asked to end.
-    is_stopping: bool,
-    /// It was to continue another one's trace.
-    is_second: bool,
+pub struct SavedRecorder {
+    /// Its process, if it ran.
+    pub process: Option<ProcessIdentity>,
+    /// Folder of its trace.
+    pub folder: Option<PathBuf>,
+    /// Number of its failures.
+    pub restarts: u32,
 }
 
 impl Recorder {
@@ -93,6 +98,7 @@ impl Recorder {
         Self {
             recording: session.recording(name, channel),
             session,
+            session_name: name.to_owned(),
             channel: channel.to_owned(),
             state: State::Stopped,
             folder: None,
@@ -100,28 +106,23 @@ impl Recorder {
             failure: None,
             delay: FIRST_DELAY,
             continues: false,
+            is_awaited: false,
         }
     }
 
-    /// Takes a recorder over that another supervisor has started, or notes its end. `folder` is
-    /// that of its trace, `restarts` the number of its failures.
-    pub fn adopt(&mut self, folder: Option<PathBuf>, restarts: u32, launcher: &Launcher) {
+    /// Takes a recorder over that another supervisor has started, or notes its end.
+    pub fn adopt(&mut self, saved: SavedRecorder, launcher: &Launcher) {
+        let SavedRecorder { process, folder, restarts } = saved;
         (self.folder, self.restarts) = (folder, restarts);
-        let watch = || -> io::Result<Process> {
-            // Also one that is stopped and answers nothing has its name.
-            let found = Recording::find_by_name(&self.recording).ok_or(io::ErrorKind::NotFound)?;
-            let pid = found.recorder()?;
-            let watch = ProcessWatch::new(pid)?;
-            launcher.poller.add(watch.as_fd(), 0)?;
-            let begin = Instant::now();
-            Ok(Process { pid, watch, child: None, begin, is_stopping: false, is_second: false })
-        };
-        match watch() {
-            Ok(process) => self.state = State::Running(process),
-            Err(_) if self.has_whole_trace() => {}
-            Err(_) => {
+        // Also one that is stopped and answers nothing, or does not listen yet.
+        let adopted = process.and_then(|process| Process::adopted(process, &launcher.poller).ok());
+        match adopted {
+            Some(process) => self.state = State::Running(process),
+            None if process.is_some() && self.has_whole_trace(launcher) => {}
+            None => {
                 self.continues = self.can_continue();
-                self.fail("it ended while no supervisor ran".into());
+                let when = if process.is_some() { "ended while no" } else { "had failed before this" };
+                self.fail(format!("it {when} supervisor ran"));
             }
         }
     }
@@ -130,20 +131,17 @@ impl Recorder {
     ///
     /// # Errors
     /// If the program can't be started, or the folder for its traces can't be made.
-    pub fn start(&mut self, launcher: &Launcher) -> io::Result<()> {
+    fn start(&mut self, launcher: &Launcher) -> io::Result<()> {
         let is_second = std::mem::take(&mut self.continues);
         let folder = match self.folder.clone().filter(|_| is_second) {
             Some(folder) => folder,
-            None => self.new_folder()?,
+            None => self.new_folder(launcher)?,
         };
         let messages = launcher.runtime.recreate(self.messages_name())?;
         let child = self.spawn(launcher, &folder, &messages)?;
-        let pid = child.id();
-        let watch = ProcessWatch::new(pid)?;
-        launcher.poller.add(watch.as_fd(), 0)?;
+        let process = Process::started(child, is_second, &launcher.poller)?;
         self.folder = Some(folder);
-        let (child, begin) = (Some(child), Instant::now());
-        self.state = State::Running(Process { pid, watch, child, begin, is_stopping: false, is_second });
+        self.state = State::Running(process);
         Ok(())
     }
 
@@ -159,7 +157,12 @@ impl Recorder {
         command.stdin(Stdio::null()).stdout(messages.try_clone()?).stderr(messages.try_clone()?);
         // Ctrl-C in the supervisor's terminal does not concern it, nor does the service manager's
         // watchdog.
-        command.process_group(0).env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC");
+        command.process_group(0);
+        for name in MANAGER_VARIABLES {
+            command.env_remove(name);
+        }
+        // The supervisor has blocked the signals that it takes.
+        launcher.inheritance.hand_on(&mut command);
         command.spawn()
     }
 
@@ -178,21 +181,17 @@ impl Recorder {
     }
 
     /// Chooses the folder of the next trace.
-    fn new_folder(&self) -> io::Result<PathBuf> {
-        let (session, _) = self.recording.split_once('.').unwrap_or((&self.recording, ""));
-        let output = match &self.session.output {
-            Some(output) => PathBuf::from(output.replace("{name}", session).replace("{host}", &host())),
-            None => default_output().ok_or_else(|| {
-                io::Error::new(io::ErrorKind::NotFound, "expected `output` in the session's file, or HOME")
-            })?,
-        };
+    fn new_folder(&self, launcher: &Launcher) -> io::Result<PathBuf> {
+        let output = self.output_folder().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, "expected `output` in the session's file, or HOME")
+        })?;
         if !output.is_absolute() {
             let found = output.display();
             let problem = format!("expected an absolute path as `output`, found {found}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
         let parent = output.clone();
-        match within_time(move || DirHandle::open_or_create(&parent).map(drop)) {
+        match launcher.disks.ask(&output, move || DirHandle::open_or_create(&parent).map(drop)) {
             Some(made) => {
                 made.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", output.display())))?
             }
@@ -206,19 +205,22 @@ impl Recorder {
         Ok(output.join(format!("{}-{time}", self.recording)))
     }
 
+    /// Returns the folder for the traces.
+    fn output_folder(&self) -> Option<PathBuf> {
+        let Some(output) = &self.session.output else { return default_output() };
+        let host = tompion_os::host_name().unwrap_or_default().replace('/', "_");
+        Some(output.replace("{name}", &self.session_name).replace("{host}", &host).into())
+    }
+
     /// Looks whether the recorder has ended, and decides what follows.
     pub fn look(&mut self, launcher: &Launcher) {
         let State::Running(process) = &mut self.state else { return };
-        if !process.watch.has_ended() {
-            return;
-        }
-        launcher.poller.remove(process.watch.as_fd());
-        let status = process.child.as_mut().and_then(|child| child.wait().ok());
-        let (is_stopping, is_second, ran) = (process.is_stopping, process.is_second, process.begin.elapsed());
+        let Some(ProcessEnd { status, ran }) = process.end(&launcher.poller) else { return };
+        let (is_stopping, is_second) = (process.is_stopping, process.is_second);
         let in_order = is_stopping
             || match status {
                 Some(status) => status.success(),
-                None => self.has_whole_trace(),
+                None => self.has_whole_trace(launcher),
             };
         if in_order {
             self.state = State::Stopped;
@@ -236,11 +238,33 @@ impl Recorder {
         self.fail(reason);
     }
 
-    /// Waits before the recorder is started again.
+    /// Waits before the recorder is started again, unless a caller waits for it.
     fn fail(&mut self, reason: String) {
         self.failure = Some(reason);
+        if self.is_awaited {
+            self.state = State::Failed;
+            return;
+        }
         self.state = State::Waiting(Instant::now() + self.delay);
         self.delay = (self.delay * 2).min(MAX_DELAY);
+    }
+
+    /// Starts the recorder for a caller, which sees a failure and tries again itself.
+    ///
+    /// # Errors
+    /// As of [`Recorder::start_now_or_later`].
+    pub fn start_for_caller(&mut self, launcher: &Launcher) -> io::Result<()> {
+        self.is_awaited = true;
+        let started = self.start(launcher);
+        if let Err(error) = &started {
+            self.fail(error.to_string());
+        }
+        started
+    }
+
+    /// The caller waits no more: from now on, a recorder that fails is started again.
+    pub fn end_wait(&mut self) {
+        self.is_awaited = false;
     }
 
     /// Starts the recorder again if its pause is over.
@@ -264,12 +288,6 @@ impl Recorder {
             State::Waiting(until) => Some(until),
             _ => None,
         }
-    }
-
-    /// Gives up: nothing is started again.
-    pub fn give_up(&mut self, reason: String) {
-        self.failure = Some(reason);
-        self.state = State::Failed;
     }
 
     /// Begins to end it: its end is in order from now on. Returns whether it runs.
@@ -300,10 +318,20 @@ impl Recorder {
 
     /// Process id, if it runs.
     pub fn pid(&self) -> Option<u32> {
+        self.process().map(|process| process.pid)
+    }
+
+    /// Its process, if it runs.
+    pub fn process(&self) -> Option<ProcessIdentity> {
         match &self.state {
-            State::Running(process) => Some(process.pid),
+            State::Running(process) => Some(process.identity),
             _ => None,
         }
+    }
+
+    /// Whether it waits to continue the trace of a recorder that was killed.
+    pub fn is_to_continue(&self) -> bool {
+        self.continues && matches!(self.state, State::Waiting(_))
     }
 
     /// Folder of the newest trace.
@@ -345,9 +373,10 @@ impl Recorder {
     }
 
     /// Whether its trace was completed, as far as its disk says so in time.
-    fn has_whole_trace(&self) -> bool {
+    fn has_whole_trace(&self, launcher: &Launcher) -> bool {
         let Some(folder) = self.folder.clone() else { return true };
-        within_time(move || is_whole_trace(&folder)).unwrap_or(false)
+        let parent = folder.parent().unwrap_or(&folder).to_owned();
+        launcher.disks.ask(&parent, move || is_whole_trace(&folder)).unwrap_or(false)
     }
 
     /// Reason of its end: its last message, or the signal.
@@ -356,7 +385,7 @@ impl Recorder {
         if let Some(signal) = signal {
             return format!("it was killed by signal {signal}");
         }
-        let messages = launcher.runtime.read_bounded(self.messages_name(), MAX_MESSAGES).unwrap_or_default();
+        let messages = launcher.runtime.read_tail(self.messages_name(), MAX_MESSAGES).unwrap_or_default();
         let messages = String::from_utf8_lossy(&messages);
         // A wrong command line has its error first, and advice behind it.
         let usage = messages.lines().find(|line| line.starts_with(USAGE_ERROR));
@@ -371,15 +400,6 @@ impl Recorder {
     }
 }
 
-/// Asks a disk for something. `None` if it does not answer in time: a thread hangs with it then,
-/// and the supervisor does not.
-fn within_time<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let (sender, receiver) = mpsc::channel();
-    // Without a receiver, the answer came too late.
-    thread::spawn(move || sender.send(ask()).is_ok());
-    receiver.recv_timeout(DISK_TIMEOUT).ok()
-}
-
 /// Whether the manifest of a trace says that it is complete. Without a folder, nothing was
 /// recorded.
 fn is_whole_trace(folder: &Path) -> bool {
@@ -389,17 +409,38 @@ fn is_whole_trace(folder: &Path) -> bool {
     }
 }
 
-fn host() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().replace('/', "_")
-}
-
 /// Folder for traces of sessions that name none.
 fn default_output() -> Option<PathBuf> {
     if tompion_os::file_user() == 0 {
         return Some("/var/lib/tompion/traces".into());
     }
-    let set = |variable| std::env::var_os(variable).filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
-    state.map(|state| state.join("tompion"))
+    tompion_os::user_folder("XDG_STATE_HOME", ".local/state").map(|state| state.join("tompion"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_output_has_the_name_of_the_session_with_all_its_dots() {
+        let session = |channels: &str| {
+            SessionFile::parse(&format!("output = '/traces/{{name}}'\n{channels}")).expect("a session")
+        };
+        for channels in ["[channel.main]", "[channel.main]\n[channel.other]"] {
+            let recorder = Recorder::new("a.b", "main", session(channels));
+            assert_eq!(recorder.output_folder(), Some("/traces/a.b".into()), "{channels}");
+        }
+    }
+
+    #[test]
+    fn a_failure_is_tried_again_unless_a_caller_waits_for_it() {
+        let mut recorder = Recorder::new("a", "main", SessionFile::default());
+        recorder.is_awaited = true;
+        recorder.fail("first".into());
+        assert_eq!((recorder.status().state, recorder.due()), (RecorderState::Failed, None));
+        recorder.end_wait();
+        recorder.fail("second".into());
+        assert_eq!(recorder.status().state, RecorderState::Waiting);
+        assert!(recorder.due().is_some());
+    }
 }

@@ -1,14 +1,17 @@
 //! Calls of `io.tompion.Supervisor1`.
 
 use std::{
-    sync::{Arc, PoisonError},
+    collections::BTreeSet,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tompion_control::{Call, CallError, ControlError, Identity, Recording, Rules, Service, is_session_name};
+use tompion_control::{
+    Call, CallError, ControlError, Identity, Permissions, Recording, Rules, Service, check_session_name,
+};
 use tompion_os::{DirHandle, Peer};
 use tompion_schema::Level;
 
@@ -32,10 +35,7 @@ const INTERVAL: Duration = Duration::from_millis(5);
 /// Answers calls.
 pub struct SupervisorService {
     shared: Arc<Shared>,
-    /// Owner of the sessions' traces, which may look.
-    owner: u32,
-    /// User that the supervisor runs as, which may do everything, as root may.
-    user: u32,
+    permissions: Permissions,
 }
 
 #[derive(Deserialize)]
@@ -62,17 +62,20 @@ struct Create {
     session: Map<String, Value>,
 }
 
+/// A channel that is to become as its session's files say.
+#[derive(Clone, Copy)]
+struct ChangedChannel<'a> {
+    /// The session.
+    name: &'a str,
+    channel: &'a str,
+    wanted: &'a SessionFile,
+    /// The channel's rules in it.
+    rules: &'a Rules,
+}
+
 impl SupervisorService {
     pub fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, owner: tompion_os::file_user(), user: tompion_os::effective_user() }
-    }
-
-    fn check_may_change(&self, peer: Peer) -> Result<(), CallError> {
-        if peer.uid == 0 || peer.uid == self.user {
-            return Ok(());
-        }
-        let needs = if self.user == 0 { "root".to_owned() } else { format!("user {}", self.user) };
-        Err(CallError::new(&qualified("NotPermitted"), "needs", needs))
+        Self { shared, permissions: Permissions::of_this_process() }
     }
 
     fn list(&self) -> Sessions {
@@ -106,11 +109,6 @@ impl SupervisorService {
 
     /// Does what a session's files say.
     fn apply(&self, name: &str, restart: bool) -> Result<Applied, CallError> {
-        let _operation = self.shared.operation.lock().unwrap_or_else(PoisonError::into_inner);
-        self.apply_files(name, restart)
-    }
-
-    fn apply_files(&self, name: &str, restart: bool) -> Result<Applied, CallError> {
         let described = self.shared.files.read(name).ok_or_else(|| no_such_session(name))?;
         let wanted = described.session.map_err(|problem| invalid(&problem))?;
         let rules: Vec<(&String, Rules)> = wanted
@@ -118,118 +116,146 @@ impl SupervisorService {
             .iter()
             .map(|(channel, it)| Ok((channel, rules_of(it).map_err(|problem| invalid(&problem))?)))
             .collect::<Result<_, CallError>>()?;
-        let changes = difference(&self.shared.state().running(name), &wanted);
         let mut applied = Applied::default();
-        for (channel, change) in changes {
-            let line = match change {
-                Change::Stop => {
+        for channel in self.channels(name, &wanted) {
+            match rules.iter().find(|(of, _)| **of == channel) {
+                Some((_, rules)) => {
+                    let changed = ChangedChannel { name, channel: &channel, wanted: &wanted, rules };
+                    self.apply_to_channel(&changed, restart, &mut applied)?;
+                }
+                None => {
+                    let was_active =
+                        self.shared.state().recorder(name, &channel).is_some_and(|it| it.is_active());
                     self.stop_channel(name, &channel)?;
-                    self.shared.state().sessions.get_mut(name).and_then(|it| it.remove(&channel));
-                    format!("{channel}: stopped")
+                    self.shared.state().take_idle(name, &channel);
+                    applied.changes.extend(was_active.then(|| format!("{channel}: stopped")));
                 }
-                Change::Restart(keys) if !restart => {
-                    applied.pending.push(format!("{channel}: {}", keys.join(", ")));
-                    continue;
-                }
-                Change::Restart(_) => {
-                    self.stop_channel(name, &channel)?;
-                    self.start_channel(name, &channel, &wanted)?
-                }
-                Change::Start => self.start_channel(name, &channel, &wanted)?,
-                Change::Rules => {
-                    let rules = rules.iter().find(|(of, _)| **of == channel).map(|(_, rules)| rules);
-                    let Some(rules) = rules else { continue };
-                    self.change_rules(name, &channel, &wanted, rules)?
-                }
-            };
-            applied.changes.push(line);
+            }
         }
         let state = self.shared.state();
         self.shared.save(&state, name);
         Ok(applied)
     }
 
-    /// Starts a channel's recorder, and waits until it answers.
-    fn start_channel(&self, name: &str, channel: &str, wanted: &SessionFile) -> Result<String, CallError> {
-        let mut recorder = Recorder::new(name, channel, wanted.clone());
-        let recording = recorder.recording.clone();
-        let started = recorder.start(&self.shared.launcher);
-        if let Err(error) = &started {
-            recorder.give_up(error.to_string());
+    /// Returns the channels of a session that have a recorder or are to have one.
+    fn channels(&self, name: &str, wanted: &SessionFile) -> BTreeSet<String> {
+        let state = self.shared.state();
+        let known = state.sessions.get(name).into_iter().flat_map(|recorders| recorders.keys());
+        known.chain(wanted.channel.keys()).cloned().collect()
+    }
+
+    fn apply_to_channel(
+        &self,
+        changed: &ChangedChannel<'_>,
+        restart: bool,
+        applied: &mut Applied,
+    ) -> Result<(), CallError> {
+        let ChangedChannel { name, channel, wanted, .. } = *changed;
+        let change = difference(&self.shared.state().running(name), wanted).remove(channel);
+        match change {
+            None => {}
+            Some(Change::Stop) => drop(self.stop_channel(name, channel)?),
+            Some(Change::Start) => applied.changes.push(self.start_channel(changed)?),
+            Some(Change::Rules) => applied.changes.push(self.change_rules(changed)?),
+            Some(Change::Restart { .. }) if restart => {
+                self.stop_channel(name, channel)?;
+                applied.changes.push(self.start_channel(changed)?);
+            }
+            Some(Change::Restart { keys, rules }) => {
+                if rules {
+                    applied.changes.push(self.change_rules(changed)?);
+                }
+                applied.pending.push(format!("{channel}: {}", keys.join(", ")));
+            }
         }
-        let mut state = self.shared.state();
+        Ok(())
+    }
+
+    /// Starts a channel's recorder, also one that waits to be started again, and waits until it
+    /// answers.
+    fn start_channel(&self, changed: &ChangedChannel<'_>) -> Result<String, CallError> {
+        let ChangedChannel { name, channel, wanted, .. } = *changed;
+        // From here on, no other thread starts it.
+        let before = self.shared.state().take_idle(name, channel);
+        // One that was killed goes on with its trace, if it can follow what is wanted.
+        let continuing = before.filter(|before| {
+            let follows = difference(&[(channel.to_owned(), before.session.clone())].into(), wanted);
+            before.is_to_continue() && matches!(follows.get(channel), None | Some(Change::Rules))
+        });
+        let mut recorder = continuing.unwrap_or_else(|| Recorder::new(name, channel, wanted.clone()));
+        let recording = recorder.recording.clone();
+        let started = recorder.start_for_caller(&self.shared.launcher);
         let folder = recorder.folder().map(|folder| folder.display().to_string()).unwrap_or_default();
-        state.sessions.entry(name.to_owned()).or_default().insert(channel.to_owned(), recorder);
+        let mut state = self.shared.state();
+        state.insert(name, channel, recorder);
         self.shared.save(&state, name);
         drop(state);
         started.map_err(|error| failed(&recording, &error.to_string()))?;
-        self.wait_for_answer(name, channel, &recording)?;
+        let answer = self.wait_for_answer(name, channel);
+        self.shared.state().recorder(name, channel).into_iter().for_each(Recorder::end_wait);
+        answer?;
+        // One that continues a trace keeps the rules that it had.
+        let follows = difference(&self.shared.state().running(name), wanted).remove(channel);
+        if follows == Some(Change::Rules) {
+            self.change_rules(changed)?;
+        }
         Ok(format!("{channel}: started, records into {folder}"))
     }
 
-    fn wait_for_answer(&self, name: &str, channel: &str, recording: &str) -> Result<(), CallError> {
+    /// Waits until a channel's recorder answers. Returns its process id and its recording, if it
+    /// has not ended in order meanwhile.
+    fn wait_for_answer(&self, name: &str, channel: &str) -> Result<Option<(u32, Recording)>, CallError> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
-            {
+            let (recording, pid) = {
                 let mut state = self.shared.state();
-                let recorder = state.sessions.get_mut(name).and_then(|session| session.get_mut(channel));
-                let Some(recorder) = recorder else { return Err(failed(recording, "it was removed")) };
+                let recorder = state.recorder(name, channel);
+                let Some(recorder) = recorder else { return Err(failed(channel, "it was removed")) };
                 recorder.look(&self.shared.launcher);
-                // The caller is there to see it, and to try again.
-                if let Some(failure) = recorder.failure().map(str::to_owned) {
-                    recorder.give_up(failure.clone());
+                let recording = recorder.recording.clone();
+                let Some(pid) = recorder.pid() else {
+                    let failure = recorder.failure().map(|failure| failed(&recording, failure));
                     self.shared.save(&state, name);
-                    return Err(failed(recording, &failure));
-                }
-                if recorder.pid().is_none() {
-                    return Ok(());
-                }
-            }
-            if Recording::find(recording).and_then(|recording| recording.status()).is_ok() {
-                return Ok(());
+                    return failure.map_or(Ok(None), Err);
+                };
+                (recording, pid)
+            };
+            let found = Recording::of_recorder(&recording, pid).ok();
+            if let Some(found) = found.filter(|found| found.status().is_ok()) {
+                return Ok(Some((pid, found)));
             }
             if Instant::now() >= deadline {
-                return Err(failed(recording, "it was started, and does not answer"));
+                return Err(failed(&recording, "it was started, and does not answer"));
             }
             thread::sleep(INTERVAL);
         }
     }
 
     /// Has a running recorder follow new rules.
-    fn change_rules(
-        &self,
-        name: &str,
-        channel: &str,
-        wanted: &SessionFile,
-        rules: &Rules,
-    ) -> Result<String, CallError> {
-        let recording = wanted.recording(name, channel);
-        let change = Recording::find(&recording).and_then(|recording| recording.set_rules(rules));
-        let change = change.map_err(|error| failed(&recording, &error.to_string()))?;
+    fn change_rules(&self, changed: &ChangedChannel<'_>) -> Result<String, CallError> {
+        let ChangedChannel { name, channel, wanted, rules } = *changed;
+        let has_ended = || failed(&wanted.recording(name, channel), "it has ended meanwhile");
+        // It may just have been started.
+        let (pid, recording) = self.wait_for_answer(name, channel)?.ok_or_else(has_ended)?;
+        let change = recording.set_rules(rules);
+        let change = change.map_err(|error| failed(recording.name(), &error.to_string()))?;
         let mut state = self.shared.state();
-        let recorder = state.sessions.get_mut(name).and_then(|session| session.get_mut(channel));
-        if let (Some(recorder), Some(wanted)) = (recorder, wanted.channel.get(channel)) {
-            recorder.session.channel.insert(channel.to_owned(), wanted.clone());
-        }
+        let recorder = state.recorder(name, channel).filter(|recorder| recorder.pid() == Some(pid));
+        let follows = recorder.and_then(|recorder| recorder.session.channel.get_mut(channel));
+        let (follows, wanted) = follows.zip(wanted.channel.get(channel)).ok_or_else(has_ended)?;
+        follows.take_rules_of(wanted);
+        self.shared.save(&state, name);
         let others = change.pending.len() + change.fixed.len();
         let others = if others == 0 { String::new() } else { format!(", {others} did not") };
         Ok(format!("{channel}: new rules, {} processes followed{others}", change.current))
     }
 
-    fn stop(&self, name: &str) -> Result<Vec<String>, CallError> {
-        let _operation = self.shared.operation.lock().unwrap_or_else(PoisonError::into_inner);
-        self.stop_all(name)
-    }
-
     /// Ends all recordings of a session. Returns the folders of their traces.
-    fn stop_all(&self, name: &str) -> Result<Vec<String>, CallError> {
-        let channels: Vec<String> = {
-            let state = self.shared.state();
-            let Some(session) = state.sessions.get(name) else {
-                let is_described = self.shared.files.read(name).is_some();
-                return if is_described { Ok(Vec::new()) } else { Err(no_such_session(name)) };
-            };
-            session.keys().cloned().collect()
+    fn stop(&self, name: &str) -> Result<Vec<String>, CallError> {
+        let known = self.shared.state().sessions.get(name).map(|it| it.keys().cloned().collect::<Vec<_>>());
+        let Some(channels) = known else {
+            let described = self.shared.files.read(name);
+            return described.map(|_| Vec::new()).ok_or_else(|| no_such_session(name));
         };
         let mut folders = Vec::new();
         for channel in &channels {
@@ -246,77 +272,69 @@ impl SupervisorService {
     fn stop_channel(&self, name: &str, channel: &str) -> Result<Option<String>, CallError> {
         let (recording, folder, pid) = {
             let mut state = self.shared.state();
-            let recorder = state.sessions.get_mut(name).and_then(|session| session.get_mut(channel));
-            let Some(recorder) = recorder else { return Ok(None) };
+            let Some(recorder) = state.recorder(name, channel) else { return Ok(None) };
             let pid = recorder.pid();
-            if !recorder.begin_stop() {
-                return Ok(None);
-            }
+            let (true, Some(pid)) = (recorder.begin_stop(), pid) else { return Ok(None) };
             let folder = recorder.folder().map(|folder| folder.to_string_lossy().into_owned());
             (recorder.recording.clone(), folder, pid)
         };
         let outcome = stop_recording(&recording, pid, || {
             let mut state = self.shared.state();
-            let recorder = state.sessions.get_mut(name).and_then(|session| session.get_mut(channel));
-            recorder.is_none_or(|recorder| {
+            state.recorder(name, channel).is_none_or(|recorder| {
                 recorder.look(&self.shared.launcher);
-                recorder.pid() != pid
+                recorder.pid() != Some(pid)
             })
         });
         if let Err(problem) = outcome {
             let mut state = self.shared.state();
-            let recorder = state.sessions.get_mut(name).and_then(|session| session.get_mut(channel));
-            recorder.into_iter().for_each(Recorder::cancel_stop);
+            state.recorder(name, channel).into_iter().for_each(Recorder::cancel_stop);
             return Err(failed(&recording, &problem));
         }
         Ok(folder)
     }
 
     /// Writes a file that lasts until the machine starts again, and does what it says.
-    fn create(&self, create: Create) -> Result<Applied, CallError> {
-        let Create { name, session } = create;
-        if !is_session_name(&name) {
-            return Err(invalid(&format!(
-                "expected a name of letters, digits, `.`, `_` and `-` that begins with a letter, found `{name}`"
-            )));
-        }
+    fn create(&self, name: &str, session: Map<String, Value>) -> Result<Applied, CallError> {
+        check_session_name(name).map_err(|error| invalid(&error.to_string()))?;
         let session: SessionFile =
             serde_json::from_value(Value::Object(session)).map_err(|error| invalid(&error.to_string()))?;
         session.check().map_err(|problem| invalid(&problem))?;
         let text = toml::to_string(&session).map_err(|error| invalid(&error.to_string()))?;
-        let _operation = self.shared.operation.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.files.check_place(name, &self.shared.transient).map_err(|problem| invalid(&problem))?;
         let write =
-            || DirHandle::open(&self.shared.transient)?.replace(file_name(&name), text.as_bytes(), false);
-        write().map_err(|error| failed(&name, &format!("its file can't be written: {error}")))?;
-        self.apply_files(&name, false)
+            || DirHandle::open(&self.shared.transient)?.replace(file_name(name), text.as_bytes(), false);
+        write().map_err(|error| failed(name, &format!("its file can't be written: {error}")))?;
+        self.apply(name, false)
     }
 
     /// Undoes what [`Self::create`] did.
     fn remove(&self, name: &str) -> Result<Vec<String>, CallError> {
-        if !is_session_name(name) {
-            return Err(no_such_session(name));
-        }
-        let _operation = self.shared.operation.lock().unwrap_or_else(PoisonError::into_inner);
-        let folders = self.stop_all(name)?;
+        check_session_name(name).map_err(|_| no_such_session(name))?;
+        let folders = self.stop(name)?;
         // A session of other files has none there.
         let _ = DirHandle::open(&self.shared.transient).and_then(|folder| folder.remove(file_name(name)));
         Ok(folders)
     }
 }
 
-/// Asks a recording to end, and waits for it.
-fn stop_recording(name: &str, pid: Option<u32>, mut has_ended: impl FnMut() -> bool) -> Result<(), String> {
+/// Asks a recorder to end, as soon as it listens, and waits for its end.
+fn stop_recording(name: &str, pid: u32, mut has_ended: impl FnMut() -> bool) -> Result<(), String> {
     let stop = || -> Result<(), ControlError> {
-        let recording = Recording::find(name)?;
-        if Some(recording.status()?.pid) == pid { recording.stop() } else { Ok(()) }
+        let recording = Recording::of_recorder(name, pid)?;
+        // A recorder that is stopped does not answer this, which is known sooner.
+        recording.status()?;
+        recording.stop()
     };
-    match stop() {
-        // It has ended, or is about to.
-        Ok(()) | Err(ControlError::NotFound(_) | ControlError::Ending(_)) => {}
-        Err(error) => return Err(error.to_string()),
-    }
     let deadline = Instant::now() + STOP_TIMEOUT;
+    let mut is_asked = false;
     while !has_ended() {
+        match if is_asked { Ok(()) } else { stop() } {
+            Ok(()) | Err(ControlError::Ending(_)) => is_asked = true,
+            // It does not listen yet, or no more.
+            Err(ControlError::NotFound(_)) => {}
+            Err(error) if has_ended() => log::debug!("{name} has ended while it was asked to: {error}"),
+            Err(error) => return Err(error.to_string()),
+        }
         if Instant::now() >= deadline {
             return Err(format!("it has not ended within {} s", STOP_TIMEOUT.as_secs()));
         }
@@ -370,7 +388,7 @@ impl Service for SupervisorService {
     }
 
     fn admits(&self, user: u32) -> bool {
-        user == 0 || [self.owner, self.user].contains(&user) && tompion_os::is_one_user(user)
+        self.permissions.admits(user)
     }
 
     fn call(&self, peer: Peer, method: &str, call: &Call) -> Result<Value, CallError> {
@@ -378,20 +396,23 @@ impl Service for SupervisorService {
             let NoParameters {} = call.parameters()?;
             return Ok(json!(self.list()));
         }
-        self.check_may_change(peer)?;
+        self.permissions.check_may_change(peer, &qualified("NotPermitted"))?;
         match method {
             "Apply" => {
                 let Apply { name, restart } = call.parameters()?;
-                self.apply(&name, restart).map(|applied| json!(applied))
+                self.shared.operate(&name, || self.apply(&name, restart)).map(|applied| json!(applied))
             }
             "Stop" => {
                 let ByName { name } = call.parameters()?;
-                self.stop(&name).map(|folders| json!({ "folders": folders }))
+                self.shared.operate(&name, || self.stop(&name)).map(|folders| json!({ "folders": folders }))
             }
-            "Create" => self.create(call.parameters()?).map(|applied| json!(applied)),
+            "Create" => {
+                let Create { name, session } = call.parameters()?;
+                self.shared.operate(&name, || self.create(&name, session)).map(|applied| json!(applied))
+            }
             "Remove" => {
                 let ByName { name } = call.parameters()?;
-                self.remove(&name).map(|folders| json!({ "folders": folders }))
+                self.shared.operate(&name, || self.remove(&name)).map(|folders| json!({ "folders": folders }))
             }
             _ => Err(CallError::method_not_found(&call.method)),
         }

@@ -82,6 +82,20 @@ pub struct Channel {
     pub linger: Option<String>,
 }
 
+impl Channel {
+    /// Whether both choose the same events. These rules change while a recorder runs.
+    pub fn has_rules_of(&self, other: &Self) -> bool {
+        let rules = |it: &Self| (it.events.clone(), it.exclude.clone(), it.level.clone(), it.filter.clone());
+        rules(self) == rules(other)
+    }
+
+    /// Replaces what chooses events.
+    pub fn take_rules_of(&mut self, other: &Self) {
+        let Self { events, exclude, level, filter, .. } = other.clone();
+        *self = Self { events, exclude, level, filter, ..std::mem::take(self) };
+    }
+}
+
 impl SessionFile {
     /// Parses one file. It may describe a part of a session: drop-ins do.
     ///
@@ -104,12 +118,18 @@ impl SessionFile {
         let is_sound = |name: &str| {
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         };
-        match self.channel.keys().find(|name| !is_sound(name)) {
-            Some(name) => {
-                Err(format!("expected letters, digits and `_` in a channel's name, found `{name}`"))
-            }
-            None => Ok(()),
+        if let Some(name) = self.channel.keys().find(|name| !is_sound(name)) {
+            return Err(format!("expected letters, digits and `_` in a channel's name, found `{name}`"));
         }
+        for (name, channel) in self.channel.iter().filter(|(_, channel)| channel.linger.is_some()) {
+            let other = match (&channel.rotate, &self.programs[..]) {
+                (Some(_), _) => "rotate",
+                (None, [_, ..]) => "programs",
+                (None, []) => continue,
+            };
+            return Err(format!("channel {name}: `linger` does not go with `{other}` yet; leave one out"));
+        }
+        Ok(())
     }
 
     /// Name of a channel's recording: that of the session where it has no other.
@@ -181,7 +201,6 @@ mod tests {
         subbufs = 8
         rotate = "10min"
         keep = "age=2d"
-        linger = "5s"
         trigger = ["killed -> notify"]
     "#;
 
@@ -203,8 +222,7 @@ mod tests {
                 "--subbuf-size=1M",
                 "--subbufs=8",
                 "--rotate=10min",
-                "--keep=age=2d",
-                "--linger=5s"
+                "--keep=age=2d"
             ]
         );
         assert_eq!(session.recording("flight", "main"), "flight.main");
@@ -218,6 +236,9 @@ mod tests {
         let session = SessionFile::parse("[channel.any]").expect("a session");
         assert_eq!(session.recording("flight", "any"), "flight");
         assert_eq!(session.start, Start::Demand);
+        let lingers = SessionFile::parse("[channel.any]\nlinger = '5s'").expect("a session");
+        lingers.check().expect("a sound one");
+        assert_eq!(lingers.options(&lingers.channel["any"]), ["--linger=5s"]);
     }
 
     #[test]
@@ -231,9 +252,14 @@ mod tests {
             let problem = SessionFile::parse(text).expect_err(text);
             assert!(problem.starts_with(expected) && !problem.contains('\n'), "{text}: {problem}");
         }
-        let check = |text| SessionFile::parse(text).expect("a file").check().expect_err(text);
+        let check = |text: &str| SessionFile::parse(text).expect("a file").check().expect_err(text);
         assert!(check("").contains("at least one"));
         assert!(check("[channel.'a.b']").contains("a.b"));
+        for (others, key) in [("rotate = '10min'", "rotate"), ("[channel.b]", "programs")] {
+            let text = format!("programs = ['*']\n[channel.a]\nlinger = '10s'\n{others}");
+            let problem = check(&text);
+            assert!(problem.contains("channel a: `linger`") && problem.contains(key), "{problem}");
+        }
         let many: String = (0..9).map(|number| format!("[channel.c{number}]\n")).collect();
         assert!(check(&many).contains("found 9"));
     }

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use tompion_os::DirHandle;
 
 use crate::{
-    recorder::{Launcher, Recorder},
+    process::ProcessIdentity,
+    recorder::{Launcher, Recorder, SavedRecorder},
     session_file::SessionFile,
 };
 
@@ -32,6 +33,8 @@ pub struct State {
 #[derive(Debug, Serialize, Deserialize)]
 struct SavedChannel {
     session: SessionFile,
+    /// Its recorder, if it ran.
+    process: Option<ProcessIdentity>,
     folder: Option<PathBuf>,
     restarts: u32,
 }
@@ -46,8 +49,9 @@ impl State {
             match read(&launcher.runtime, name) {
                 Ok(channels) => {
                     let adopt = |(channel, saved): (String, SavedChannel)| {
-                        let mut recorder = Recorder::new(name, &channel, saved.session);
-                        recorder.adopt(saved.folder, saved.restarts, launcher);
+                        let SavedChannel { session, process, folder, restarts } = saved;
+                        let mut recorder = Recorder::new(name, &channel, session);
+                        recorder.adopt(SavedRecorder { process, folder, restarts }, launcher);
                         (channel, recorder)
                     };
                     state.sessions.insert(name.to_owned(), channels.into_iter().map(adopt).collect());
@@ -68,6 +72,7 @@ impl State {
         let saved = |(channel, recorder): (&String, &Recorder)| {
             let saved = SavedChannel {
                 session: recorder.session.clone(),
+                process: recorder.process(),
                 folder: recorder.folder().map(PathBuf::from),
                 restarts: recorder.restarts(),
             };
@@ -107,12 +112,33 @@ impl State {
         self.sessions.values().flat_map(BTreeMap::values).filter_map(Recorder::due).min()
     }
 
-    /// Returns the channels of a session whose recorders run or will be started again, with the
-    /// session as each follows it.
+    /// Returns the channels of a session whose recorders run, with the session as each follows it.
     pub fn running(&self, name: &str) -> BTreeMap<String, SessionFile> {
         let recorders = self.sessions.get(name).into_iter().flatten();
-        let active = recorders.filter(|(_, recorder)| recorder.is_active());
-        active.map(|(channel, recorder)| (channel.clone(), recorder.session.clone())).collect()
+        let running = recorders.filter(|(_, recorder)| recorder.pid().is_some());
+        running.map(|(channel, recorder)| (channel.clone(), recorder.session.clone())).collect()
+    }
+
+    /// Returns a channel's recorder.
+    pub fn recorder(&mut self, name: &str, channel: &str) -> Option<&mut Recorder> {
+        self.sessions.get_mut(name)?.get_mut(channel)
+    }
+
+    /// Adds a channel's recorder.
+    pub fn insert(&mut self, name: &str, channel: &str, recorder: Recorder) {
+        self.sessions.entry(name.to_owned()).or_default().insert(channel.to_owned(), recorder);
+    }
+
+    /// Removes a channel's recorder, unless it runs: it is not started again.
+    pub fn take_idle(&mut self, name: &str, channel: &str) -> Option<Recorder> {
+        let recorders = self.sessions.get_mut(name)?;
+        recorders.remove(channel).and_then(|recorder| {
+            if recorder.pid().is_none() {
+                return Some(recorder);
+            }
+            recorders.insert(channel.to_owned(), recorder);
+            None
+        })
     }
 }
 

@@ -1,19 +1,27 @@
 //! The supervisor: its loop, and its place beside the service manager.
 
 use std::{
-    io,
-    os::{fd::AsFd as _, unix::net::UnixListener},
+    collections::BTreeMap,
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::AsFd as _,
+        unix::net::{UnixListener, UnixStream},
+    },
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, SyncSender},
+    },
     thread,
     time::{Duration, Instant},
 };
 
 use sd_notify::NotifyState;
 use tompion_control::{ControlSocket, PlaceError, Server, control_folder};
-use tompion_os::{DirHandle, Poller, Signals};
+use tompion_os::{DirHandle, Inheritance, Poller, Signals};
 
 use crate::{
+    disk::Disks,
     files::SessionFiles,
     recorder::{Launcher, Recorder},
     service::SupervisorService,
@@ -25,8 +33,10 @@ use crate::{
 const END_SIGNALS: [i32; 2] = [2, 15];
 /// SIGHUP, at which new sessions with `start = "boot"` begin.
 const RELOAD_SIGNAL: i32 = 1;
-/// Number of the signals among the things that the loop waits for. Recorders have 0.
+/// Numbers of the signals and of other threads' news among the things that the loop waits for.
+/// Recorders have 0.
 const SIGNAL: u64 = 1;
+const NEWS: u64 = 2;
 
 /// Reason why there is no supervisor.
 #[derive(Debug, thiserror::Error)]
@@ -48,15 +58,66 @@ pub struct Shared {
     pub files: SessionFiles,
     /// Folder of files that last until the machine starts again.
     pub transient: PathBuf,
-    /// Held for the whole of an operation that changes sessions: one follows the other.
-    pub operation: Mutex<()>,
+    /// Locks by sessions. Each is held for the whole of an operation on its session: one follows
+    /// the other, and other sessions don't wait.
+    operations: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
     state: Mutex<State>,
+    /// Wakes the loop.
+    waker: UnixStream,
 }
 
 impl Shared {
     /// The sessions. Held for moments only.
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
+    }
+
+    /// Does something that changes a session, after what changes it already.
+    pub fn operate<T>(&self, name: &str, operation: impl FnOnce() -> T) -> T {
+        let own = Arc::clone(lock(&self.operations).entry(name.to_owned()).or_default());
+        let result = {
+            let _turn = lock(&own);
+            operation()
+        };
+        drop(own);
+        // Those that others wait for have a second owner. They get it under the lock of the table.
+        lock(&self.operations).retain(|_, operation| Arc::strong_count(operation) > 1);
+        self.wake();
+        result
+    }
+
+    /// Has the loop look again: a recorder may be due earlier.
+    fn wake(&self) {
+        // Where there is no room, it has not looked since.
+        let _ = (&self.waker).write(&[0]);
+    }
+
+    /// Starts the sessions that begin with the supervisor and have no recorder yet. A failure is
+    /// tried again: a disk may be mounted later.
+    fn start_boot_sessions(&self) {
+        for name in self.files.names() {
+            self.operate(&name, || self.start_boot_session(&name));
+        }
+    }
+
+    fn start_boot_session(&self, name: &str) {
+        let Some(described) = self.files.read(name) else { return };
+        let session = match described.session {
+            Ok(session) if session.start == Start::Boot => session,
+            Ok(_) => return,
+            Err(problem) => return (self.launcher.report)(&format!("{name}: {problem}")),
+        };
+        if self.state().sessions.contains_key(name) {
+            return;
+        }
+        for channel in session.channel.keys() {
+            // A disk may let it wait, which nothing else is to.
+            let mut recorder = Recorder::new(name, channel, session.clone());
+            recorder.start_now_or_later(&self.launcher);
+            let mut state = self.state();
+            state.insert(name, channel, recorder);
+            self.save(&state, name);
+        }
     }
 
     /// Writes a session down for the next supervisor.
@@ -69,12 +130,20 @@ impl Shared {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Supervisor of a user's sessions.
 #[derive(Debug)]
 pub struct Supervisor {
     shared: Arc<Shared>,
     signals: Signals,
     socket: ControlSocket,
+    /// Readable when another thread has changed something.
+    news: UnixStream,
+    /// Asks for a look at the sessions' files.
+    reload: SyncSender<()>,
 }
 
 impl Supervisor {
@@ -86,20 +155,27 @@ impl Supervisor {
     pub fn start(program: &Path, report: fn(&str)) -> Result<Self, ServeError> {
         // Before any descriptor is made, which could have its number.
         let inherited = inherited_socket()?;
+        let inheritance = Inheritance::current();
         // Before there are threads: all have them blocked.
         let signals = Signals::take(&[&END_SIGNALS[..], &[RELOAD_SIGNAL]].concat())?;
         let (socket, listener) = ControlSocket::listen_as_supervisor(inherited)?;
+        let (news, waker) = UnixStream::pair()?;
+        news.set_nonblocking(true)?;
+        waker.set_nonblocking(true)?;
         let poller = Poller::new()?;
         poller.add(signals.as_fd(), SIGNAL)?;
-        let (program, runtime) = (program.to_owned(), socket.folder().clone());
-        let launcher = Launcher { program, runtime, poller, report };
+        poller.add(news.as_fd(), NEWS)?;
+        let (program, runtime, disks) = (program.to_owned(), socket.folder().clone(), Disks::default());
+        let launcher = Launcher { program, runtime, poller, disks, inheritance, report };
         let transient = control_folder();
         let state = Mutex::new(State::load(&launcher));
         let files = SessionFiles::of_user(&transient);
-        let shared = Shared { launcher, files, transient, operation: Mutex::default(), state };
-        let supervisor = Self { shared: Arc::new(shared), signals, socket };
+        let operations = Mutex::default();
+        let shared = Arc::new(Shared { launcher, files, transient, operations, state, waker });
+        let reload = start_reloader(&shared)?;
+        let supervisor = Self { shared, signals, socket, news, reload };
         supervisor.listen(listener)?;
-        supervisor.start_boot_sessions();
+        supervisor.shared.start_boot_sessions();
         Ok(supervisor)
     }
 
@@ -134,9 +210,11 @@ impl Supervisor {
                         notify(&[NotifyState::Stopping]);
                         return Ok(());
                     }
-                    self.start_boot_sessions();
+                    // One that waits there already will see the same files.
+                    let _ = self.reload.try_send(());
                 }
             }
+            while (&self.news).read(&mut [0; 64]).is_ok_and(|size| size != 0) {}
         }
     }
 
@@ -144,35 +222,6 @@ impl Supervisor {
         let mut state = self.shared.state();
         let changed = state.look(&self.shared.launcher);
         changed.iter().for_each(|name| self.shared.save(&state, name));
-    }
-
-    /// Starts the sessions that begin with the supervisor and have no recorder yet. A failure is
-    /// tried again: a disk may be mounted later.
-    fn start_boot_sessions(&self) {
-        let _operation = self.shared.operation.lock().unwrap_or_else(PoisonError::into_inner);
-        for name in self.shared.files.names() {
-            let Some(described) = self.shared.files.read(&name) else { continue };
-            let session = match described.session {
-                Ok(session) if session.start == Start::Boot => session,
-                Ok(_) => continue,
-                Err(problem) => {
-                    (self.shared.launcher.report)(&format!("{name}: {problem}"));
-                    continue;
-                }
-            };
-            let mut state = self.shared.state();
-            if state.sessions.contains_key(&name) {
-                continue;
-            }
-            let start = |channel: &String| {
-                let mut recorder = Recorder::new(&name, channel, session.clone());
-                recorder.start_now_or_later(&self.shared.launcher);
-                (channel.clone(), recorder)
-            };
-            let recorders = session.channel.keys().map(start).collect();
-            state.sessions.insert(name.clone(), recorders);
-            self.shared.save(&state, &name);
-        }
     }
 
     /// Says in a line what runs, for the service manager.
@@ -202,6 +251,16 @@ impl Drop for Supervisor {
             }
         }
     }
+}
+
+/// Starts the thread that looks at the sessions' files when it is asked to: they may be on a disk
+/// that hangs.
+fn start_reloader(shared: &Arc<Shared>) -> io::Result<SyncSender<()>> {
+    let (sender, requests) = mpsc::sync_channel(1);
+    let shared = Arc::clone(shared);
+    let run = move || requests.iter().for_each(|()| shared.start_boot_sessions());
+    thread::Builder::new().name("reload".into()).spawn(run)?;
+    Ok(sender)
 }
 
 /// Takes the socket that the service manager has opened. Source: `sd_listen_fds(3)`.
