@@ -137,10 +137,12 @@ fn pid(channel: &Value) -> u32 {
 #[test]
 fn a_session_begins_records_changes_and_ends() {
     let dir = TestDir::new();
-    let file = |events: &str, mode: &str| {
-        let channels = format!("[channel.main]\nevents = ['{events}']\n[channel.history]\nmode = '{mode}'");
+    let flight = |events: &str, history: &str| {
         let programs = "programs = ['name=tick*', 'name=none']";
-        describe(&dir, "flight", &format!("start = 'boot'\n{programs}\n{channels}"));
+        format!("start = 'boot'\n{programs}\n[channel.main]\nevents = ['{events}']\n{history}")
+    };
+    let file = |events: &str, mode: &str| {
+        describe(&dir, "flight", &flight(events, &format!("[channel.history]\nmode = '{mode}'")));
     };
     file("ticker:tick", "overwrite");
     let supervisor = Supervisor::start(&dir);
@@ -152,6 +154,14 @@ fn a_session_begins_records_changes_and_ends() {
     let applied = supervisor.command(&["apply", "flight"]).exited(1).err;
     assert!(applied.contains("flight: main: new rules, 1 processes followed"), "{applied}");
     assert!(applied.contains("flight: history: mode not changed yet"), "{applied}");
+    assert_eq!(supervisor.channel("flight", "history")["pid"], history["pid"]);
+    // Rules change at once also where another key needs a start.
+    describe(&dir, "flight", &flight("ticker:tock", "[channel.history]\nmode = 'discard'\nlevel = 'info'"));
+    let applied = supervisor.command(&["apply", "flight"]).exited(1).err;
+    assert!(applied.contains("flight: history: new rules"), "{applied}");
+    assert!(applied.contains("flight: history: mode not changed yet"), "{applied}");
+    let applied = supervisor.command(&["apply", "flight"]).exited(1).err;
+    assert!(!applied.contains("new rules"), "{applied}");
     assert_eq!(supervisor.channel("flight", "history")["pid"], history["pid"]);
     let applied = supervisor.command(&["apply", "--restart", "flight"]).succeeded().err;
     assert!(applied.contains("flight: history: started, records into "), "{applied}");
@@ -307,6 +317,140 @@ fn mistakes_are_named_and_concern_their_session_only() {
     assert!(error.contains("no supervisor of this user runs; start one: tompion serve"), "{error}");
 }
 
+#[test]
+fn a_recorder_that_waits_is_mended_by_a_rule_alone() {
+    let dir = TestDir::new();
+    describe(
+        &dir,
+        "flight",
+        "start = 'boot'\n[channel.main]\nfilter = 'rows >'\n[channel.gone]\nfilter = 'a >'",
+    );
+    let supervisor = Supervisor::start(&dir);
+    supervisor.wait_for("flight", "main", "waiting");
+    describe(&dir, "flight", "start = 'boot'\n[channel.main]\nfilter = 'rows > 1'\n[channel.more]");
+    let applied = supervisor.command(&["apply", "flight"]).succeeded().err;
+    assert!(applied.contains("flight: main: started, records into "), "{applied}");
+    assert!(applied.contains("flight: gone: stopped"), "{applied}");
+    assert_eq!(supervisor.channel("flight", "main")["state"], "running");
+    assert_eq!(supervisor.channel("flight", "gone"), Value::Null);
+    supervisor.command(&["stop", "flight"]).succeeded();
+    supervisor.end().succeeded();
+}
+
+/// Starts a recording by hand, without a supervisor.
+fn record_by_hand(dir: &TestDir, name: &str, folder: &str) -> Child {
+    let mut command = Command::new("unshare");
+    command.arg("--net").arg(dir.tompion(&[]).get_program());
+    command.args(["record", "--session", name, "-o", folder]).current_dir(dir.path(""));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    apart(&mut command, dir);
+    tompion_os::Inheritance::current().hand_on_to_companion(&mut command);
+    let child = command.spawn().expect("unshare");
+    let socket = dir.path("control").join(name).join("control");
+    wait_until("a recording", || UnixStream::connect(&socket).is_ok());
+    child
+}
+
+#[test]
+fn a_recording_of_the_same_name_that_was_started_by_hand_is_none_of_the_supervisors() {
+    let dir = TestDir::new();
+    describe(&dir, "flight", "[channel.main]");
+    let supervisor = Supervisor::start(&dir);
+    let by_hand = record_by_hand(&dir, "flight", "first");
+    let error = supervisor.command(&["apply", "flight"]).exited(1).err;
+    assert!(error.contains("a session named flight is running already"), "{error}");
+    assert_eq!(supervisor.channel("flight", "main")["state"], "failed");
+    // Other commands find it beside the session.
+    let shown = supervisor.command(&["status", "--json", "flight"]).succeeded().out;
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(shown["recordings"][0]["pid"], by_hand.id());
+    let stopped = supervisor.command(&["stop", "flight"]).succeeded().err;
+    assert!(stopped.contains("flight has ended"), "{stopped}");
+    finish(by_hand, "record");
+    let stopped = supervisor.command(&["stop", "flight"]).succeeded().err;
+    assert!(stopped.contains("flight does not run"), "{stopped}");
+    // The next supervisor takes over what this one has started, and nothing else of its name.
+    supervisor.command(&["apply", "flight"]).succeeded();
+    let killed = supervisor.channel("flight", "main");
+    supervisor.kill();
+    signal(pid(&killed), Signal::KILL);
+    wait_until("a free name", || UnixStream::connect(dir.path("control/flight/control")).is_err());
+    let by_hand = record_by_hand(&dir, "flight", "second");
+    let supervisor = Supervisor::start(&dir);
+    assert_ne!(supervisor.channel("flight", "main")["pid"], by_hand.id());
+    supervisor.command(&["stop", "flight"]).succeeded();
+    finish(by_hand, "record");
+    supervisor.end().succeeded();
+}
+
+#[test]
+fn a_process_that_has_the_number_of_a_recorder_is_left_alone() {
+    let dir = TestDir::new();
+    describe(&dir, "flight", "[channel.main]");
+    let supervisor = Supervisor::start(&dir);
+    supervisor.command(&["apply", "flight"]).succeeded();
+    let killed = supervisor.channel("flight", "main");
+    supervisor.kill();
+    signal(pid(&killed), Signal::KILL);
+    let mut other = Command::new("sleep").arg("600").spawn().expect("sleep");
+    let file = dir.path("control").join(".supervisor/flight.json");
+    let mut saved: Value = serde_json::from_slice(&fs::read(&file).expect("a file")).expect("JSON");
+    saved["main"]["process"]["pid"] = json!(other.id());
+    fs::write(&file, saved.to_string()).expect("a file");
+    let supervisor = Supervisor::start(&dir);
+    let running = supervisor.wait_for("flight", "main", "running");
+    assert_ne!(running["pid"], other.id());
+    supervisor.command(&["stop", "flight"]).succeeded();
+    assert!(other.try_wait().expect("a state").is_none());
+    other.kill().and_then(|()| other.wait()).expect("an end");
+    supervisor.end().succeeded();
+}
+
+#[test]
+fn a_recorder_that_does_not_listen_yet_is_stopped_and_changed_all_the_same() {
+    let dir = TestDir::new();
+    describe(&dir, "flight", "start = 'boot'\n[channel.main]");
+    describe(&dir, "other", "start = 'boot'\n[channel.main]");
+    let supervisor = Supervisor::start(&dir);
+    let reply = call(&dir, "Stop", &json!({ "name": "flight" }));
+    assert_eq!(reply["parameters"]["folders"].as_array().map(Vec::len), Some(1), "{reply}");
+    describe(&dir, "other", "start = 'boot'\n[channel.main]\nlevel = 'info'");
+    let reply = call(&dir, "Apply", &json!({ "name": "other", "restart": false }));
+    assert_eq!(reply["parameters"]["pending"], json!([]), "{reply}");
+    assert_eq!(supervisor.channel("flight", "main")["state"], "stopped");
+    supervisor.command(&["stop", "other"]).succeeded();
+    supervisor.end().succeeded();
+}
+
+#[test]
+fn recorders_hand_on_no_signals_that_the_supervisor_has_blocked() {
+    let dir = TestDir::new();
+    let copy = dir.path("status");
+    let trigger = format!("external:copy -> run cp /proc/self/status {}", copy.display());
+    describe(&dir, "flight", &format!("[channel.main]\ntrigger = ['{trigger}']"));
+    let supervisor = Supervisor::start(&dir);
+    supervisor.command(&["apply", "flight"]).succeeded();
+    supervisor.command(&["trigger", "flight", "copy"]).succeeded();
+    let blocked = || {
+        let status = fs::read_to_string(&copy).unwrap_or_default();
+        status.lines().find_map(|line| line.strip_prefix("SigBlk:")).map(|digits| digits.trim().to_owned())
+    };
+    wait_until("the command of the trigger", || blocked().is_some());
+    assert_eq!(blocked().as_deref(), Some("0000000000000000"));
+    supervisor.command(&["stop", "flight"]).succeeded();
+    supervisor.end().succeeded();
+}
+
+#[test]
+fn a_supervisor_by_sudo_is_refused() {
+    let dir = TestDir::new();
+    let mut command = dir.tompion(&["serve"]);
+    apart(&mut command, &dir);
+    let refused = run(command.env("SUDO_UID", "65534").env("SUDO_GID", "65534")).exited(1).err;
+    assert!(refused.contains("run it as user 65534 without sudo"), "{refused}");
+    assert_eq!(refused.lines().count(), 1, "{refused}");
+}
+
 fn call(dir: &TestDir, method: &str, parameters: &Value) -> Value {
     use std::io::Write as _;
     let socket = dir.path("control").join(".supervisor/control");
@@ -322,7 +466,8 @@ fn call(dir: &TestDir, method: &str, parameters: &Value) -> Value {
 fn programs_create_and_remove_sessions() {
     let dir = TestDir::new();
     let session = json!({ "output": dir.path("traces"), "channel": { "main": { "events": ["a:*"] } } });
-    let supervisor = Supervisor::start_with(&dir, &dir.path("control"));
+    let folders = std::env::join_paths([dir.path("control"), dir.path("sessions")]).expect("folders");
+    let supervisor = Supervisor::start_with(&dir, Path::new(&folders));
     let reply = call(&dir, "Create", &json!({ "name": "made", "session": session }));
     assert_eq!(reply["parameters"]["changes"].as_array().map(Vec::len), Some(1), "{reply}");
     supervisor.wait_for("made", "main", "running");
@@ -335,11 +480,29 @@ fn programs_create_and_remove_sessions() {
         assert_eq!(reply["error"], "io.tompion.Supervisor1.InvalidSession");
         assert!(reply["parameters"]["problem"].as_str().is_some_and(|it| it.contains(expected)), "{reply}");
     }
+    // Another file's session is not replaced.
+    describe(&dir, "described", "[channel.main]");
+    let session = json!({ "channel": { "main": {} } });
+    let reply = call(&dir, "Create", &json!({ "name": "described", "session": session }));
+    assert_eq!(reply["error"], "io.tompion.Supervisor1.InvalidSession", "{reply}");
     let reply = call(&dir, "Remove", &json!({ "name": "made" }));
     assert_eq!(reply["parameters"]["folders"].as_array().map(Vec::len), Some(1), "{reply}");
-    assert_eq!(supervisor.list()["sessions"], json!([]));
+    assert_eq!(supervisor.channel("made", "main"), Value::Null);
     let reply = call(&dir, "Remove", &json!({ "name": "made" }));
     assert_eq!(reply["error"], "io.tompion.Supervisor1.NoSuchSession");
+    supervisor.end().succeeded();
+}
+
+#[test]
+fn no_session_is_created_where_none_is_read() {
+    let dir = TestDir::new();
+    let supervisor = Supervisor::start(&dir);
+    let session = json!({ "channel": { "main": {} } });
+    let reply = call(&dir, "Create", &json!({ "name": "made", "session": session }));
+    assert_eq!(reply["error"], "io.tompion.Supervisor1.InvalidSession", "{reply}");
+    let problem = reply["parameters"]["problem"].as_str().unwrap_or_default();
+    assert!(problem.contains("among the folders with sessions"), "{problem}");
+    assert!(!dir.path("control").join("made.toml").exists());
     supervisor.end().succeeded();
 }
 

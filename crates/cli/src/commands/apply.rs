@@ -12,7 +12,8 @@ use crate::messages::{self, escape_control, print_status};
     tompion apply flight             # start it, or change what runs\n  \
     tompion apply --restart flight   # also what needs its recorders to start again\n\n\
 Reads NAME.toml and its drop-ins again. Events, levels and filters change while programs run. Other keys need the \
-channel's recorder to start again, with a new trace: they are named, and changed with --restart.\n\n\
+channel's recorder to start again, with a new trace: they are named, and changed with --restart. A recorder that \
+failed and waits is started at once.\n\n\
 Exit status: 0 it is as the files say, 1 refused or failed, or something needs --restart.")]
 pub struct Arguments {
     /// Name of the session: that of its file, without `.toml`

@@ -84,7 +84,9 @@ fn ask_for(name: &str) -> anyhow::Result<Answers> {
     let names: Vec<&str> = channels.map(|channel| channel.recording.as_str()).collect();
     let is_session = supervisor.iter().any(|supervisor| !supervisor.sessions.is_empty());
     let mut answers = if is_session {
-        ask(recordings().into_iter().filter(|recording| names.contains(&recording.name())))
+        // One of the session's name may have been started by hand.
+        let is_asked = |recording: &Recording| recording.name() == name || names.contains(&recording.name());
+        ask(recordings().into_iter().filter(is_asked))
     } else {
         supervisor = None;
         Answers { recordings: vec![Recording::find(name)?.status()?], ..Answers::default() }

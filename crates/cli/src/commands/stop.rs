@@ -18,7 +18,8 @@ use crate::messages::print_status;
     tompion stop flight      # the recording that was started with --session flight\n  \
     tompion stop 4711        # the one whose recorder has this process id\n\n\
 Asks the recorded command to end, as Ctrl-C does, and returns when the trace is complete. Processes that ran before \
-the recording run on. A session of `tompion serve` ends with all its channels, and is not started again.\n\n\
+the recording run on. A session of `tompion serve` ends with all its channels, and is not started again; \
+a recording of its name that was started by hand ends, too.\n\n\
 Exit status: 0 ended, 1 refused, or not ended within a minute.")]
 pub struct Arguments {
     /// Name of the session, or process id of the recorder
@@ -32,14 +33,23 @@ const END_TIMEOUT: Duration = Duration::from_secs(60);
 const END_INTERVAL: Duration = Duration::from_millis(5);
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    if let Some(folders) = stop_session(&arguments.session)? {
-        folders.iter().for_each(|folder| print_end(&arguments.session, folder));
-        if folders.is_empty() {
-            print_status(format!("{} does not run", arguments.session));
-        }
+    let name = &arguments.session;
+    let Some(folders) = stop_session(name)? else {
+        stop_recording(&Recording::find(name)?)?;
         return Ok(ExitCode::SUCCESS);
+    };
+    folders.iter().for_each(|folder| print_end(name, folder));
+    match Recording::find_by_name(name) {
+        // It was started by hand, beside the session.
+        Some(recording) => stop_recording(&recording)?,
+        None if folders.is_empty() => print_status(format!("{name} does not run")),
+        None => {}
     }
-    let recording = Recording::find(&arguments.session)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks a recording to end, and waits for its end.
+fn stop_recording(recording: &Recording) -> anyhow::Result<()> {
     let before = recording.status()?;
     let folder = &before.folder;
     recording.stop()?;
@@ -57,7 +67,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     }
     print_end(recording.name(), folder);
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Says that a recording has ended. One without events has left no folder.
