@@ -1,6 +1,11 @@
 //! Running recordings, as another program sees them.
 
-use std::{io, os::fd::AsFd as _, time::Duration};
+use std::{
+    io,
+    os::fd::AsFd as _,
+    thread,
+    time::{Duration, Instant},
+};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -17,6 +22,11 @@ use crate::{
 const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for a reply of a recorder that may be stopped.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Time for a recording to end. Its command has five seconds, its disk may be slow.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
+/// Interval between two looks whether it has.
+const END_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Reason why a recorder didn't do what it was told.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +70,9 @@ pub enum ControlError {
     /// It is about to end.
     #[error("the recording {0} is about to end")]
     Ending(String),
+    /// It goes on, although it was asked to end.
+    #[error("{0} has not ended within {timeout} s", timeout = END_TIMEOUT.as_secs())]
+    NotEnded(String),
     /// Something else.
     #[error("the recorder {name}: {error}")]
     Other {
@@ -255,6 +268,28 @@ impl Recording {
     /// If the recorder refuses.
     pub fn stop(&self) -> Result<(), ControlError> {
         self.call("Stop", &json!({}), REPLY_TIMEOUT).map(|Nothing {}| ())
+    }
+
+    /// Ends it, and waits until its trace is complete. Returns the trace's folder.
+    ///
+    /// # Errors
+    /// If the recorder refuses, or does not end in time.
+    pub fn stop_and_wait(&self) -> Result<String, ControlError> {
+        let before = self.status()?;
+        self.stop()?;
+        let deadline = Instant::now() + END_TIMEOUT;
+        loop {
+            match self.status() {
+                // It answers nothing more once the trace is complete.
+                Err(ControlError::NotFound(_)) => return Ok(before.folder),
+                // Another one has its name by now.
+                Ok(now) if now.pid != before.pid || now.begin_ns != before.begin_ns => {
+                    return Ok(before.folder);
+                }
+                _ if Instant::now() >= deadline => return Err(ControlError::NotEnded(self.name.clone())),
+                _ => thread::sleep(END_INTERVAL),
+            }
+        }
     }
 
     fn call<T: serde::de::DeserializeOwned>(

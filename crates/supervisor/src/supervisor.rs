@@ -18,7 +18,7 @@ use std::{
 
 use sd_notify::NotifyState;
 use tompion_control::{ControlSocket, PlaceError, Server, control_folder};
-use tompion_os::{DirHandle, Inheritance, Poller, Signals};
+use tompion_os::{DirHandle, Inheritance, Poller, Signals, User};
 
 use crate::{
     disk::Disks,
@@ -41,6 +41,12 @@ const NEWS: u64 = 2;
 /// Reason why there is no supervisor.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
+    /// It was started by sudo: recorders would be root's, and sessions and traces the user's.
+    #[error(
+        "tompion serve is for one user, not for sudo: run it as user {0} without sudo, or as root by \
+         `systemctl start tompion` or `sudo env -u SUDO_UID tompion serve`"
+    )]
+    BySudo(u32),
     /// Its socket can't be.
     #[error(transparent)]
     Place(#[from] PlaceError),
@@ -151,8 +157,12 @@ impl Supervisor {
     /// sessions that begin with it. `program` is `tompion`; `report` tells of failures later on.
     ///
     /// # Errors
-    /// If the user has a supervisor already, or the system refuses something.
+    /// If the user has a supervisor already, sudo has started this one, or the system refuses
+    /// something.
     pub fn start(program: &Path, report: fn(&str)) -> Result<Self, ServeError> {
+        if let Some(user) = User::behind_sudo() {
+            return Err(ServeError::BySudo(user.uid()));
+        }
         // Before any descriptor is made, which could have its number.
         let inherited = inherited_socket()?;
         let inheritance = Inheritance::current();

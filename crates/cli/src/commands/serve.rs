@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use tompion_os::User;
 use tompion_supervisor::Supervisor;
 
 use crate::messages::{escape_control, print_status};
@@ -25,14 +24,6 @@ Exit status: 0 ended by SIGINT or SIGTERM, 1 it could not start: another one run
 pub struct Arguments {}
 
 pub fn run(_: &Arguments) -> anyhow::Result<ExitCode> {
-    if let Some(user) = User::behind_sudo() {
-        // Its recorders would be root's, and its sessions and their traces the user's.
-        anyhow::bail!(
-            "tompion serve is for one user, not for sudo: run it as user {} without sudo, or as root by \
-             `systemctl start tompion` or `sudo env -u SUDO_UID tompion serve`",
-            user.uid()
-        );
-    }
     let program = std::env::current_exe().context("can't tell where this program is")?;
     let supervisor = Supervisor::start(&program, |problem| print_status(escape_control(problem)))?;
     let folders: Vec<String> =

@@ -1,14 +1,9 @@
 //! `tompion stop`: ends a running recording.
 
-use std::{
-    path::Path,
-    process::ExitCode,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{path::Path, process::ExitCode};
 
 use clap::Args;
-use tompion_control::{ControlError, Recording};
+use tompion_control::Recording;
 use tompion_supervisor::{SupervisorError, client};
 
 use crate::messages::print_status;
@@ -27,11 +22,6 @@ pub struct Arguments {
     session: String,
 }
 
-/// Time for a recording to end. Its command has five seconds, its disk may be slow.
-const END_TIMEOUT: Duration = Duration::from_secs(60);
-/// Interval between two looks.
-const END_INTERVAL: Duration = Duration::from_millis(5);
-
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let name = &arguments.session;
     let Some(folders) = stop_session(name)? else {
@@ -48,25 +38,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks a recording to end, and waits for its end.
+/// Ends a recording.
 fn stop_recording(recording: &Recording) -> anyhow::Result<()> {
-    let before = recording.status()?;
-    let folder = &before.folder;
-    recording.stop()?;
-    let deadline = Instant::now() + END_TIMEOUT;
-    loop {
-        match recording.status() {
-            // It answers nothing more once the trace is complete.
-            Err(ControlError::NotFound(_)) => break,
-            // Another one has its name by now.
-            Ok(now) if now.pid != before.pid || now.begin_ns != before.begin_ns => break,
-            _ if Instant::now() >= deadline => {
-                anyhow::bail!("{} has not ended within {} s", recording.name(), END_TIMEOUT.as_secs());
-            }
-            _ => thread::sleep(END_INTERVAL),
-        }
-    }
-    print_end(recording.name(), folder);
+    print_end(recording.name(), &recording.stop_and_wait()?);
     Ok(())
 }
 
