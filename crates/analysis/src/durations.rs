@@ -6,12 +6,14 @@
 //!
 //! Only what was seen whole counts. What was open at the trace's end, or may have been cut by a
 //! loss, has no known duration: it is counted apart, as unfinished, and is in no other number.
+//! Calls that never return are left out.
 //! Memory is bounded, whatever the trace says: a histogram for each of at most [`MAX_NAMES`] names.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::Serialize;
+use tompion_reader::calls::never_returns;
 use tompion_reader::coverage::Coverage;
 use tompion_reader::{Event, EventCollector, Loss, Place, Selection, TraceSet, manifest};
 use tompion_schema::Kind;
@@ -297,6 +299,8 @@ impl<'p> Meter<'p> {
 impl Visitor for Meter<'_> {
     fn interval(&mut self, interval: &Interval) {
         let (kind, name, deadline) = match (&interval.state, interval.track) {
+            // What never returns has no duration that could be missing.
+            (State::Syscall(name), _) if !interval.seen.end && never_returns(name) => return,
             (State::Syscall(name), Track::Syscall(_)) if self.plan.syscalls.contains(name) => {
                 (&mut self.syscalls, name, None)
             }

@@ -44,6 +44,11 @@ const PR_SET_NAME: i64 = 15;
 /// Largest error number that calls return.
 const MAX_ERROR: i64 = 4095;
 
+/// Whether a call never returns, so that it has no duration.
+pub fn never_returns(call: &str) -> bool {
+    ENDLESS.contains(&call)
+}
+
 /// Returns the names of events to select, so that a call or span is selected whole if a glob
 /// matches one of its events.
 pub fn whole_calls(traces: &TraceSet, globs: &[String]) -> Vec<String> {
@@ -105,6 +110,8 @@ enum Meaning {
         thread: &'static str,
         name: &'static str,
     },
+    /// A thread gets another name, mostly within a call.
+    Renamed,
     /// A thread ends.
     End,
     Signal,
@@ -161,6 +168,7 @@ impl Meaning {
         match name {
             "sched_switch" => return Self::Switch,
             "sched_process_fork" => return Self::Named { thread: "child_tid", name: "child_comm" },
+            "task_rename" => return Self::Renamed,
             "lttng_statedump_process_state" => return Self::Named { thread: "tid", name: "name" },
             "sched_process_exit" => return Self::End,
             "signal_deliver" => return Self::Signal,
@@ -258,6 +266,13 @@ impl Printer {
                 }
             }
             Meaning::Named { thread, name } => self.learn(event, thread, name),
+            Meaning::Renamed => {
+                self.learn(event, "pid", "newcomm");
+                let thread = number(event, "pid").map(|tid| (trace, tid));
+                if let Some(open) = thread.and_then(|thread| self.open.get_mut(&thread)) {
+                    open.renamed = None;
+                }
+            }
             Meaning::End => {
                 self.learn(event, "tid", "comm");
                 if let Some(tid) = number(event, "tid") {
@@ -367,7 +382,7 @@ impl Printer {
         if let Some(before) = key.and_then(|key| self.open.remove(&key)) {
             self.write_open(&before, "", line);
         }
-        match key.filter(|_| !ENDLESS.contains(&call.name) && self.open.len() < MAX_THREADS) {
+        match key.filter(|_| !never_returns(call.name) && self.open.len() < MAX_THREADS) {
             Some(key) => drop(self.open.insert(key, open)),
             None => self.write_open(&open, "", line),
         }
@@ -377,7 +392,7 @@ impl Printer {
     fn write_open(&mut self, open: &Open, why: &str, line: &mut Vec<u8>) {
         self.begin_time(open.time, line);
         line.extend_from_slice(&open.entry.text);
-        let end = if ENDLESS.contains(&open.call.as_str()) { "" } else { " <unfinished" };
+        let end = if never_returns(&open.call) { "" } else { " <unfinished" };
         let close = if end.is_empty() { "" } else { ">" };
         line.extend_from_slice(format!(") = ?{end}{why}{close}\n").as_bytes());
     }

@@ -45,6 +45,9 @@ event { id = 7; stream_id = 0; name = "sched_process_fork"; fields := struct {
     string child_comm; i64 child_tid; }; };
 event { id = 9; stream_id = 0; name = "syscall_entry_execve"; fields := struct { string filename; }; };
 event { id = 10; stream_id = 0; name = "syscall_exit_execve"; fields := struct { i64 ret; string filename; }; };
+event { id = 11; stream_id = 0; name = "syscall_entry_prctl"; fields := struct { i64 option; x64 arg2; }; };
+event { id = 12; stream_id = 0; name = "syscall_exit_prctl"; fields := struct { i64 ret; }; };
+event { id = 13; stream_id = 0; name = "task_rename"; fields := struct { i64 pid; string newcomm; }; };
 event { id = 8; stream_id = 0; name = "syscall_entry_exit_group"; fields := struct { i64 error_code; }; };
 "#;
 
@@ -160,6 +163,24 @@ fn a_program_has_the_name_of_its_file() {
     assert_eq!(lines[1], "7: read(3, 0x7f00, 4096) = 0 <0.000000010>");
     assert_eq!(lines[3], "7 a_name_of_many_: read(3, 0x7f00, 4096) = 0 <0.000000010>");
     assert!(lines[4].contains("execve(\"/bin/late\") = -1 ENOENT"), "{text}");
+}
+
+#[test]
+fn a_thread_that_renames_itself_has_the_name_that_was_recorded() {
+    let fork = || made(100, 7, 1, vec![Bytes(b"first\0"), Number(7)]);
+    let rename = |time| made(time, 11, 7, vec![Number(PR_SET_NAME), Number(0x7f00)]);
+    let renamed = |time| made(time, 13, 7, vec![Number(7), Bytes(b"second\0")]);
+    let then = || [result(230, 12, 7, 0), read(240, 7), result(250, 3, 7, 0)];
+    let last = |name: &str, events: Vec<Made>| {
+        printed(name, &[packet(0, &events)]).lines().last().unwrap().to_owned()
+    };
+    // The call has an address, so only the event tells the name.
+    let unknown: Vec<_> = [fork(), rename(200)].into_iter().chain(then()).collect();
+    let expected = "[0.000000240] 7: read(3, 0x7f00, 4096) = 0 <0.000000010>";
+    assert_eq!(last("unnamed", unknown), expected);
+    let known: Vec<_> = [fork(), rename(200), renamed(210)].into_iter().chain(then()).collect();
+    let expected = "[0.000000240] 7 second: read(3, 0x7f00, 4096) = 0 <0.000000010>";
+    assert_eq!(last("renamed", known), expected);
 }
 
 #[test]

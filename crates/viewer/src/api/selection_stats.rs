@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use tompion_reader::Selection;
+use tompion_reader::calls::never_returns;
 
 use super::answers::{
     AreaLosses, CpuTimes, ListLengths, SliceLocation, StateTimes, Statistics, ThreadInfo, ThreadTimes, Wait,
@@ -254,6 +255,11 @@ pub fn selection_stats(request: &ApiRequest<'_>) -> ApiResult<Statistics> {
             sums.add(lane, entry, time);
             true
         })?;
+    }
+    {
+        let index = request.opened.index();
+        sums.syscalls
+            .leave_out_unfinished(|label| index.label(label).is_some_and(|call| never_returns(call)));
     }
     // Events of some tracks must be read, which takes long; the page requests them separately.
     let is_of_all = request.query.text("tracks").is_none();

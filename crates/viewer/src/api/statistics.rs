@@ -48,6 +48,16 @@ impl Durations {
         group.total = group.total.saturating_add(inside);
     }
 
+    /// Leaves out the unfinished slices of some labels, whose ends can't be observed.
+    pub fn leave_out_unfinished(&mut self, is_endless: impl Fn(u32) -> bool) {
+        self.0.retain(|label, group| {
+            if is_endless(*label) {
+                (group.unfinished, group.unfinished_total) = (0, 0);
+            }
+            group.count() + group.unfinished > 0
+        });
+    }
+
     /// Returns the number of labels.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -207,6 +217,20 @@ mod tests {
         durations.add(7, (&entry, 9), 0);
         let found = stats(durations);
         assert_eq!((found.count, found.unfinished, found.p50), (0, 1, None));
+    }
+
+    #[test]
+    fn what_cannot_end_is_not_unfinished() {
+        let mut durations = Durations::default();
+        for (label, seen) in [(1, 1), (2, 1), (2, ALL_SEEN), (3, 1)] {
+            let entry = Entry { end: 9, count: 1, label, seen, ..Entry::default() };
+            durations.add(7, (&entry, 9), 0);
+        }
+        durations.leave_out_unfinished(|label| label < 3);
+        assert_eq!((durations.len(), durations.0.contains_key(&1)), (2, false));
+        assert_eq!((durations.0[&2].unfinished, durations.0[&3].unfinished), (0, 1));
+        let found = durations.0.remove(&2).unwrap().into_stats("exit".into(), 100);
+        assert_eq!((found.count, found.unfinished_total), (1, 0));
     }
 
     #[test]
