@@ -366,9 +366,16 @@ fn processes_that_must_not_be_recorded_are_not() {
     let mut command = Command::new(dir.program("ticker"));
     let ticker = Ticker::start(command.env("TOMPION_DISABLE", "1").env("TOMPION_RECORD", dir.path("traces")));
     let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", &ticker.pid()])).exited(125);
-    assert!(refused.err.contains("can't be asked"), "{}", refused.err);
+    let line = format!("ticker ({}) can't be asked to take part: expected its attach socket", ticker.pid());
+    assert!(refused.err.contains(&line), "{}", refused.err);
+    assert!(refused.err.contains("it was started with TOMPION_DISABLE=1"), "{}", refused.err);
+    assert!(!refused.err.contains("TOMPION_ATTACH"), "{}", refused.err);
     ticker.end();
     assert!(!dir.path("trace").exists() && !dir.path("traces").exists());
+    let ticker = Ticker::start(Command::new(dir.program("ticker")).env("TOMPION_ATTACH", "0"));
+    let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", &ticker.pid()])).exited(125);
+    assert!(refused.err.contains("it was started with TOMPION_ATTACH=0"), "{}", refused.err);
+    ticker.end();
     let refused = run(&mut dir.tompion(&["record", "-o", "trace", "-p", "4194305"])).exited(125);
     assert!(refused.err.contains("there is no process 4194305"), "{}", refused.err);
     let own = std::process::id().to_string();

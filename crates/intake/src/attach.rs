@@ -77,24 +77,113 @@ fn ask_at(pid: u32, session: &str, sockets: &AttachSockets) -> Result<(), AskErr
         return Err(format!("no right to look into {name} ({pid}): {reason}").into());
     };
     let names = sockets.of(namespace, inner);
-    ring(names, pid, session).map_err(|error| {
-        let mut has_library = true;
-        let reason = match fs::read_to_string(folder.join("maps")) {
-            Ok(maps) if !maps.contains("libtompion") => {
-                has_library = false;
-                "has not loaded libtompion (not linked with -ltompion?)".to_owned()
-            }
-            Ok(maps) if has_preloads(&maps) => format!(
-                "can't be asked: {error} (with events of --preload alone a program can be asked only if it was started \
-                 with TOMPION_ATTACH=1)"
-            ),
-            _ => format!(
-                "can't be asked: {error} (it has no events, TOMPION_DISABLE=1, TOMPION_ATTACH=0, or a network namespace \
-                 of its own)"
-            ),
+    ring(names, pid, session).map_err(|obstacle| {
+        let maps = fs::read_to_string(folder.join("maps")).ok();
+        let has_library = maps.as_ref().is_none_or(|maps| maps.contains("libtompion"));
+        let reason = if has_library {
+            let found = obstacle.describe(pid, &Surroundings::of(&folder, maps));
+            format!("can't be asked to take part: {found}")
+        } else {
+            "has not loaded libtompion (not linked with -ltompion?)".to_owned()
         };
         AskError { text: format!("{name} ({pid}) {reason}"), has_library }
     })
+}
+
+/// Reason why a process that has the library doesn't get the request.
+enum Obstacle {
+    /// It listens nowhere.
+    NoSocket,
+    /// Another process has made the socket that has its name.
+    OtherProcess,
+    /// Its socket doesn't take the request.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Obstacle {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::NoSocket,
+            _ => Self::Failed(error),
+        }
+    }
+}
+
+impl Obstacle {
+    /// Says what was expected, what was found, and what to do.
+    fn describe(&self, pid: u32, surroundings: &Surroundings) -> String {
+        match self {
+            Self::NoSocket => {
+                format!("expected its attach socket, found none; {}", surroundings.explain_absence(pid))
+            }
+            Self::OtherProcess => {
+                "expected its attach socket, found that another process has its name; end that process".into()
+            }
+            Self::Failed(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                format!(
+                    "expected room at its attach socket, found it full; is it stopped? (kill -CONT {pid})"
+                )
+            }
+            Self::Failed(error) => {
+                format!("expected an answer at its attach socket, found: {error}; try again")
+            }
+        }
+    }
+}
+
+/// Facts about a process by which it may have no attach socket here.
+#[derive(Default)]
+struct Surroundings {
+    /// Whether its network namespace is another than this process's; `false` if that is not known.
+    is_elsewhere: bool,
+    /// Environment with which it was started, if it can be read: `NAME=VALUE`, each with a NUL.
+    environment: Option<Vec<u8>>,
+    /// Its mappings, if they can be read.
+    maps: Option<String>,
+}
+
+impl Surroundings {
+    /// Reads those of the process that has this folder below `/proc`.
+    fn of(folder: &Path, maps: Option<String>) -> Self {
+        let namespaces = [Path::new("/proc/self"), folder].map(|it| fs::read_link(it.join("ns/net")).ok());
+        Self {
+            is_elsewhere: matches!(&namespaces, [Some(own), Some(other)] if own != other),
+            environment: fs::read(folder.join("environ")).ok(),
+            maps,
+        }
+    }
+
+    /// Whether the process was started with this variable; `None` if that can't be read.
+    fn has(&self, variable: &str, value: &str) -> Option<bool> {
+        let wanted = format!("{variable}={value}");
+        let mut variables = self.environment.as_ref()?.split(|byte| *byte == 0);
+        Some(variables.any(|variable| variable == wanted.as_bytes()))
+    }
+
+    /// Names the causes that are possible, and what to do.
+    fn explain_absence(&self, pid: u32) -> String {
+        let [disable, attach] = [names::DISABLE_VARIABLE, names::ATTACH_VARIABLE];
+        if self.is_elsewhere {
+            return format!(
+                "it is in another network namespace: run tompion there (nsenter --net=/proc/{pid}/ns/net)"
+            );
+        }
+        for (variable, value) in [(disable, "1"), (attach, "0")] {
+            if self.has(variable, value) == Some(true) {
+                return format!("it was started with {variable}={value}: start it without");
+            }
+        }
+        if self.maps.as_deref().is_some_and(has_preloads) && self.has(attach, "1") != Some(true) {
+            return format!("it may have events of --preload alone: start it with {attach}=1");
+        }
+        let hidden = match self.environment {
+            Some(_) => String::new(),
+            None => format!("{disable}=1, {attach}=0, "),
+        };
+        format!(
+            "it may have {hidden}no events, or no right to sockets: start it with TOMPION_LOG=debug to see"
+        )
+    }
 }
 
 /// Whether a process has loaded libraries of `--preload`.
@@ -104,18 +193,18 @@ fn has_preloads(maps: &str) -> bool {
 
 /// Sends the session's name to the one of these sockets where the process itself listens. The
 /// others belong to processes that have taken a name like its own.
-fn ring(names: impl Iterator<Item = String>, pid: u32, session: &str) -> io::Result<()> {
-    let mut failure = io::Error::from(io::ErrorKind::ConnectionRefused);
+fn ring(names: impl Iterator<Item = String>, pid: u32, session: &str) -> Result<(), Obstacle> {
+    let mut obstacle = Obstacle::NoSocket;
     for name in names {
         match PacketSocket::connect_at_once(&name) {
             Ok(socket) if is_by(&socket, pid)? => {
-                return socket.send(&ToAgent::Join(session.to_owned()).encode(), &[]);
+                return Ok(socket.send(&ToAgent::Join(session.to_owned()).encode(), &[])?);
             }
-            Ok(_) => failure = io::Error::other("another process has its name"),
-            Err(error) => failure = error,
+            Ok(_) => obstacle = Obstacle::OtherProcess,
+            Err(error) => obstacle = error.into(),
         }
     }
-    Err(failure)
+    Err(obstacle)
 }
 
 /// Whether this very process made the listening socket: the number is its own, it is alive, and so
@@ -227,6 +316,36 @@ mod tests {
         let socket = PacketSocket::connect_at_once(&name).unwrap();
         assert!(is_by(&socket, own).unwrap() && !is_by(&socket, own + 1).unwrap());
         assert!(users_of(own).contains(&tompion_os::effective_user()));
+    }
+
+    #[test]
+    fn only_possible_causes_of_a_missing_socket_are_named() {
+        let explain = |is_elsewhere, environment: Option<&str>, maps: &str| {
+            let environment = environment.map(|text| text.replace(' ', "\0").into_bytes());
+            let maps = Some(maps.to_owned());
+            Obstacle::NoSocket.describe(41, &Surroundings { is_elsewhere, environment, maps })
+        };
+        let own = "/usr/lib/libtompion.so.0";
+        let preload = "/usr/lib/libtompion.so.0\n/usr/lib/libtompion-malloc.so";
+        for (text, expected, absent) in [
+            (explain(true, Some("TOMPION_DISABLE=1"), own), "nsenter --net=/proc/41/ns/net", "DISABLE"),
+            (explain(false, Some("A=b TOMPION_DISABLE=1 C=d"), own), "TOMPION_DISABLE=1: start it", "ATTACH"),
+            (explain(false, Some("TOMPION_ATTACH=0"), preload), "TOMPION_ATTACH=0: start it", "DISABLE"),
+            (
+                explain(false, Some("TOMPION_DISABLE=10"), preload),
+                "start it with TOMPION_ATTACH=1",
+                "DISABLE",
+            ),
+            (explain(false, Some("TOMPION_ATTACH=1"), preload), "no events", "ATTACH"),
+            (explain(false, Some(""), own), "it may have no events", "DISABLE"),
+            (explain(false, None, own), "TOMPION_DISABLE=1, TOMPION_ATTACH=0, no events", "namespace"),
+        ] {
+            assert!(text.starts_with("expected its attach socket, found none; "), "{text}");
+            assert!(text.contains(expected) && !text.contains(absent), "{text}");
+        }
+        let full = Obstacle::from(io::Error::from(io::ErrorKind::WouldBlock));
+        let full = full.describe(41, &Surroundings::default());
+        assert!(full.contains("found it full") && full.contains("kill -CONT 41"), "{full}");
     }
 
     #[test]
