@@ -6,6 +6,7 @@ use std::{
 };
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::{
     attach::{Ticker, wait_for_events},
@@ -28,6 +29,35 @@ fn workers_that_run_already_are_recorded_with_their_parent() {
     ticker.end();
     finish(recording, "record -p").succeeded();
     assert!(dir.trace("trace").events().iter().any(|event| event.name == "ticker:tick"));
+}
+
+#[test]
+fn a_name_stands_for_all_processes_that_have_it() {
+    let dir = TestDir::new();
+    // Other tests' programs have other names.
+    let program = dir.path("a_twin");
+    std::fs::copy(dir.program("ticker"), &program).expect("a copy");
+    let twins = [(); 2].map(|()| Ticker::start(&mut Command::new(&program)));
+    let mut recording = start(&mut dir.tompion(&["record", "-o", "trace", "-p", "a_twin"]));
+    let mut said = BufReader::new(recording.stderr.take().expect("its lines"));
+    let mut first = String::new();
+    said.read_line(&mut first).expect("a line");
+    let mut pids = twins.each_ref().map(Ticker::pid);
+    pids.sort_by_key(|pid| pid.parse::<u32>().expect("an id"));
+    let [one, two] = &pids;
+    assert_eq!(first.trim_end(), format!("tompion: recording a_twin ({one}), a_twin ({two})"));
+    let user = dir.path("trace/user");
+    wait_until("both in the trace", || std::fs::read_dir(&user).is_ok_and(|sources| sources.count() == 2));
+    for twin in twins {
+        twin.end();
+    }
+    finish(recording, "record -p").succeeded();
+    let manifest = dir.trace("trace").manifest();
+    for pid in &pids {
+        let is_of = |source: &&Value| source["pid"].to_string() == *pid;
+        let source = manifest["sources"].as_array().expect("sources").iter().find(is_of);
+        assert!(source.is_some_and(|source| source["events"] != 0), "{pid}: {manifest}");
+    }
 }
 
 #[test]

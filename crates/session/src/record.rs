@@ -288,7 +288,7 @@ fn record_into(
         notice(&format!("{obstacle}; programs are recorded up to 0.1 s after they start"));
     }
     if let Target::Processes(family) = &config.target {
-        family.describe_descendants().iter().for_each(|line| notice(line));
+        family.describe_members().iter().for_each(|line| notice(line));
     }
     config.jobs.iter().try_for_each(JobSink::tell_listening)?;
     if let Some(kernel) = &mut kernel {

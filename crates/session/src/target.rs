@@ -105,15 +105,17 @@ impl ProcessTree {
         self.named.iter().chain(&self.descendants).copied()
     }
 
-    /// Describes the family in words, if it has descendants that run already.
-    pub fn describe_descendants(&self) -> Option<String> {
+    /// Describes the family in words, if it has more members than one: a name may stand for several
+    /// processes, and descendants may run already.
+    pub fn describe_members(&self) -> Option<String> {
         let name = |pid: &u32| match tompion_os::name_of(&pid.to_string()) {
             Some(name) => format!("{name} ({pid})"),
             None => pid.to_string(),
         };
         let named = summarize_names(&self.named.iter().map(name).collect::<Vec<_>>());
         match self.descendants.len() {
-            0 => None,
+            0 if self.named.len() < 2 => None,
+            0 => Some(format!("recording {named}")),
             1 => Some(format!("recording {named} and 1 running child")),
             count => Some(format!("recording {named} and {count} running descendants")),
         }

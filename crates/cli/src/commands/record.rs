@@ -124,8 +124,8 @@ pub struct Arguments {
     /// Stop recording, and end the command, after this time, such as 10s
     #[arg(long, alias = "for", value_name = "DURATION", value_parser = units::duration)]
     duration: Option<Duration>,
-    /// Record running processes by id or name, with their present and future children, such as
-    /// 4711,nginx (repeatable)
+    /// Record running processes by id or name (all that have it), with their present and future
+    /// children, such as 4711,nginx (repeatable)
     #[arg(short, long = "pid", value_name = "LIST", value_delimiter = ',', conflicts_with = "command")]
     pids: Vec<String>,
     /// Record programs with Tompion events that run, and those that start later, until Ctrl-C or
