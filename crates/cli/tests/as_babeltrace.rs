@@ -1,11 +1,14 @@
-//! `print` with all options for what is shown, held against babeltrace2's text. The traces stand
-//! outside the repository; without them, or without babeltrace2, these tests pass and say that they
-//! did nothing.
+//! `print` with all options for what is shown, and its order of events of the same time, held
+//! against babeltrace2's text. Most traces stand outside the repository; without them, or without
+//! babeltrace2, these tests pass and say that they did nothing.
 
-use std::path::PathBuf;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{installed, repository, run, tompion};
+use tompion_testing::Random;
+
+use crate::support::{TestDir, installed, repository, run, tompion};
 
 /// Options for what is shown; both programs have them.
 const OPTIONS: [&str; 25] = [
@@ -112,4 +115,91 @@ fn colours_are_for_those_who_ask() {
         without = without.replace(sequence, "");
     }
     assert_eq!(without, plain);
+}
+
+/// Sets of traces with events of the same times.
+const TIED_SETS: u64 = 20;
+/// Times of their events, in nanoseconds: few, so that most events share one.
+const TIED_TIMES: u64 = 6;
+
+/// Metadata of a trace, in which streams may have numbers.
+fn tied_metadata(random: &mut Random, classes: &[u64], numbers_streams: bool) -> String {
+    let mut uuid = String::new();
+    if random.below(3) > 0 {
+        write!(uuid, "uuid = \"00000000-0000-4000-8000-{:012x}\";", random.below(1 << 40)).unwrap();
+    }
+    let instance = if numbers_streams { "u64 stream_instance_id;" } else { "" };
+    let mut text = format!(
+        "/* CTF 1.8 */
+        typealias integer {{ size = 64; align = 8; }} := u64;
+        typealias integer {{ size = 32; align = 8; }} := u32;
+        trace {{ major = 1; minor = 8; {uuid} byte_order = le;
+            packet.header := struct {{ u32 magic; u32 stream_id; {instance} }}; }};
+        clock {{ name = c; freq = 1000000000; offset = 0; absolute = true; }};
+        typealias integer {{ size = 64; align = 8; map = clock.c.value; }} := time;\n"
+    );
+    for class in classes {
+        writeln!(
+            text,
+            "stream {{ id = {class}; event.header := struct {{ u32 id; time timestamp; }}; packet.context :=
+                struct {{ time timestamp_begin; time timestamp_end; u64 content_size; u64 packet_size; }}; }};
+            event {{ id = 0; stream_id = {class}; name = \"tied\"; fields := struct {{ u32 number; }}; }};"
+        )
+        .unwrap();
+    }
+    text
+}
+
+/// A stream of one packet, with events that are numbered.
+fn tied_stream(random: &mut Random, class: u64, instance: Option<u64>, number: &mut u32) -> Vec<u8> {
+    let mut times: Vec<u64> = (0..1 + random.below(6)).map(|_| random.below(TIED_TIMES)).collect();
+    times.sort_unstable();
+    let mut header = [0xc1fc_1fc1, class as u32].map(u32::to_le_bytes).concat();
+    header.extend(instance.into_iter().flat_map(u64::to_le_bytes));
+    let bits = 8 * (header.len() as u64 + 4 * 8 + 16 * times.len() as u64);
+    let context = [times[0], times[times.len() - 1], bits, bits].map(u64::to_le_bytes).concat();
+    let mut bytes = [header, context].concat();
+    for time in times {
+        *number += 1;
+        bytes.extend([&[0; 4][..], &time.to_le_bytes(), &number.to_le_bytes()].concat());
+    }
+    bytes
+}
+
+/// Writes traces into a folder, whose names, and those of their files, are in no order.
+fn write_tied_traces(random: &mut Random, folder: &Path) {
+    let mut number = 0;
+    for _ in 0..1 + random.below(4) {
+        let trace = folder.join(format!("{:08x}", random.below(1 << 32)));
+        std::fs::create_dir_all(&trace).expect("a folder");
+        let classes = [7, 3].into_iter().take(1 + random.index(2)).collect::<Vec<_>>();
+        let numbers_streams = random.below(2) == 0;
+        let metadata = tied_metadata(random, &classes, numbers_streams);
+        std::fs::write(trace.join("metadata"), metadata).expect("its metadata");
+        for class in classes {
+            for instance in (0..1 + random.below(3)).rev() {
+                let instance = numbers_streams.then_some(instance);
+                let bytes = tied_stream(random, class, instance, &mut number);
+                let name = format!("stream_{:08x}", random.below(1 << 32));
+                std::fs::write(trace.join(name), bytes).expect("a stream");
+            }
+        }
+    }
+}
+
+#[test]
+fn events_of_the_same_time_are_in_the_same_order() {
+    if !installed("babeltrace2") {
+        return println!("skipped: no babeltrace2");
+    }
+    let dir = TestDir::new();
+    for seed in 1..=TIED_SETS {
+        let folder = dir.path(&format!("set-{seed}"));
+        // Small seeds have similar first numbers.
+        write_tied_traces(&mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)), &folder);
+        let options = ["--clock-seconds", "--clock-gmt", "--no-delta"];
+        let ours = run(tompion().arg("print").args(options).arg(&folder)).succeeded().out;
+        let theirs = run(Command::new("babeltrace2").args(options).arg(&folder)).succeeded().out;
+        assert!(ours.lines().count() > 1 && ours == theirs, "set {seed}:\nours\n{ours}theirs\n{theirs}");
+    }
 }
