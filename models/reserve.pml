@@ -16,8 +16,14 @@
  * lap isn't committed yet drops its record instead, and the reader copies a committed sub-buffer
  * and then looks whether writers have come to it meanwhile.
  *
+ * In discard mode a full ring loses records between two sub-buffers: the losses in front of each
+ * sub-buffer are counted apart. A writer announces a loss before it decides on it, so that the
+ * reader takes no sub-buffer before the losses in front of it are counted.
+ *
  * Checked: what the reader takes is whole, each record once (in discard mode: all of them); each
- * record is there or counted as lost; times never go backwards in a ring (with -DTIME).
+ * record is there or counted as lost; when the reader takes a sub-buffer's first record, the
+ * losses in front of it are counted, and no others; times never go backwards in a ring (with
+ * -DTIME). With -DFILLED, the ring is full at the start.
  *
  * Variants that must fail:
  *   BROKEN_NO_COMMIT          the reader goes by the write position alone
@@ -32,6 +38,11 @@
  *                             not all were committed (so the feasibility study did it)
  *   BROKEN_LAP                with -DOVERWRITE, sub-buffers are entered whatever their commit
  *                             counter says
+ *   BROKEN_UNANNOUNCED        with -DFILLED, losses are not announced
+ *   BROKEN_DECIDED_EARLY      with -DFILLED, a loss is decided on before it is announced
+ *   BROKEN_COUNT_OF_LAP       with -DFILLED, a sub-buffer shares its count of losses with that of
+ *                             the next lap
+ *   BROKEN_OPEN               with -DFILLED, a sub-buffer is not closed behind a loss
  *   BROKEN_TIME_OUTSIDE       with -DTIME, the clock is read before the position
  */
 #ifndef WRITERS
@@ -44,6 +55,7 @@
 #define SUBBUFS 2
 #define RING (SUBBUF * SUBBUFS)
 #define IDS (WRITERS * EVENTS)
+#define MAX_SUBBUF (RING + IDS + 1)
 #define PADDING 1
 #define FIRST 16
 #define RECORD(id, size, k) (FIRST + (id) * 4 + (k == 0 -> size : 3))
@@ -52,12 +64,21 @@ byte write;
 byte consumed;
 byte commit[SUBBUFS];
 byte data[RING];
+byte losing; /* writers that announce a loss */
+byte lost_before[2 * SUBBUFS]; /* losses in front of each sub-buffer of two laps */
+#ifdef BROKEN_COUNT_OF_LAP
+#define COUNTS SUBBUFS
+#else
+#define COUNTS (2 * SUBBUFS)
+#endif
+#define LOST_BEFORE(position) lost_before[((position) / SUBBUF) % COUNTS]
 
 /* What the model knows, and no program. */
 byte committed; /* bits of ids */
 byte found;
 byte lost;
 byte finished;
+byte decided[MAX_SUBBUF]; /* losses in front of each sub-buffer */
 
 #ifdef TIME
 byte later[WRITERS]; /* bits of who has read the clock since this writer did */
@@ -88,6 +109,26 @@ inline note_time()
 #define note_time() skip
 #endif
 
+/* Not even a sub-buffer's first byte while any of its last lap is to be read. */
+#define IS_FULL (((place + size - 1) / SUBBUF + 1) * SUBBUF - consumed > RING)
+
+#ifndef BROKEN_UNANNOUNCED
+inline announce() { atomic { losing++ } }
+inline withdraw() { atomic { losing-- } }
+#else
+#define announce() skip
+#define withdraw() skip
+#endif
+
+/* Nothing is left to close, so the loss is decided on. */
+inline decide_at_boundary()
+{
+	if
+	:: rest == 0 -> decided[place / SUBBUF]++
+	:: else
+	fi
+}
+
 proctype writer(byte me)
 {
 	byte event, id, size, old, place, rest, k;
@@ -115,12 +156,12 @@ again:
 #if defined(BROKEN_ROOM_BY_BYTES)
 		:: atomic { place + size - consumed > RING -> lost++; goto next }
 #elif !defined(BROKEN_NOT_FULL)
-		/* Not even the sub-buffer's first byte while any of its last lap is to be read. */
-		:: atomic { ((place + size - 1) / SUBBUF + 1) * SUBBUF - consumed > RING ->
-			if
-			:: rest == 0 -> lost++; goto next
-			:: else -> goto close
-			fi }
+		:: atomic { IS_FULL ->
+#ifdef BROKEN_DECIDED_EARLY
+			decide_at_boundary();
+#endif
+			goto lose
+		}
 #endif
 #else
 #ifndef BROKEN_LAP
@@ -140,7 +181,7 @@ again:
 #else
 		atomic {
 			if
-			:: write == old -> write = place + size; note_time()
+			:: write == old -> write = place + size; note_time(); assert(decided[place / SUBBUF + 1] == 0)
 			:: else -> goto again
 			fi
 		}
@@ -166,16 +207,37 @@ again:
 #endif
 		committed = committed | (1 << id);
 		goto next;
-close:
-		/* No smaller record goes behind one that is lost. */
+#ifndef OVERWRITE
+lose:
+		announce();
+#ifndef BROKEN_DECIDED_EARLY
 		atomic {
 			if
-			:: write == old -> write = place
-			:: else -> goto again
+			:: !(IS_FULL) -> withdraw(); goto again
+			:: else -> decide_at_boundary()
 			fi
 		}
-		data[old % RING] = PADDING;
-		atomic { commit[(old / SUBBUF) % SUBBUFS] = commit[(old / SUBBUF) % SUBBUFS] + rest; lost++ };
+#endif
+#ifndef BROKEN_OPEN
+		if
+		:: rest > 0 ->
+			/* No smaller record goes behind one that is lost. */
+			atomic {
+				if
+				:: write == old -> write = place; decided[place / SUBBUF]++
+				:: else -> withdraw(); goto again
+				fi
+			}
+			data[old % RING] = PADDING;
+			atomic { commit[(old / SUBBUF) % SUBBUFS] = commit[(old / SUBBUF) % SUBBUFS] + rest }
+		:: else
+		fi;
+#else
+		atomic { decided[place / SUBBUF] = decided[place / SUBBUF] + (rest > 0) };
+#endif
+		atomic { LOST_BEFORE(place)++; lost++ };
+		withdraw();
+#endif
 next:		atomic { event++; finished++; id = 0; size = 0; old = 0; place = 0; rest = 0 }
 	od
 }
@@ -203,6 +265,17 @@ inline look()
 	assert(left == 0 && at == upto);
 	word = 0;
 	id = 0
+}
+
+/* Takes the count of the losses in front of the sub-buffer that begins here. */
+inline take_losses()
+{
+	if
+	:: at % SUBBUF == 0 ->
+		assert(LOST_BEFORE(at) == decided[at / SUBBUF]);
+		LOST_BEFORE(at) = 0
+	:: else
+	fi
 }
 
 #define LAP_BASE(position) (((position) / RING) * SUBBUF)
@@ -254,7 +327,13 @@ end:	do
 		:: atomic { upto % SUBBUF != 0 && write != seen -> upto = 0; seen = 0; goto end }
 		:: else
 		fi;
-		atomic { look(); consumed = at; upto = 0; seen = 0 }
+#ifndef BROKEN_UNANNOUNCED
+		if
+		:: atomic { at > 0 && at % SUBBUF == 0 && losing > 0 -> upto = 0; seen = 0; goto end }
+		:: else
+		fi;
+#endif
+		atomic { take_losses(); look(); consumed = at; upto = 0; seen = 0 }
 #endif
 #else
 		atomic { look(); consumed = at; upto = 0; seen = 0 }
@@ -262,6 +341,7 @@ end:	do
 	:: atomic { finished == IDS && at == write ->
 #ifndef OVERWRITE
 			assert(found == committed);
+			assert(LOST_BEFORE(write) == decided[write / SUBBUF] || write % SUBBUF > 0)
 #endif
 			break
 		}
@@ -271,6 +351,14 @@ end:	do
 init {
 	byte me;
 	atomic {
+#ifdef FILLED
+		write = RING;
+		do
+		:: me < SUBBUFS -> commit[me] = SUBBUF; data[me * SUBBUF] = PADDING; me++
+		:: else -> break
+		od;
+		me = 0;
+#endif
 		do
 		:: me < WRITERS -> run writer(me); me++
 		:: else -> break

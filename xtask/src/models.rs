@@ -56,6 +56,11 @@ const RUNS: &[Run] = &[
             "ROOM_BY_BYTES",
         ],
     },
+    Run {
+        model: "reserve",
+        definitions: &["FILLED"],
+        broken: &["UNANNOUNCED", "DECIDED_EARLY", "COUNT_OF_LAP", "OPEN"],
+    },
     Run { model: "reserve", definitions: &["OVERWRITE"], broken: &["LAP", "NO_SECOND_LOOK"] },
     Run { model: "reserve", definitions: &["TIME"], broken: &["TIME_OUTSIDE"] },
     Run {

@@ -1,8 +1,8 @@
 //! Reader of the rings that programs in the kernel write.
 //!
 //! ```text
-//! rings   one entry for each CPU:  0 write │ 8 events │ 16 lost [16] │ … │ 192 consumed │ …
-//!                                  256 commit [1024] │ 8448 opened [1024]
+//! rings   one entry for each CPU:  0 write │ 8 events │ 16 lost [16] │ 144 losing │ …
+//!                                  192 consumed │ … │ 256 commit [1024] │ 8448 lost before [2048]
 //! data    one entry for each sub-buffer: 64 KiB of records │ 8256 bytes that are never used
 //! ```
 //!
@@ -20,7 +20,9 @@
 //!   dropped.
 //!
 //! In discard mode a full ring loses events only between two sub-buffers: a writer without room
-//! closes the one in which it stands. `opened` tells how many were lost when the next was entered.
+//! closes the one in which it stands, and counts the loss in front of the next. It announces the
+//! loss in `losing` before it decides on it. So once writers are in the next sub-buffer and nothing
+//! is announced, that count is complete; the reader takes no first record before.
 //!
 //! The reader polls and is never woken; it never waits for a writer.
 
@@ -40,13 +42,17 @@ const STRIDE: usize = SUBBUF_SIZE as usize + 8256;
 const WRITE: usize = 0;
 const EVENTS: usize = 8;
 const LOST: usize = 16;
+const LOSING: usize = 144;
 const CONSUMED: usize = 192;
 const COMMIT: usize = 256;
-const OPENED: usize = COMMIT + MAX_SUBBUFS as usize * 8;
+const LOST_BEFORE: usize = COMMIT + MAX_SUBBUFS as usize * 8;
 /// Bytes of a ring's entry.
-const RING: usize = OPENED + MAX_SUBBUFS as usize * 8;
+const RING: usize = LOST_BEFORE + 2 * MAX_SUBBUFS as usize * 8;
 /// Maximum number of attempts to find a position at which no writer is active.
 const ATTEMPTS: usize = 10_000;
+/// Maximum number of attempts to find a moment at which no loss is announced. One takes a writer
+/// less than a microsecond, unless it is interrupted.
+const LOSS_ATTEMPTS: usize = 1000;
 
 /// Number and size of rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +121,7 @@ pub struct Taken {
 pub struct Opening {
     /// Position of its first byte.
     pub position: u64,
-    /// Events that the ring had lost for want of room when a writer entered the sub-buffer. They
-    /// lie between the events before it and those in it.
+    /// Events that the ring lost for want of room between the events before it and those in it.
     pub lost: u64,
 }
 
@@ -186,6 +191,26 @@ impl<'a> RingReader<'a> {
         })
     }
 
+    /// Takes the number of losses in front of the sub-buffer that begins at a position and that
+    /// writers have entered; `None` while one of them may still be uncounted.
+    fn take_losses(&self, position: u64) -> Option<u64> {
+        if position == 0 {
+            return Some(0);
+        }
+        let is_counted = || {
+            std::hint::spin_loop();
+            self.load(LOSING) == 0
+        };
+        if !(0..LOSS_ATTEMPTS).any(|_| is_counted()) {
+            return None;
+        }
+        let subbuf = (position / SUBBUF_SIZE % (2 * u64::from(self.geometry.subbufs))) as usize;
+        let count = self.rings.word(self.cpu as usize * RING + LOST_BEFORE + subbuf * 8);
+        // Ordering: the writers that count here next do so behind a look at `consumed` that finds
+        // the store in `take`, which is a release.
+        Some(count.swap(0, Ordering::Acquire))
+    }
+
     /// Discard mode: copies what is committed behind `read` and gives its room back.
     ///
     /// It ends before bytes that are still being written. Positions that can't be are an error.
@@ -209,11 +234,11 @@ impl<'a> RingReader<'a> {
                     None => break,
                 }
             };
-            self.copy(Span { begin: span.end, end }, to);
             if span.end % SUBBUF_SIZE == 0 {
-                let lost = self.load(OPENED + self.index(span.end) * 8);
+                let Some(lost) = self.take_losses(span.end) else { break };
                 openings.push(Opening { position: span.end, lost });
             }
+            self.copy(Span { begin: span.end, end }, to);
             span.end = end;
         }
         // Ordering: pairs with the programs' look at `consumed` before they enter a sub-buffer: the
@@ -300,16 +325,17 @@ mod tests {
                 self.put(old, &[&(rest as u16).to_le_bytes()[..], &[0, 0]].concat());
                 self.commit(old, rest);
             }
-            let full = self.word(LOST + Cause::Full as usize * 8);
             if is_full {
-                full.fetch_add(1, Ordering::Relaxed);
+                self.count_loss(old + rest);
                 return None;
             }
-            if (old + rest) % SUBBUF_SIZE == 0 {
-                let opened = self.word(OPENED + self.reader().index(old + rest) * 8);
-                opened.store(full.load(Ordering::Relaxed), Ordering::Relaxed);
-            }
             Some(old + rest)
+        }
+
+        fn count_loss(&self, boundary: u64) {
+            let subbuf = boundary / SUBBUF_SIZE % (2 * u64::from(self.geometry.subbufs));
+            self.word(LOST_BEFORE + subbuf as usize * 8).fetch_add(1, Ordering::Relaxed);
+            self.word(LOST + Cause::Full as usize * 8).fetch_add(1, Ordering::Relaxed);
         }
 
         fn put(&self, position: u64, bytes: &[u8]) {
@@ -381,6 +407,43 @@ mod tests {
         writer.append(24).unwrap();
         let rest = writer.reader().take(next.span.end, &mut bytes).unwrap();
         assert_eq!((rest.span.end, rest.openings), (2 * SUBBUF_SIZE + 48, Vec::new()));
+    }
+
+    #[test]
+    fn a_loss_that_is_counted_late_is_where_it_was_decided() {
+        let writer = Writer::new(2);
+        while writer.append(1000).is_some() {}
+        let mut bytes = Vec::new();
+        let end = 2 * SUBBUF_SIZE;
+        // A second event finds the ring full, and an interrupt comes before it is counted.
+        writer.word(LOSING).fetch_add(1, Ordering::Relaxed);
+        assert_eq!(writer.reader().take(0, &mut bytes).unwrap().span.end, SUBBUF_SIZE);
+        assert_eq!(writer.append(24), Some(end));
+        let early = writer.reader().take(SUBBUF_SIZE, &mut bytes).unwrap();
+        assert_eq!((early.span.end, early.openings), (SUBBUF_SIZE, Vec::new()));
+        writer.count_loss(end);
+        writer.word(LOSING).fetch_sub(1, Ordering::Relaxed);
+        let taken = writer.reader().take(SUBBUF_SIZE, &mut bytes).unwrap();
+        assert_eq!(taken.span.end, end + 24);
+        let opening = |position, lost| Opening { position, lost };
+        assert_eq!(taken.openings, [opening(SUBBUF_SIZE, 0), opening(end, 2)]);
+    }
+
+    #[test]
+    fn losses_of_two_laps_are_apart() {
+        let writer = Writer::new(2);
+        while writer.append(1000).is_some() {}
+        let mut bytes = Vec::new();
+        let first = writer.reader().take(0, &mut bytes).unwrap().span.end;
+        // The ring is full again before the reader takes the first sub-buffer behind the loss.
+        while writer.append(1000).is_some() {}
+        assert_eq!(writer.append(1000), None);
+        let opening = |position, lost| Opening { position, lost };
+        let second = writer.reader().take(first, &mut bytes).unwrap();
+        assert_eq!(second.openings, [opening(first, 1), opening(first + SUBBUF_SIZE, 0)]);
+        writer.append(24).unwrap();
+        let third = writer.reader().take(second.span.end, &mut bytes).unwrap();
+        assert_eq!(third.openings, [opening(2 * first, 2)]);
     }
 
     #[test]

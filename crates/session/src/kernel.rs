@@ -450,7 +450,7 @@ impl Drain {
         let Some(&Opening { position: begin, lost }) = losses.openings.front() else { return };
         if begin <= position {
             losses.openings.pop_front();
-            losses.full = lost;
+            losses.full = losses.full.saturating_add(lost);
             self.note_losses(cpu, begin);
         }
     }

@@ -36,11 +36,15 @@ struct ring {
 	u64 write;    /* free-running; writers, by compare-and-swap */
 	u64 events;   /* writers; in overwrite mode only */
 	u64 lost[16]; /* writers */
-	u64 rest[6];
+	u64 losing;   /* writers: those that announce a loss for want of room */
+	u64 rest[5];
 	u64 consumed; /* the reader */
 	u64 unused[7];
 	u64 commit[MAX_SUBBUFS]; /* writers: bytes committed to the sub-buffer, over all laps */
-	u64 opened[MAX_SUBBUFS]; /* the writer of the sub-buffer's first record: lost[FULL] by then */
+	/* Writers: events lost for want of room in front of a sub-buffer. The reader sets it to 0 when
+	 * it takes that one. Those of two laps are apart: the reader may have as many to take when the
+	 * next lap is full. */
+	u64 lost_before[2 * MAX_SUBBUFS];
 };
 
 struct {
@@ -170,6 +174,26 @@ static ALWAYS_INLINE int close_subbuf(struct ring *ring, u32 cpu, u64 old, u32 r
 	return 1;
 }
 
+/*
+ * Loses an event for want of room at a position, where a sub-buffer would begin. False if there is
+ * room by now, or another writer has moved the position.
+ *
+ * Announced before it is decided: where the reader finds nothing announced in a moment at which
+ * writers are in the next sub-buffer, the losses in front of that are counted.
+ */
+static ALWAYS_INLINE int lose_for_room(struct ring *ring, u32 cpu, u64 position, u32 rest)
+{
+	add_to(&ring->losing, 1);
+	int is_lost = is_full(ring, position + 1) && (!rest || close_subbuf(ring, cpu, position - rest, rest));
+	if (is_lost) {
+		u32 subbuf = (position >> SUBBUF_SHIFT) & (2 * subbufs - 1) & (2 * MAX_SUBBUFS - 1);
+		add_to(&ring->lost_before[subbuf], 1);
+		lose(ring, FULL);
+	}
+	add_to(&ring->losing, -1);
+	return is_lost;
+}
+
 /* What is reserved: only events are counted. */
 enum what { AN_EVENT, NO_EVENT };
 
@@ -200,18 +224,17 @@ static ALWAYS_INLINE int reserve_bytes(struct place *place, u32 size, enum what 
 			/* What was found belongs to `old` only as long as that is the position. */
 			if (*(volatile u64 *)&ring->write != old)
 				continue;
-			if (rest && !overwrite && what == AN_EVENT && !close_subbuf(ring, cpu, old, rest))
+			if (overwrite || what != AN_EVENT)
+				return no_place(ring, what, UNFINISHED);
+			if (!lose_for_room(ring, cpu, position, rest))
 				continue;
-			return no_place(ring, what, overwrite ? UNFINISHED : FULL);
+			return 0;
 		}
 		place->time = bpf_ktime_get_ns();
 		if (__sync_val_compare_and_swap(&ring->write, old, position + size) != old)
 			continue;
 		if (rest)
 			pad(ring, cpu, old, rest);
-		if (position % SUBBUF_SIZE == 0)
-			*(volatile u64 *)&ring->opened[subbuf_at(position)] =
-				*(volatile u64 *)&ring->lost[FULL];
 		place->ring = ring;
 		place->size = size;
 		place->position = position;
