@@ -213,6 +213,7 @@ struct KnownLosses {
     /// Events lost for other causes.
     others: u64,
     /// Position behind which the next event ends the packet: losses that it counts came before.
+    /// Until then nothing else ends it, but its size.
     packet_end: Option<u64>,
 }
 
@@ -417,9 +418,11 @@ impl Drain {
                     let share = (span.end - span.begin) * 100 / self.recorder.geometry().ring_size();
                     fullest = fullest.max(share);
                     self.losses[cpu].openings = openings.into();
-                    // They came between the last bytes that were taken before and the next ones.
+                    // They came behind the bytes that were taken before. Programs may have gone on
+                    // since this take, so only what is written from now on is behind them.
                     self.losses[cpu].others = lost_otherwise(&self.recorder, cpu as u32);
-                    self.note_losses(cpu, span.end);
+                    let behind = self.recorder.ring(cpu as u32).written();
+                    self.note_losses(cpu, behind);
                     self.convert(cpu, span, &bytes);
                 }
                 Err(_) => self.refused += 1,
@@ -431,16 +434,21 @@ impl Drain {
     }
 
     /// Ends the packet if the ring lost events that it doesn't count. The next one counts them and
-    /// ends with the first event behind a position, so the losses lie between two known times.
+    /// ends with the first event behind a position, so the losses lie between two known times. One
+    /// that counts losses already goes on, since those may lie behind these.
     fn note_losses(&mut self, cpu: usize, position: u64) {
         let lost = self.losses[cpu].full.saturating_add(self.losses[cpu].others);
-        if lost > self.writer.discarded(cpu) {
+        if lost <= self.writer.discarded(cpu) {
+            return;
+        }
+        if self.losses[cpu].packet_end.is_none() {
             self.attempt(|drain| {
                 drain.writer.flush(cpu, drain.mark(cpu))?;
                 drain.writer.set_discarded(cpu, lost, drain.mark(cpu))
             });
-            self.losses[cpu].packet_end = Some(position);
         }
+        self.writer.raise_discarded(cpu, lost);
+        self.losses[cpu].packet_end = self.losses[cpu].packet_end.max(Some(position));
     }
 
     /// Notes the losses before a sub-buffer whose first record is to be converted. It has a byte at
@@ -536,7 +544,10 @@ impl Drain {
                     self.attempt(|drain| drain.writer.flush(cpu, drain.mark(cpu)));
                 }
                 Ok(Pushed::Taken) => {}
-                Ok(Pushed::Full) => self.attempt(|drain| drain.writer.flush(cpu, drain.mark(cpu))),
+                Ok(Pushed::Full) => {
+                    self.losses[cpu].packet_end = None;
+                    self.attempt(|drain| drain.writer.flush(cpu, drain.mark(cpu)));
+                }
                 Ok(Pushed::Misfit) => self.refused += 1,
                 Err(error) => self.stop(&error),
             }
@@ -573,12 +584,15 @@ impl Drain {
         }
     }
 
+    /// Writes all packets but those that wait for an event behind their losses: without it they
+    /// would say that the losses came before their last event.
     fn flush(&mut self) {
         self.flushed = Instant::now();
-        let streams = self.read.len();
-        self.attempt(|drain| {
-            (0..streams).try_for_each(|stream| drain.writer.flush(stream, drain.mark(stream)))
-        });
+        for stream in 0..self.read.len() {
+            if self.losses[stream].packet_end.is_none() {
+                self.attempt(|drain| drain.writer.flush(stream, drain.mark(stream)));
+            }
+        }
     }
 
     fn finish(mut self) -> Outcome {
@@ -687,7 +701,9 @@ fn read_state() -> io::Result<Receiver<Vec<State>>> {
 
 /// Number of events that a ring lost so far for other causes than want of room.
 fn lost_otherwise(recorder: &Recorder, cpu: u32) -> u64 {
-    lost_of(recorder, cpu).saturating_sub(recorder.ring(cpu).lost(Cause::Full))
+    let ring = recorder.ring(cpu);
+    let others = Cause::ALL.into_iter().filter(|cause| *cause != Cause::Full);
+    others.map(|cause| ring.lost(cause)).fold(0, u64::saturating_add)
 }
 
 /// Number of events that a ring lost so far.

@@ -296,12 +296,18 @@ impl SourceWriter {
             if self.described == self.classes.len() || !just_described {
                 self.flush(stream, mark)?;
             }
-            if let Some(writer) = &mut self.streams[stream] {
-                writer.origin.discarded = discarded;
-            }
+        }
+        self.raise_discarded(stream, discarded);
+        Ok(())
+    }
+
+    /// Says how many events the ring had lost until after the stream's packet, without ending it:
+    /// further ones may lie anywhere in it.
+    pub fn raise_discarded(&mut self, stream: usize, discarded: u64) {
+        if let Some(writer) = &mut self.streams[stream] {
+            writer.origin.discarded = discarded.max(writer.origin.discarded);
         }
         self.succession.set_discarded(stream, discarded);
-        Ok(())
     }
 
     /// Ends the stream's packet, since the ring has overwritten what came behind it. The next
