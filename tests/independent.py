@@ -9,6 +9,7 @@ causes compared, as `monitor explain` and the viewer tell them. Nothing here sha
 readers. Where events are missing, a value has bounds: what the events prove, and what they
 permit. Each disagreement is a line; the exit status is 1 if there is any.
 """
+import bisect
 import collections
 import json
 import math
@@ -176,6 +177,14 @@ class Expected:
             first = min(arrivals[:1] + [at for at, _, _ in outs[:1]])
             for state in ("ready", "preempted", "asleep"):
                 times[state].add(tid, first - trace.begin, False)
+            # Two switches to it without one away: that one is missing. A wakeup since then tells
+            # that it was ready.
+            left = [at for at, _, _ in outs]
+            for begun, end in zip(arrivals, arrivals[1:] + [trace.end]):
+                is_left = bisect.bisect_left(left, begun) < bisect.bisect_right(left, end)
+                if not is_left and trace.is_any_gap(begun, end):
+                    for state in ("ready", "preempted", "asleep"):
+                        times[state].add(tid, end - begun, False)
             for (begun, cpu, state), after in zip(outs, outs[1:] + [None]):
                 end = next((at for at in arrivals if at > begun), trace.end)
                 end = min(end, after[0]) if after else end
