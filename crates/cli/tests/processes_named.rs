@@ -54,7 +54,8 @@ fn a_name_stands_for_all_processes_that_have_it() {
     finish(recording, "record -p").succeeded();
     let manifest = dir.trace("trace").manifest();
     for pid in &pids {
-        let is_of = |source: &&Value| source["pid"].to_string() == *pid;
+        let number: u32 = pid.parse().expect("an id");
+        let is_of = |source: &&Value| source["pid"] == number;
         let source = manifest["sources"].as_array().expect("sources").iter().find(is_of);
         assert!(source.is_some_and(|source| source["events"] != 0), "{pid}: {manifest}");
     }

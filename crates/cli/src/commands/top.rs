@@ -80,7 +80,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     } else if arguments.once || !output.is_terminal() {
         if let Some(table) = next()? {
-            write!(anstream::stdout(), "{}\n", frame(&table, (u16::MAX, u16::MAX)))?;
+            writeln!(anstream::stdout(), "{}", frame(&table, (u16::MAX, u16::MAX)))?;
             return Ok(exit_status(arguments, &table));
         }
     } else {
