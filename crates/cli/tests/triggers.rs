@@ -298,3 +298,41 @@ fn triggers_that_can_do_nothing_are_refused() {
         assert!(refused.contains(expected), "{refused}");
     }
 }
+
+/// Values that come to their thresholds fire once, until they were lower.
+#[test]
+fn rates_and_full_rings_fire() {
+    let dir = TestDir::new();
+    let triggers = ["rate:100/s -> notify", "rate:100M/s -> notify", "fill:90% -> notify"];
+    let mut options = vec!["--subbuf-size", "4K", "--subbufs", "2"];
+    triggers.iter().for_each(|trigger| options.extend(["--trigger", *trigger]));
+    let recorder = start(&dir, &options);
+    let firings = |of: &str| {
+        let manifest = fs::read_to_string(dir.path("trace/tompion.json")).unwrap_or_default();
+        let manifest: Value = serde_json::from_str(&manifest).unwrap_or_default();
+        let all = manifest["firings"].as_array().cloned().unwrap_or_default();
+        all.into_iter().filter(|firing| firing["trigger"] == of).collect::<Vec<_>>()
+    };
+    wait_until("the rate", || !firings(triggers[0]).is_empty());
+    // What the program records while nothing reads it fills the ring.
+    wait_until("a full ring", || {
+        signal(recorder.id(), Signal::STOP);
+        std::thread::sleep(Duration::from_millis(500));
+        signal(recorder.id(), Signal::CONT);
+        std::thread::sleep(Duration::from_millis(1500));
+        !firings(triggers[2]).is_empty()
+    });
+    end(recorder).succeeded();
+    let cause = |trigger| firings(trigger)[0]["cause"].as_str().unwrap_or_default().to_owned();
+    assert!(cause(triggers[0]).ends_with(" events per second"), "{}", cause(triggers[0]));
+    assert!(cause(triggers[2]).starts_with("a ring was "), "{}", cause(triggers[2]));
+    assert_eq!(firings(triggers[1]), [Value::Null; 0]);
+}
+
+#[test]
+fn flight_recorders_refuse_triggers_on_full_rings() {
+    let dir = TestDir::new();
+    let options = ["record", "--mode", "overwrite", "--trigger", "fill:90% -> notify", "--", "true"];
+    let refused = tompion(&dir, &options).exited(125).err;
+    assert!(refused.contains("become full by design"), "{refused}");
+}

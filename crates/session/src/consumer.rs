@@ -18,7 +18,6 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::AtomicU64,
         mpsc::{Receiver, Sender},
     },
     thread::JoinHandle,
@@ -29,6 +28,7 @@ use tompion_clock::ClockMap;
 use tompion_jobs::JobSink;
 use tompion_manifest::{self as manifest, Manifest};
 use tompion_os::{DirHandle, sample_clocks};
+use tompion_triggers::Counts;
 use tompion_watchdog::StallWatchdog;
 use tompion_writer::{SourceWriter, disk};
 
@@ -103,8 +103,12 @@ pub struct Consumer {
     chunks: Option<Chunks>,
     /// Time until which flight recorders save what comes.
     saves_until: Option<Instant>,
-    /// Lost events so far, for a trigger.
-    losses: Option<Arc<AtomicU64>>,
+    /// Counts for triggers, if one asks for them.
+    counts: Option<Arc<Counts>>,
+    /// Largest share of a ring that waited since the last count, in percent.
+    fullest: u64,
+    /// Events that rings of processes have taken that have ended.
+    appended_by_ended: u64,
     clock: ClockMap,
     /// The samples in a file, where the rings are kept.
     clock_file: Option<ClockFile>,
@@ -177,7 +181,9 @@ impl Consumer {
             processes: Vec::new(),
             chunks: None,
             saves_until: None,
-            losses: None,
+            counts: None,
+            fullest: 0,
+            appended_by_ended: 0,
             clock,
             clock_file: clock_file.transpose()?,
             known: Default::default(),
@@ -303,7 +309,7 @@ impl CommandServer for Consumer {
         if self.stopped.is_some() {
             if self.flushed.elapsed() >= FLUSH_INTERVAL {
                 self.flushed = Instant::now();
-                self.count_losses();
+                self.count_for_triggers();
             }
             return SLEEP.1;
         }
@@ -315,6 +321,7 @@ impl CommandServer for Consumer {
             self.retire_finished();
         }
         let most = self.pending_limit();
+        self.note_fill();
         let fullest = self.processes.iter_mut().map(|process| process.collect(most)).max().unwrap_or(0);
         let pending: u64 = self.processes.iter().map(Process::pending_bytes).sum();
         let is_sampled = self.sampled.elapsed() >= SAMPLE_INTERVAL;
@@ -345,7 +352,7 @@ impl CommandServer for Consumer {
             self.attempt(|process, _| process.flush());
             self.check_shared();
             self.keep_clock(|file, _| file.sync());
-            self.count_losses();
+            self.count_for_triggers();
         }
         self.rotate_when_due(is_sampled);
         self.save_what_comes();

@@ -271,7 +271,7 @@ fn record_into(
     let consumer =
         Consumer::new(folder.clone(), backing, manifest, clock, notice)?.with_jobs(config.jobs.clone());
     let mut triggers = Triggers::new(config, inheritance);
-    let consumer = consumer.with_chunks(config.chunks)?.with_loss_counter(triggers.losses());
+    let consumer = consumer.with_chunks(config.chunks)?.with_counts(triggers.counts());
     let (commands, consumer) = consumer.start()?;
     let mut acceptor = ClientAcceptor::open(listener, session_config, commands.clone(), &poller)?;
     let command = left.as_mut().and_then(|left| left.command.take());
@@ -326,8 +326,8 @@ fn record_into(
         triggers,
     };
     control.run(notice);
-    control.follow_last_triggers(notice);
     control.leave_command(notice);
+    control.follow_last_triggers(notice);
     close(control, config, consumer, folder)
 }
 

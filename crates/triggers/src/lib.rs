@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! killed -> rotate, notify limit 5/h
+//! rate:100k/s -> notify
 //! external:slow -> snapshot, run ./collect.sh --now after 2s
 //! ```
 //!
@@ -10,11 +11,13 @@
 
 mod parse;
 mod rate;
+mod threshold;
 
 use std::time::Duration;
 
 pub use parse::{MAX_AFTER, TriggerError};
 pub use rate::{Decision, RateLimiter};
+pub use threshold::{Count, Counts, Threshold};
 
 /// Rule that one thing causes others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +43,10 @@ pub enum Condition {
     Killed,
     /// Events of programs were lost.
     Loss,
+    /// So many percent of a program's ring came to wait to be written.
+    Fill(u32),
+    /// Programs came to record so many events per second.
+    Rate(u64),
 }
 
 /// Effect of a firing.

@@ -53,12 +53,36 @@ impl FromStr for Condition {
         match text.trim() {
             "killed" => Ok(Self::Killed),
             "loss" => Ok(Self::Loss),
-            other => match other.strip_prefix("external:") {
-                Some(word) if is_word(word) => Ok(Self::External(word.into())),
-                Some(word) => error(format!("expected letters, digits, - and _, found `{word}`")),
-                None => error(format!("expected killed, loss or external:WORD, found `{other}`")),
+            other => match other.split_once(':') {
+                Some(("external", word)) if is_word(word) => Ok(Self::External(word.into())),
+                Some(("external", word)) => {
+                    error(format!("expected letters, digits, - and _, found `{word}`"))
+                }
+                Some(("fill", percent)) => fill(percent),
+                Some(("rate", rate)) => self::rate(rate),
+                _ => error(format!(
+                    "expected killed, loss, fill:PERCENT%, rate:EVENTS/s or external:WORD, found `{other}`"
+                )),
             },
         }
+    }
+}
+
+/// Parses `90%`.
+fn fill(text: &str) -> Result<Condition, TriggerError> {
+    let percent = text.strip_suffix('%').and_then(|digits| digits.parse().ok());
+    match percent.filter(|percent| (1..=100).contains(percent)) {
+        Some(percent) => Ok(Condition::Fill(percent)),
+        None => error(format!("expected a share of a ring such as 90%, found `{text}`")),
+    }
+}
+
+/// Parses `100k/s`.
+fn rate(text: &str) -> Result<Condition, TriggerError> {
+    let rate = text.strip_suffix("/s").and_then(|count| tompion_units::count(count).ok());
+    match rate.filter(|rate| *rate > 0) {
+        Some(rate) => Ok(Condition::Rate(rate)),
+        None => error(format!("expected events per second such as 100k/s, found `{text}`")),
     }
 }
 
@@ -123,6 +147,8 @@ mod tests {
         assert!(trigger.text.starts_with("external:slow -> snapshot"));
         let plain: Trigger = "killed -> stop".parse().expect("one");
         assert_eq!((plain.condition, plain.limit), (Condition::Killed, None));
+        assert_eq!("fill:90%".parse(), Ok(Condition::Fill(90)));
+        assert_eq!("rate:100k/s".parse(), Ok(Condition::Rate(100_000)));
         assert_eq!("1/10s".parse(), Ok(Limit { count: 1, per: Duration::from_secs(10) }));
     }
 
@@ -136,6 +162,10 @@ mod tests {
             ("dead -> notify", "expected killed, loss"),
             ("external: -> notify", "expected letters"),
             ("external:a/b -> notify", "expected letters"),
+            ("fill:101% -> notify", "such as 90%"),
+            ("fill:90 -> notify", "such as 90%"),
+            ("rate:0/s -> notify", "such as 100k/s"),
+            ("rate:100k -> notify", "such as 100k/s"),
             ("loss -> notify after 2s", "only a snapshot"),
             ("loss -> snapshot after 2h", "at most 1h"),
             ("loss -> notify limit 0/h", "such as 5/h"),

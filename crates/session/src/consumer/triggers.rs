@@ -1,15 +1,10 @@
 //! The consumer's part of triggers and of snapshots that go on: what comes is saved before it is
 //! overwritten, losses are counted, firings are noted, and history is dropped.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
 use tompion_manifest::{self as manifest, Firing};
+use tompion_triggers::{Count, Counts};
 
 use super::{Backlog, Consumer, policy::MAX_UNSAVED_PERCENT};
 use crate::process::Process;
@@ -20,16 +15,27 @@ const MAX_FIRINGS: usize = 256;
 const MAX_FIRINGS_TEXT: usize = 64 << 10;
 
 impl Consumer {
-    /// Counts losses for a trigger, if one asks for it.
-    pub fn with_loss_counter(self, losses: Option<Arc<AtomicU64>>) -> Self {
-        Self { losses, ..self }
+    /// Counts for triggers, if one asks for it.
+    pub fn with_counts(self, counts: Option<Arc<Counts>>) -> Self {
+        Self { counts, ..self }
     }
 
-    /// Counts losses again, if a trigger asks for them.
-    pub(super) fn count_losses(&self) {
-        if let Some(losses) = &self.losses {
-            // Ordering: a counter by itself.
-            losses.store(self.lost_events(), Ordering::Relaxed);
+    /// Notes how full rings are, if a trigger asks for counts: before they are read.
+    pub(super) fn note_fill(&mut self) {
+        if self.counts.is_some() {
+            let fill = self.processes.iter().map(|process| process.load().fill_percent).max();
+            self.fullest = self.fullest.max(fill.unwrap_or(0));
+        }
+    }
+
+    /// Counts again, if a trigger asks for it.
+    pub(super) fn count_for_triggers(&mut self) {
+        let fill_percent = std::mem::take(&mut self.fullest).min(100);
+        if let Some(counts) = &self.counts {
+            let running = self.processes.iter().map(|process| process.load().events);
+            let appended = running.fold(self.appended_by_ended, u64::saturating_add);
+            let count = Count { at: Instant::now(), lost: self.lost_events(), appended, fill_percent };
+            counts.renew(count);
         }
     }
 

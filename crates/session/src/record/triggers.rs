@@ -1,15 +1,14 @@
 //! Triggers of a recording, observed and followed by the control thread; and snapshots that go on
 //! for a while.
 //!
-//! Losses are counted by the consumer, twice a second. The end of the command is seen when it is
-//! waited for. All else is said by other programs.
+//! Losses, events and the fill of rings are counted by the consumer, twice a second. The end of the
+//! command is seen when it is waited for. All else is said by other programs.
 
 use std::{
     os::unix::process::ExitStatusExt as _,
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
         mpsc::{self, Sender},
     },
     time::{Duration, Instant},
@@ -17,7 +16,7 @@ use std::{
 
 use tompion_manifest::Firing;
 use tompion_os::{Inheritance, User};
-use tompion_triggers::{Action, Condition, Decision, RateLimiter, Trigger};
+use tompion_triggers::{Action, Condition, Count, Counts, Decision, RateLimiter, Threshold, Trigger};
 
 use super::{Config, Control};
 use crate::{
@@ -26,16 +25,17 @@ use crate::{
     kernel::Kernel,
 };
 
-/// Interval between two looks at losses.
-const LOSS_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval between two looks at the counts.
+const COUNT_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum number of snapshots that go on at the same time.
 const MAX_WINDOWS: usize = 64;
 
 /// Triggers of a recording.
 pub(super) struct Triggers {
-    list: Vec<(Trigger, RateLimiter)>,
-    /// Number of lost events, if a trigger asks for it, and as it was seen last.
-    losses: Option<Arc<AtomicU64>>,
+    list: Vec<Observed>,
+    /// Counts, if a trigger asks for them, and the last ones that were looked at.
+    counts: Option<Arc<Counts>>,
+    last: Option<Count>,
     lost: u64,
     /// End of the command, until it is followed.
     command_end: Option<ExitStatus>,
@@ -50,6 +50,13 @@ pub(super) struct Triggers {
     folder: std::path::PathBuf,
 }
 
+/// A trigger with its state.
+struct Observed {
+    trigger: Trigger,
+    limiter: RateLimiter,
+    threshold: Threshold,
+}
+
 /// A snapshot that goes on until a time.
 struct Window {
     due: Instant,
@@ -60,10 +67,19 @@ struct Window {
 
 impl Triggers {
     pub(super) fn new(config: &Config, inheritance: Inheritance) -> Self {
-        let wants_losses = config.triggers.iter().any(|trigger| trigger.condition == Condition::Loss);
+        let is_counted = |condition: &Condition| {
+            matches!(condition, Condition::Loss | Condition::Fill(_) | Condition::Rate(_))
+        };
+        let wants_counts = config.triggers.iter().any(|trigger| is_counted(&trigger.condition));
+        let observed = |trigger: &Trigger| Observed {
+            trigger: trigger.clone(),
+            limiter: RateLimiter::default(),
+            threshold: Threshold::default(),
+        };
         Self {
-            list: config.triggers.iter().map(|trigger| (trigger.clone(), RateLimiter::default())).collect(),
-            losses: wants_losses.then(Arc::default),
+            list: config.triggers.iter().map(observed).collect(),
+            counts: wants_counts.then(Arc::default),
+            last: None,
             lost: 0,
             command_end: None,
             windows: Vec::new(),
@@ -74,14 +90,14 @@ impl Triggers {
         }
     }
 
-    /// Counter of losses for the consumer, if a trigger asks for it.
-    pub(super) fn losses(&self) -> Option<Arc<AtomicU64>> {
-        self.losses.clone()
+    /// Counts for the consumer to renew, if a trigger asks for them.
+    pub(super) fn counts(&self) -> Option<Arc<Counts>> {
+        self.counts.clone()
     }
 
     /// Whether a trigger has this condition.
     pub(super) fn has(&self, condition: &Condition) -> bool {
-        self.list.iter().any(|(trigger, _)| trigger.condition == *condition)
+        self.list.iter().any(|observed| observed.trigger.condition == *condition)
     }
 
     /// Notes how the command has ended.
@@ -100,7 +116,7 @@ impl Triggers {
         commands: &CommandSender,
         command: fn(Sender<u64>) -> ConsumerCommand,
     ) -> Option<u64> {
-        self.losses.as_ref()?;
+        self.counts.as_ref().filter(|_| self.has(&Condition::Loss))?;
         let (sender, receiver) = mpsc::channel();
         commands.send(command(sender)).ok()?;
         receiver.recv().ok()
@@ -118,12 +134,25 @@ impl Triggers {
         losses.into_iter().chain(killed).collect()
     }
 
+    /// Conditions that a new count has brought, with their causes: values that have come to a
+    /// trigger's threshold. One that stays there fires nothing again.
+    fn take_thresholds(&mut self, count: Count) -> Vec<(Condition, String)> {
+        let last = self.last.replace(count);
+        let mut causes = Vec::new();
+        for Observed { trigger, threshold, .. } in &mut self.list {
+            let cause = threshold.cross(&trigger.condition, count, last);
+            let cause = cause.map(|cause| (trigger.condition.clone(), cause));
+            causes.extend(cause.filter(|cause| !causes.contains(cause)));
+        }
+        causes
+    }
+
     /// Time of the next look at what no descriptor tells.
     pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
-        let losses = self.losses.as_ref().map(|_| now + LOSS_INTERVAL);
-        let hook = self.hook.as_ref().map(|_| now + LOSS_INTERVAL);
+        let counts = self.counts.as_ref().map(|_| now + COUNT_INTERVAL);
+        let hook = self.hook.as_ref().map(|_| now + COUNT_INTERVAL);
         let windows = self.windows.iter().map(|window| window.due);
-        windows.chain(losses).chain(hook).min()
+        windows.chain(counts).chain(hook).min()
     }
 
     /// Starts a program, unless the last one still runs.
@@ -157,10 +186,16 @@ impl Control {
     /// Follows what has occurred, and ends snapshots whose time is up. True when the recording is
     /// to end at once.
     pub(super) fn follow_triggers(&mut self, notice: fn(&str)) -> bool {
-        // Ordering: a counter by itself.
-        let lost = self.triggers.losses.as_ref().map_or(0, |losses| losses.load(Ordering::Relaxed));
+        let count = self.triggers.counts.as_ref().and_then(|counts| counts.last());
+        let lost = count.map_or(0, |count| count.lost);
         self.triggers.is_hook_running();
-        let ends = self.follow_causes(lost, notice);
+        let mut ends = self.follow_causes(lost, notice);
+        let last = self.triggers.last.map(|last| last.at);
+        if let Some(count) = count.filter(|count| Some(count.at) != last) {
+            for (condition, cause) in self.triggers.take_thresholds(count) {
+                ends |= self.fire(&condition, &cause, notice).1;
+            }
+        }
         let now = Instant::now();
         let (over, rest) =
             std::mem::take(&mut self.triggers.windows).into_iter().partition(|it| it.due <= now);
@@ -188,7 +223,7 @@ impl Control {
     pub(super) fn follow_last_triggers(&mut self, notice: fn(&str)) {
         // The command's end may be the recording's.
         self.follow_triggers(notice);
-        if self.triggers.losses.is_some() {
+        if self.triggers.has(&Condition::Loss) {
             self.acceptor.close();
             let lost = self.triggers.ask_losses(&self.commands, ConsumerCommand::CompleteProcesses);
             self.follow_causes(lost.unwrap_or(0), notice);
@@ -200,7 +235,7 @@ impl Control {
     pub(super) fn fire(&mut self, condition: &Condition, cause: &str, notice: fn(&str)) -> (bool, bool) {
         let (mut has_fired, mut ends) = (false, false);
         for index in 0..self.triggers.list.len() {
-            let Some((trigger, limiter)) = self.triggers.list.get_mut(index) else { continue };
+            let Some(Observed { trigger, limiter, .. }) = self.triggers.list.get_mut(index) else { continue };
             if trigger.condition != *condition {
                 continue;
             }

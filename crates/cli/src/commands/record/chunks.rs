@@ -2,7 +2,7 @@
 
 use clap::Args;
 use tompion_chunks::{Policy, Retention, Rotation};
-use tompion_triggers::{Action, Trigger};
+use tompion_triggers::{Action, Condition, Trigger};
 
 /// Options of a recording in chunks.
 #[derive(Args)]
@@ -17,8 +17,9 @@ pub struct ChunkOptions {
     keep: Option<Retention>,
     /// Do something when something happens, as 'WHEN -> DO, DO… [after TIME] [limit N/UNIT]'
     /// (repeatable). WHEN is external:WORD (said by `tompion trigger`), killed (the command, by a
-    /// signal), or loss. DO is snapshot (of a flight recorder; it goes on for TIME), rotate,
-    /// notify, stop, or `run PROGRAM ARGUMENTS`
+    /// signal), loss, fill:90% (a ring waits to be written), or rate:100k/s (events). DO is
+    /// snapshot (of a flight recorder; it goes on for TIME), rotate, notify, stop, or `run PROGRAM
+    /// ARGUMENTS`
     #[arg(long = "trigger", value_name = "RULE", conflicts_with = "gather_as")]
     pub triggers: Vec<Trigger>,
 }
@@ -31,6 +32,12 @@ impl ChunkOptions {
         triggers.find_map(|trigger| match trigger {
             trigger if wants(&trigger, Action::Snapshot) && !is_flight_recorder => {
                 Some(format!("`{}` needs --mode overwrite", trigger.text))
+            }
+            trigger if matches!(trigger.condition, Condition::Fill(_)) && is_flight_recorder => {
+                let text = &trigger.text;
+                Some(format!(
+                    "`{text}` needs --mode discard: the rings of a flight recorder become full by design"
+                ))
             }
             trigger if wants(&trigger, Action::Rotate) && self.rotate.is_none() => {
                 Some(format!("`{}` needs --rotate manual, or a time or size", trigger.text))

@@ -1,0 +1,111 @@
+//! Values with a threshold: rates, and how full rings are.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Instant,
+};
+
+use crate::Condition;
+
+/// Counts of a recording's programs at one time.
+#[derive(Clone, Copy, Debug)]
+pub struct Count {
+    /// Time of the count.
+    pub at: Instant,
+    /// Events that they have lost.
+    pub lost: u64,
+    /// Events that their rings have taken, by the programs' own counts.
+    pub appended: u64,
+    /// Largest share of a ring that waited to be written since the last count, in percent.
+    pub fill_percent: u64,
+}
+
+/// The newest count, for the thread that observes it.
+#[derive(Debug, Default)]
+pub struct Counts(Mutex<Option<Count>>);
+
+impl Counts {
+    /// The newest count; none before the first.
+    pub fn last(&self) -> Option<Count> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the count.
+    pub fn renew(&self, count: Count) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(count);
+    }
+}
+
+/// State of a trigger that watches a value.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Threshold {
+    /// Whether the value was at its threshold or above when last seen.
+    is_above: bool,
+}
+
+impl Threshold {
+    /// Looks at a new count; `last` is the one before. Returns the cause if the value has come to
+    /// the condition's threshold. One that stays there is no cause again.
+    pub fn cross(&mut self, condition: &Condition, count: Count, last: Option<Count>) -> Option<String> {
+        let cause = match condition {
+            Condition::Fill(percent) => (count.fill_percent >= u64::from(*percent))
+                .then(|| format!("a ring was {} % full", count.fill_percent)),
+            Condition::Rate(most) => last
+                .and_then(|last| rate(count, last))
+                .filter(|rate| *rate >= *most as f64)
+                .map(|rate| format!("{rate:.0} events per second")),
+            Condition::External(_) | Condition::Killed | Condition::Loss => None,
+        };
+        let was_above = std::mem::replace(&mut self.is_above, cause.is_some());
+        cause.filter(|_| !was_above)
+    }
+}
+
+/// Events per second between two counts.
+fn rate(count: Count, last: Count) -> Option<f64> {
+    let seconds = count.at.saturating_duration_since(last.at).as_secs_f64();
+    (seconds > 0.0).then(|| count.appended.saturating_sub(last.appended) as f64 / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_value_that_stays_at_its_threshold_is_a_cause_once() {
+        let begin = Instant::now();
+        let count = |halves: u32, appended, fill_percent| Count {
+            at: begin + Duration::from_millis(500) * halves,
+            lost: 0,
+            appended,
+            fill_percent,
+        };
+        // 100, 300, 400, 50, 200 events a second.
+        let counts = [
+            count(0, 1000, 0),
+            count(1, 1050, 89),
+            count(2, 1200, 90),
+            count(3, 1400, 100),
+            count(4, 1425, 10),
+            count(5, 1525, 95),
+        ];
+        let causes = |condition: Condition| -> Vec<_> {
+            let mut threshold = Threshold::default();
+            let mut last = None;
+            let each = counts.iter().map(|count| threshold.cross(&condition, *count, last.replace(*count)));
+            each.collect()
+        };
+        let cause = |text: &str| Some(text.to_owned());
+        assert_eq!(
+            causes(Condition::Rate(200)),
+            [None, None, cause("300 events per second"), None, None, cause("200 events per second")]
+        );
+        assert_eq!(
+            causes(Condition::Fill(90)),
+            [None, None, cause("a ring was 90 % full"), None, None, cause("a ring was 95 % full")]
+        );
+        assert_eq!(causes(Condition::Loss), vec![None; 6]);
+    }
+}
