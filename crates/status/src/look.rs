@@ -7,7 +7,7 @@ use tompion_control::{ControlError, Recording, Status};
 /// State of all recordings at one time.
 #[derive(Debug)]
 pub struct Look {
-    /// Time of the look.
+    /// Time of its begin.
     pub(crate) at: Instant,
     pub(crate) recordings: Vec<Found>,
     /// Recorders that did not answer, one line each.
@@ -17,6 +17,8 @@ pub struct Look {
 /// A recording, and what its recorder costs.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
+    /// Time of the reply: a recorder before it may have been slow.
+    pub(crate) at: Instant,
     pub(crate) status: Status,
     /// CPU time that the recorder has taken; none if it can't be read.
     pub(crate) cpu: Option<Duration>,
@@ -29,8 +31,8 @@ impl Look {
         for recording in recordings {
             match recording.status() {
                 Ok(status) => {
-                    let cpu = tompion_os::cpu_time(status.pid);
-                    look.recordings.push(Found { status, cpu });
+                    let (at, cpu) = (Instant::now(), tompion_os::cpu_time(status.pid));
+                    look.recordings.push(Found { at, status, cpu });
                 }
                 Err(ControlError::NotFound(_) | ControlError::Ending(_)) => {}
                 Err(error) => look.silent.push(error.to_string()),

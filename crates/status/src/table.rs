@@ -80,7 +80,7 @@ impl Table {
             .map(|found| {
                 let same =
                     |it: &&Found| it.status.name == found.status.name && it.status.pid == found.status.pid;
-                recording(before.recordings.iter().find(same), found, interval)
+                recording(before.recordings.iter().find(same), found)
             })
             .collect();
         recordings.sort_by(|one, other| other.events_per_s.total_cmp(&one.events_per_s));
@@ -93,7 +93,8 @@ impl Table {
 }
 
 /// A recording that was not there at the first look has no rates yet.
-fn recording(before: Option<&Found>, after: &Found, interval: Duration) -> Recording {
+fn recording(before: Option<&Found>, after: &Found) -> Recording {
+    let interval = before.map_or(Duration::ZERO, |before| after.at.saturating_duration_since(before.at));
     let status = &after.status;
     let ring_bytes = status.ring_bytes_per_process;
     let is_flight_recorder = status.mode == Mode::Overwrite;
@@ -146,13 +147,14 @@ fn rates(earlier: Option<Option<&Recorded>>, process: &Recorded, interval: Inter
     let of_rings = rings.map(|ring| rate(&|process| process.appended_bytes.get(ring).copied().unwrap_or(0)));
     let of_rings: Vec<f64> = of_rings.collect();
     let highest = of_rings.iter().copied().fold(0.0, f64::max);
+    let knows_losses = earlier.flatten().is_none_or(|earlier| lost(earlier).is_some());
     let has_history = interval.history > 0 && highest > 0.0;
     Process {
         pid: process.pid,
         name: process.name.clone(),
         events_per_s: rate(&|process| process.appended),
         bytes_per_s: of_rings.iter().sum(),
-        lost_per_s: rate(&|process| lost(process).unwrap_or(0)),
+        lost_per_s: if knows_losses { rate(&|process| lost(process).unwrap_or(0)) } else { 0.0 },
         lost: lost(process),
         fill_percent: process.fill_percent.min(100),
         history_s: has_history.then(|| interval.history as f64 / highest),
@@ -231,12 +233,15 @@ pub(crate) mod tests {
             ring_bytes: 1 << 19,
             problems: Vec::new(),
         };
-        Found { status, cpu: Some(Duration::from_millis(100)) }
+        Found { at: Instant::now(), status, cpu: Some(Duration::from_millis(100)) }
     }
 
     pub fn looks(before: Vec<Found>, after: Vec<Found>) -> (Look, Look) {
+        let look = |at, recordings: Vec<Found>| {
+            let recordings = recordings.into_iter().map(|found| Found { at, ..found }).collect();
+            Look { at, recordings, silent: Vec::new() }
+        };
         let at = Instant::now();
-        let look = |at, recordings| Look { at, recordings, silent: Vec::new() };
         (look(at, before), look(at + Duration::from_secs(2), after))
     }
 
@@ -268,6 +273,16 @@ pub(crate) mod tests {
         // Its events may be older than the first look.
         assert_eq!((new.events_per_s, new.lost, new.cpu), (0.0, None, None));
         assert_eq!(new.processes[0].history_s, None);
+    }
+
+    #[test]
+    fn losses_that_become_known_are_no_rate() {
+        let before = found("one", Mode::Discard, vec![process(1, 10, None)]);
+        let after = found("one", Mode::Discard, vec![process(1, 10, Some(1_000_000))]);
+        let (before, after) = looks(vec![before], vec![after]);
+        let table = Table::between(&before, &after);
+        let one = &table.recordings[0];
+        assert_eq!((one.lost, one.lost_per_s, one.processes[0].lost_per_s), (Some(1_000_000), 0.0, 0.0));
     }
 
     /// A process id that is used again, or counters that a program has changed.

@@ -13,7 +13,7 @@ use tompion_status::{Look, Table, frame};
 use super::monitor::StopSignals;
 use crate::{
     messages,
-    screen::{self, Screen},
+    screen::{DIM, END, Screen},
     units,
 };
 
@@ -26,7 +26,7 @@ use crate::{
 Rates are of processes that run at the end of an interval. `full` is the share of the fullest ring that waits to be \
 written, or that holds a flight recorder's history; `history` is how far back the ring \
 with the highest rate reaches, once it is full. `rings` is memory that rings may take at most, `CPU` the recorder's own share of one CPU.\n\n\
-Exit status: 0 shown, 1 there is no recording of that name.")]
+Exit status: 0 shown, 1 there is no recording of that name, or it has ended.")]
 pub struct Arguments {
     /// Name of the session, or process id of the recorder [default: all of this user]
     #[arg(value_name = "SESSION")]
@@ -69,32 +69,30 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Ok(Some(table))
     };
     let output = std::io::stdout();
-    if arguments.json {
+    if arguments.json || arguments.once || !output.is_terminal() {
         while let Some(table) = next()? {
-            let mut output = output.lock();
-            serde_json::to_writer(&mut output, &table)?;
-            writeln!(output)?;
-            if arguments.once {
+            if arguments.json {
+                let mut output = output.lock();
+                serde_json::to_writer(&mut output, &table)?;
+                writeln!(output)?;
+            } else {
+                writeln!(anstream::stdout(), "{}", frame(&table, (u16::MAX, u16::MAX)))?;
+            }
+            if has_ended(arguments, &table) {
+                return Ok(ExitCode::from(messages::FAILED));
+            }
+            if arguments.once || !arguments.json {
                 break;
             }
         }
-    } else if arguments.once || !output.is_terminal() {
-        if let Some(table) = next()? {
-            writeln!(anstream::stdout(), "{}", frame(&table, (u16::MAX, u16::MAX)))?;
-            return Ok(exit_status(arguments, &table));
-        }
-    } else {
-        let mut screen = Screen::enter(output)?;
-        screen.draw(&format!("{}first rates in {:?}{}", screen::DIM, arguments.interval, screen::END))?;
-        while let Some(table) = next()? {
-            let (columns, rows) = screen.size();
-            let shown = frame(&table, (columns, rows.saturating_sub(1)));
-            screen.draw(&format!(
-                "{shown}\n{}Ctrl-C ends the display; recording goes on{}",
-                screen::DIM,
-                screen::END
-            ))?;
-        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut screen = Screen::enter(output)?;
+    screen.draw(&format!("{DIM}first rates in {:?}{END}", arguments.interval))?;
+    while let Some(table) = next()? {
+        let (columns, rows) = screen.size();
+        let shown = frame(&table, (columns, rows.saturating_sub(1)));
+        screen.draw(&format!("{shown}\n{DIM}Ctrl-C ends the display; recording goes on{END}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -107,7 +105,7 @@ fn look(arguments: &Arguments) -> Look {
     }
 }
 
-fn exit_status(arguments: &Arguments, table: &Table) -> ExitCode {
-    let has_ended = arguments.session.is_some() && table.recordings.is_empty();
-    ExitCode::from(if has_ended { messages::FAILED } else { 0 })
+/// Whether the named recording is there no more.
+fn has_ended(arguments: &Arguments, table: &Table) -> bool {
+    arguments.session.is_some() && table.recordings.is_empty() && table.silent.is_empty()
 }

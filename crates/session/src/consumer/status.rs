@@ -9,6 +9,8 @@ use crate::{filter, process::Process};
 
 /// Maximum number of bytes of rules in the manifest, for which room is kept on the disk.
 const MAX_CHANGE_BYTES: usize = 128 << 10;
+/// Largest `int` of varlink: programs could write any number into their rings.
+const MAX_INT: u64 = i64::MAX as u64;
 /// Cause of losses of processes that the manifest has no room for.
 const BEYOND_LIMITS: &str = "beyond_limits";
 
@@ -42,8 +44,8 @@ impl Consumer {
             lost: losses(lost.iter().map(|(cause, count)| (cause.as_str(), *count))),
             losses_unknown,
             rules: process.following(),
-            appended: load.events,
-            appended_bytes: load.bytes,
+            appended: load.events.min(MAX_INT),
+            appended_bytes: load.bytes.into_iter().map(|bytes| bytes.min(MAX_INT)).collect(),
             fill_percent: load.fill_percent,
         }
     }
