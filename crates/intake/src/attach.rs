@@ -62,6 +62,13 @@ fn ask(pid: u32, session: &str) -> Result<(), AskError> {
     ask_at(pid, session, &attach_sockets())
 }
 
+/// Asks like [`ask`], with the attach sockets that this machine has. Returns whether the process
+/// takes the request.
+fn is_asked_at(pid: u32, session: &str, sockets: &AttachSockets) -> bool {
+    let found = tompion_os::pid_namespace_of(&pid.to_string()).zip(tompion_os::innermost_pid(pid));
+    found.is_some_and(|(namespace, inner)| ring(sockets.of(namespace, inner), pid, session).is_ok())
+}
+
 /// Asks like [`ask`], with the attach sockets that this machine has.
 fn ask_at(pid: u32, session: &str, sockets: &AttachSockets) -> Result<(), AskError> {
     let folder = Path::new("/proc").join(pid.to_string());
@@ -286,7 +293,7 @@ impl ProgramSearch {
         let processes = sockets.processes();
         let is_asked = |pid: &u32| {
             // Some end at this moment, and some names are strangers'.
-            self.asked.contains(pid) || is_wanted(*pid) && ask_at(*pid, session, &sockets).is_ok()
+            self.asked.contains(pid) || is_wanted(*pid) && is_asked_at(*pid, session, &sockets)
         };
         // A number that is gone may come again, as another process's.
         self.asked = processes.into_iter().filter(is_asked).collect();

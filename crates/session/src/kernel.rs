@@ -59,8 +59,10 @@ const OVERWRITE_SLEEP: Duration = Duration::from_millis(50);
 /// Backlog of a ring, in percent, that is to be filled after a sleep. Each sleep preempts the
 /// recorded programs once, and a burst needs the rest of the ring.
 const TARGET_FILL: u32 = 15;
-/// A packet is written at the latest after this time.
+/// A packet is written at the latest after this time, unless it counts losses.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
+/// Time for which a packet that counts losses may wait for an event behind them.
+const MAX_PACKET_WAIT: Duration = Duration::from_secs(2);
 /// Time for which programs may run on after they were detached.
 const DETACH_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -212,9 +214,17 @@ struct KnownLosses {
     full: u64,
     /// Events lost for other causes.
     others: u64,
-    /// Position behind which the next event ends the packet: losses that it counts came before.
-    /// Until then nothing else ends it, but its size.
-    packet_end: Option<u64>,
+    /// The packet waits for an event behind the losses that it counts.
+    packet_end: Option<PacketEnd>,
+}
+
+/// End of a packet that counts losses.
+#[derive(Clone, Copy)]
+struct PacketEnd {
+    /// Position behind which the next event ends the packet: the losses came before.
+    position: u64,
+    /// Time since which it waits.
+    since: Instant,
 }
 
 /// The thread's state.
@@ -448,7 +458,8 @@ impl Drain {
             });
         }
         self.writer.raise_discarded(cpu, lost);
-        self.losses[cpu].packet_end = self.losses[cpu].packet_end.max(Some(position));
+        let end = self.losses[cpu].packet_end.get_or_insert(PacketEnd { position, since: Instant::now() });
+        end.position = end.position.max(position);
     }
 
     /// Notes the losses before a sub-buffer whose first record is to be converted. It has a byte at
@@ -537,7 +548,8 @@ impl Drain {
             let encoded = Record { id, time: record.time, tid: 0, context: &self.context, payload };
             let pushed = self.writer.push(cpu, cpu as u32, position, &encoded);
             self.converted[cpu] = records.position();
-            let ends_packet = self.losses[cpu].packet_end.is_some_and(|end| records.position() > end);
+            let ends_packet =
+                self.losses[cpu].packet_end.is_some_and(|end| records.position() > end.position);
             match pushed {
                 Ok(Pushed::Taken) if ends_packet => {
                     self.losses[cpu].packet_end = None;
@@ -584,12 +596,14 @@ impl Drain {
         }
     }
 
-    /// Writes all packets but those that wait for an event behind their losses: without it they
-    /// would say that the losses came before their last event.
+    /// Writes all packets but those that wait for an event behind their losses, for a while:
+    /// without it they say that the losses came before their last event.
     fn flush(&mut self) {
         self.flushed = Instant::now();
         for stream in 0..self.read.len() {
-            if self.losses[stream].packet_end.is_none() {
+            let waits = |end: &mut PacketEnd| end.since.elapsed() < MAX_PACKET_WAIT;
+            if !self.losses[stream].packet_end.as_mut().is_some_and(waits) {
+                self.losses[stream].packet_end = None;
                 self.attempt(|drain| drain.writer.flush(stream, drain.mark(stream)));
             }
         }

@@ -113,9 +113,10 @@ impl Unfinished {
         let runs = |action: &Action| matches!(action, Action::Run(_));
         if triggers.iter().any(|trigger| trigger.actions.iter().any(runs)) {
             let user = config.user.as_ref().map_or_else(tompion_os::effective_user, User::uid);
-            for folder in [&self.folder, &self.backing] {
-                check_owner(folder, user).map_err(|error| format!("a trigger runs a program: {error}"))?;
-            }
+            // The trace's folder may be its group's: what says the triggers is in the private one.
+            check_owner(&self.folder, user, 0)
+                .and_then(|()| check_owner(&self.backing, user, OTHERS_MAY_WRITE))
+                .map_err(|error| format!("a trigger runs a program: {error}"))?;
         }
         Ok(triggers)
     }
@@ -154,13 +155,15 @@ impl Unfinished {
     }
 }
 
-/// Checks that a folder has only files of a user or of root.
-fn check_owner(folder: &DirHandle, user: u32) -> Result<(), String> {
+/// Checks that a folder is a user's or root's, and has none of these mode bits.
+fn check_owner(folder: &DirHandle, user: u32, refused: u32) -> Result<(), String> {
     let shown = folder.path().display();
     let found = folder.metadata().map_err(|error| format!("{shown}: {error}"))?;
-    if ![user, 0].contains(&found.uid()) || found.mode() & OTHERS_MAY_WRITE != 0 {
-        let owner = found.uid();
-        return Err(format!("{shown}: expected that only user {user} can change it, found user {owner}'s"));
+    if ![user, 0].contains(&found.uid()) || found.mode() & refused != 0 {
+        let (owner, mode) = (found.uid(), found.mode() & 0o7777);
+        return Err(format!(
+            "{shown}: expected that only user {user} can change it, found user {owner}'s with mode {mode:o}"
+        ));
     }
     Ok(())
 }
