@@ -132,7 +132,7 @@ impl Recorder {
     /// # Errors
     /// If the program can't be started, or the folder for its traces can't be made.
     fn start(&mut self, launcher: &Launcher) -> io::Result<()> {
-        let is_second = std::mem::take(&mut self.continues);
+        let is_second = self.continues;
         let folder = match self.folder.clone().filter(|_| is_second) {
             Some(folder) => folder,
             None => self.new_folder(launcher)?,
@@ -140,6 +140,8 @@ impl Recorder {
         let messages = launcher.runtime.recreate(self.messages_name())?;
         let child = self.spawn(launcher, &folder, &messages)?;
         let process = Process::started(child, is_second, &launcher.poller)?;
+        // Not before: a start that has failed is tried again, with the same trace.
+        self.continues = false;
         self.folder = Some(folder);
         self.state = State::Running(process);
         Ok(())
@@ -419,6 +421,8 @@ fn default_output() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use tompion_testing::TestDir;
+
     use super::*;
 
     #[test]
@@ -442,5 +446,29 @@ mod tests {
         recorder.fail("second".into());
         assert_eq!(recorder.status().state, RecorderState::Waiting);
         assert!(recorder.due().is_some());
+    }
+
+    /// Launcher of a program that need not exist.
+    fn launcher(dir: &Path, program: &str) -> Launcher {
+        Launcher {
+            program: program.into(),
+            runtime: DirHandle::open(dir).expect("a folder"),
+            poller: Poller::new().expect("a poller"),
+            disks: Disks::default(),
+            inheritance: Inheritance::current(),
+            report: |_| {},
+        }
+    }
+
+    #[test]
+    fn a_start_that_fails_is_tried_again_with_the_same_trace() {
+        let dir = TestDir::new("continues");
+        let launcher = launcher(&dir, "/no/such/program");
+        let session = SessionFile::parse("[channel.main]\nlinger = '20s'").expect("a session");
+        let mut recorder = Recorder::new("a", "main", session);
+        (recorder.folder, recorder.continues) = (Some("/traces/a".into()), true);
+        recorder.start_now_or_later(&launcher);
+        assert!(recorder.is_to_continue());
+        assert_eq!(recorder.folder(), Some(Path::new("/traces/a")));
     }
 }
