@@ -73,6 +73,14 @@ struct ChangedChannel<'a> {
     rules: &'a Rules,
 }
 
+/// Outcome of waiting for a recorder's answer.
+enum Answer {
+    /// It runs, with this process id, and answers.
+    Running(u32, Recording),
+    /// It has ended: in order, or for a reason.
+    Ended(Option<String>),
+}
+
 impl SupervisorService {
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { shared, permissions: Permissions::of_this_process() }
@@ -132,8 +140,6 @@ impl SupervisorService {
                 }
             }
         }
-        let state = self.shared.state();
-        self.shared.save(&state, name);
         Ok(applied)
     }
 
@@ -150,35 +156,66 @@ impl SupervisorService {
         restart: bool,
         applied: &mut Applied,
     ) -> Result<(), CallError> {
-        let ChangedChannel { name, channel, wanted, .. } = *changed;
-        let change = difference(&self.shared.state().running(name), wanted).remove(channel);
-        match change {
-            None => {}
-            Some(Change::Stop) => drop(self.stop_channel(name, channel)?),
-            Some(Change::Start) => applied.changes.push(self.start_channel(changed)?),
-            Some(Change::Rules) => applied.changes.push(self.change_rules(changed)?),
-            Some(Change::Restart { .. }) if restart => {
-                self.stop_channel(name, channel)?;
-                applied.changes.push(self.start_channel(changed)?);
-            }
-            Some(Change::Restart { keys, rules }) => {
-                if rules {
-                    applied.changes.push(self.change_rules(changed)?);
+        let ChangedChannel { name, channel, .. } = *changed;
+        loop {
+            let (change, idle) = self.change_of(changed);
+            match change {
+                None => return Ok(()),
+                Some(Change::Stop) => return self.stop_channel(name, channel).map(drop),
+                Some(Change::Start) => {
+                    applied.changes.push(self.start_channel(changed, idle)?);
+                    return Ok(());
                 }
-                applied.pending.push(format!("{channel}: {}", keys.join(", ")));
+                Some(Change::Restart { .. }) if restart => {
+                    self.stop_channel(name, channel)?;
+                    let idle = self.shared.state().take_idle(name, channel);
+                    applied.changes.push(self.start_channel(changed, idle)?);
+                    return Ok(());
+                }
+                Some(Change::Rules) => {
+                    if let Some(line) = self.change_rules(changed)? {
+                        applied.changes.push(line);
+                        return Ok(());
+                    }
+                }
+                Some(Change::Restart { keys, rules }) => {
+                    let line = if rules { self.change_rules(changed)? } else { None };
+                    // Without an answer in time, it runs nevertheless.
+                    let runs = line.is_some()
+                        || !rules && !matches!(self.wait_for_answer(name, channel), Ok(Answer::Ended(_)));
+                    if runs {
+                        applied.changes.extend(line);
+                        applied.pending.push(format!("{channel}: {}", keys.join(", ")));
+                        return Ok(());
+                    }
+                }
             }
+            // It has ended meanwhile: one that fails in a loop runs for moments only. It is started
+            // as one that waits.
         }
-        Ok(())
     }
 
-    /// Starts a channel's recorder, also one that waits to be started again, and waits until it
-    /// answers.
-    fn start_channel(&self, changed: &ChangedChannel<'_>) -> Result<String, CallError> {
+    /// Returns the change that a channel needs. If it is a start, also its recorder, if it has one,
+    /// which no other thread starts any more.
+    fn change_of(&self, changed: &ChangedChannel<'_>) -> (Option<Change>, Option<Recorder>) {
         let ChangedChannel { name, channel, wanted, .. } = *changed;
-        // From here on, no other thread starts it.
-        let before = self.shared.state().take_idle(name, channel);
+        let mut state = self.shared.state();
+        let change = difference(&state.running(name), wanted).remove(channel);
+        // Under the same lock: the loop may start it otherwise.
+        let idle = (change == Some(Change::Start)).then(|| state.take_idle(name, channel)).flatten();
+        (change, idle)
+    }
+
+    /// Starts a channel's recorder and waits until it answers. `idle` is the one that it had: it
+    /// may have waited to be started again.
+    fn start_channel(
+        &self,
+        changed: &ChangedChannel<'_>,
+        idle: Option<Recorder>,
+    ) -> Result<String, CallError> {
+        let ChangedChannel { name, channel, wanted, .. } = *changed;
         // One that was killed goes on with its trace, if it can follow what is wanted.
-        let continuing = before.filter(|before| {
+        let continuing = idle.filter(|before| {
             let follows = difference(&[(channel.to_owned(), before.session.clone())].into(), wanted);
             before.is_to_continue() && matches!(follows.get(channel), None | Some(Change::Rules))
         });
@@ -192,62 +229,79 @@ impl SupervisorService {
         drop(state);
         started.map_err(|error| failed(&recording, &error.to_string()))?;
         let answer = self.wait_for_answer(name, channel);
-        self.shared.state().recorder(name, channel).into_iter().for_each(Recorder::end_wait);
-        answer?;
+        if let Answer::Ended(Some(failure)) = answer? {
+            return Err(failed(&recording, &failure));
+        }
         // One that continues a trace keeps the rules that it had.
         let follows = difference(&self.shared.state().running(name), wanted).remove(channel);
-        if follows == Some(Change::Rules) {
-            self.change_rules(changed)?;
+        if follows == Some(Change::Rules) && self.change_rules(changed)?.is_none() {
+            return Err(failed(&recording, "it has ended meanwhile"));
         }
         Ok(format!("{channel}: started, records into {folder}"))
     }
 
-    /// Waits until a channel's recorder answers. Returns its process id and its recording, if it
-    /// has not ended in order meanwhile.
-    fn wait_for_answer(&self, name: &str, channel: &str) -> Result<Option<(u32, Recording)>, CallError> {
+    /// Waits until a channel's recorder answers, or has ended.
+    fn wait_for_answer(&self, name: &str, channel: &str) -> Result<Answer, CallError> {
         let deadline = Instant::now() + START_TIMEOUT;
+        let mut answered = None;
         loop {
+            let is_last = Instant::now() >= deadline;
             let (recording, pid) = {
                 let mut state = self.shared.state();
                 let recorder = state.recorder(name, channel);
                 let Some(recorder) = recorder else { return Err(failed(channel, "it was removed")) };
                 recorder.look(&self.shared.launcher);
-                let recording = recorder.recording.clone();
                 let Some(pid) = recorder.pid() else {
-                    let failure = recorder.failure().map(|failure| failed(&recording, failure));
+                    recorder.end_wait();
+                    let failure = recorder.failure().map(str::to_owned);
                     self.shared.save(&state, name);
-                    return failure.map_or(Ok(None), Err);
+                    return Ok(Answer::Ended(failure));
                 };
-                (recording, pid)
+                let answered = answered.take().filter(|(of, _)| *of == pid);
+                // Under the lock that has found it running: a failure before this is the caller's,
+                // after one it is started again.
+                if is_last || answered.is_some() {
+                    recorder.end_wait();
+                }
+                if let Some((pid, recording)) = answered {
+                    return Ok(Answer::Running(pid, recording));
+                }
+                (recorder.recording.clone(), pid)
             };
-            let found = Recording::of_recorder(&recording, pid).ok();
-            if let Some(found) = found.filter(|found| found.status().is_ok()) {
-                return Ok(Some((pid, found)));
-            }
-            if Instant::now() >= deadline {
+            if is_last {
                 return Err(failed(&recording, "it was started, and does not answer"));
             }
-            thread::sleep(INTERVAL);
+            let found = Recording::of_recorder(&recording, pid).ok();
+            answered = found.filter(|found| found.status().is_ok()).map(|found| (pid, found));
+            if answered.is_none() {
+                thread::sleep(INTERVAL);
+            }
         }
     }
 
-    /// Has a running recorder follow new rules.
-    fn change_rules(&self, changed: &ChangedChannel<'_>) -> Result<String, CallError> {
+    /// Has a running recorder follow new rules. `None` if it has ended meanwhile.
+    fn change_rules(&self, changed: &ChangedChannel<'_>) -> Result<Option<String>, CallError> {
         let ChangedChannel { name, channel, wanted, rules } = *changed;
-        let has_ended = || failed(&wanted.recording(name, channel), "it has ended meanwhile");
         // It may just have been started.
-        let (pid, recording) = self.wait_for_answer(name, channel)?.ok_or_else(has_ended)?;
+        let Answer::Running(pid, recording) = self.wait_for_answer(name, channel)? else { return Ok(None) };
         let change = recording.set_rules(rules);
-        let change = change.map_err(|error| failed(recording.name(), &error.to_string()))?;
         let mut state = self.shared.state();
-        let recorder = state.recorder(name, channel).filter(|recorder| recorder.pid() == Some(pid));
-        let follows = recorder.and_then(|recorder| recorder.session.channel.get_mut(channel));
-        let (follows, wanted) = follows.zip(wanted.channel.get(channel)).ok_or_else(has_ended)?;
-        follows.take_rules_of(wanted);
+        let mut recorder = state.recorder(name, channel);
+        recorder.iter_mut().for_each(|recorder| recorder.look(&self.shared.launcher));
+        let recorder = recorder.filter(|recorder| recorder.pid() == Some(pid));
+        let Some(recorder) = recorder else {
+            self.shared.save(&state, name);
+            return Ok(None);
+        };
+        let change = change.map_err(|error| failed(recording.name(), &error.to_string()))?;
+        let follows = recorder.session.channel.get_mut(channel);
+        if let Some((follows, wanted)) = follows.zip(wanted.channel.get(channel)) {
+            follows.take_rules_of(wanted);
+        }
         self.shared.save(&state, name);
         let others = change.pending.len() + change.fixed.len();
         let others = if others == 0 { String::new() } else { format!(", {others} did not") };
-        Ok(format!("{channel}: new rules, {} processes followed{others}", change.current))
+        Ok(Some(format!("{channel}: new rules, {} processes followed{others}", change.current)))
     }
 
     /// Ends all recordings of a session. Returns the folders of their traces.
@@ -274,7 +328,10 @@ impl SupervisorService {
             let mut state = self.shared.state();
             let Some(recorder) = state.recorder(name, channel) else { return Ok(None) };
             let pid = recorder.pid();
-            let (true, Some(pid)) = (recorder.begin_stop(), pid) else { return Ok(None) };
+            let (true, Some(pid)) = (recorder.begin_stop(), pid) else {
+                self.shared.save(&state, name);
+                return Ok(None);
+            };
             let folder = recorder.folder().map(|folder| folder.to_string_lossy().into_owned());
             (recorder.recording.clone(), folder, pid)
         };
@@ -285,11 +342,13 @@ impl SupervisorService {
                 recorder.pid() != Some(pid)
             })
         });
+        let mut state = self.shared.state();
         if let Err(problem) = outcome {
-            let mut state = self.shared.state();
             state.recorder(name, channel).into_iter().for_each(Recorder::cancel_stop);
             return Err(failed(&recording, &problem));
         }
+        // At once: the next channel may refuse its end.
+        self.shared.save(&state, name);
         Ok(folder)
     }
 
