@@ -386,16 +386,20 @@ fn stop_recording(name: &str, pid: u32, mut has_ended: impl FnMut() -> bool) -> 
     };
     let deadline = Instant::now() + STOP_TIMEOUT;
     let mut is_asked = false;
+    let mut is_silent = false;
     while !has_ended() {
         match if is_asked { Ok(()) } else { stop() } {
             Ok(()) | Err(ControlError::Ending(_)) => is_asked = true,
             // It does not listen yet, or no more.
-            Err(ControlError::NotFound(_)) => {}
+            Err(ControlError::NotFound(_)) => is_silent = false,
+            // A disk lets it wait, or it is stopped and may go on.
+            Err(ControlError::Silent(_)) => is_silent = true,
             Err(error) if has_ended() => log::debug!("{name} has ended while it was asked to: {error}"),
             Err(error) => return Err(error.to_string()),
         }
         if Instant::now() >= deadline {
-            return Err(format!("it has not ended within {} s", STOP_TIMEOUT.as_secs()));
+            let answers = if is_silent { "; it does not answer, and may be stopped" } else { "" };
+            return Err(format!("it has not ended within {} s{answers}", STOP_TIMEOUT.as_secs()));
         }
         thread::sleep(INTERVAL);
     }
