@@ -6,30 +6,86 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::Write as _,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, Receiver, TryRecvError},
+    },
     thread,
     time::{Duration, Instant},
 };
 
-/// Time for a disk to answer.
-const DISK_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time for a disk to answer. No lock is held meanwhile.
+const DISK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Disks, of which some have a question that is not answered yet.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Disks(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    timeout: Duration,
+    /// Gets a byte with each answer.
+    waker: Option<UnixStream>,
     /// Instants until which the open questions are waited for.
     open: Mutex<BTreeMap<PathBuf, Instant>>,
     answered: Condvar,
+    /// Threads that wait for the answer to another one's question.
+    #[cfg(test)]
+    waiting: std::sync::atomic::AtomicU32,
+}
+
+/// Reason why a question can't be put now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unasked {
+    /// The disk has another question until this instant.
+    Busy(Instant),
+    /// It has not answered another question in its time, or there is no thread for this one.
+    Hung,
+}
+
+/// Answer that is to come.
+#[derive(Debug)]
+pub struct Answer<T> {
+    receiver: Receiver<T>,
+    /// Instant until which it is waited for.
+    pub deadline: Instant,
+}
+
+/// Answer as it is at this moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply<T> {
+    /// It may still come.
+    Pending,
+    /// It is here.
+    Given(T),
+    /// It has not come in time.
+    Late,
+}
+
+impl<T> Answer<T> {
+    /// Looks whether the answer is here.
+    pub fn reply(&self) -> Reply<T> {
+        match self.receiver.try_recv() {
+            Ok(answer) => Reply::Given(answer),
+            Err(TryRecvError::Empty) if Instant::now() < self.deadline => Reply::Pending,
+            Err(_) => Reply::Late,
+        }
+    }
+
+    /// Waits for the answer. `None` if it does not come in time.
+    fn wait(self) -> Option<T> {
+        self.receiver.recv_timeout(self.deadline.saturating_duration_since(Instant::now())).ok()
+    }
 }
 
 /// A question that is not answered yet.
 struct Question {
     shared: Arc<Shared>,
     disk: PathBuf,
+    deadline: Instant,
 }
 
 impl Drop for Question {
@@ -43,40 +99,109 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Instant>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Begins a question, unless there is one.
+    fn begin(
+        self: &Arc<Self>,
+        open: &mut BTreeMap<PathBuf, Instant>,
+        disk: &Path,
+    ) -> Result<Question, Unasked> {
+        let now = Instant::now();
+        match open.get(disk) {
+            Some(until) if *until > now => return Err(Unasked::Busy(*until)),
+            Some(_) => return Err(Unasked::Hung),
+            None => {}
+        }
+        let deadline = now + self.timeout;
+        open.insert(disk.to_owned(), deadline);
+        Ok(Question { shared: Arc::clone(self), disk: disk.to_owned(), deadline })
+    }
+
+    /// Has a thread answer a question.
+    fn put<T: Send + 'static>(
+        self: &Arc<Self>,
+        open: Question,
+        question: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Answer<T>, Unasked> {
+        let (sender, receiver) = mpsc::channel();
+        let (deadline, shared) = (open.deadline, Arc::clone(self));
+        let answer = move || {
+            let answer = question();
+            drop(open);
+            // Without a receiver, the answer came too late.
+            let _ = sender.send(answer);
+            // Where there is no room, the receiver has not looked since.
+            let _ = shared.waker.as_ref().map(|mut waker| waker.write(&[0]));
+        };
+        let started = thread::Builder::new().name("disk".into()).spawn(answer);
+        started.map(|_| Answer { receiver, deadline }).map_err(|_| Unasked::Hung)
+    }
 }
 
 impl Disks {
-    /// Asks the disk of a folder for something. `None` if it does not answer in time, or has not
-    /// answered an earlier question in its time.
+    /// `waker` gets a byte with each answer; it must not block.
+    pub fn new(waker: Option<UnixStream>) -> Self {
+        Self::with_timeout(DISK_TIMEOUT, waker)
+    }
+
+    /// Gives disks another time to answer.
+    pub fn with_timeout(timeout: Duration, waker: Option<UnixStream>) -> Self {
+        Self(Arc::new(Shared {
+            timeout,
+            waker,
+            open: Mutex::default(),
+            answered: Condvar::new(),
+            #[cfg(test)]
+            waiting: 0.into(),
+        }))
+    }
+
+    /// Asks the disk of a folder for something, and waits for the answer. `None` if it does not
+    /// answer in time, or has not answered an earlier question in its time.
     pub fn ask<T: Send + 'static>(
         &self,
         folder: &Path,
         question: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let open = self.begin(disk_of(folder, &mounts))?;
-        let (sender, receiver) = mpsc::channel();
-        let ask = move || {
-            let answer = question();
-            drop(open);
-            // Without a receiver, the answer came too late.
-            let _ = sender.send(answer);
-        };
-        thread::Builder::new().name("disk".into()).spawn(ask).ok()?;
-        receiver.recv_timeout(DISK_TIMEOUT).ok()
+        let open = self.wait_for_turn(&disk_of(folder, &mounts()))?;
+        self.0.put(open, question).ok()?.wait()
+    }
+
+    /// Asks the disk of a folder for something, without waiting for the answer.
+    ///
+    /// # Errors
+    /// If it has another question.
+    pub fn put<T: Send + 'static>(
+        &self,
+        folder: &Path,
+        question: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Answer<T>, Unasked> {
+        let disk = disk_of(folder, &mounts());
+        let open = self.0.begin(&mut self.0.lock(), &disk)?;
+        self.0.put(open, question)
     }
 
     /// Waits for the answer to an earlier question for the rest of its time.
-    fn begin(&self, disk: PathBuf) -> Option<Question> {
+    fn wait_for_turn(&self, disk: &Path) -> Option<Question> {
         let mut open = self.0.lock();
-        while let Some(deadline) = open.get(&disk) {
-            let left = deadline.checked_duration_since(Instant::now())?;
-            let waited = self.0.answered.wait_timeout(open, left);
-            open = waited.unwrap_or_else(PoisonError::into_inner).0;
+        loop {
+            match self.0.begin(&mut open, disk) {
+                Ok(question) => return Some(question),
+                Err(Unasked::Hung) => return None,
+                Err(Unasked::Busy(until)) => {
+                    #[cfg(test)]
+                    self.0.waiting.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let left = until.saturating_duration_since(Instant::now());
+                    let waited = self.0.answered.wait_timeout(open, left);
+                    open = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
         }
-        open.insert(disk.clone(), Instant::now() + DISK_TIMEOUT);
-        Some(Question { shared: Arc::clone(&self.0), disk })
     }
+}
+
+fn mounts() -> String {
+    fs::read_to_string("/proc/self/mountinfo").unwrap_or_default()
 }
 
 /// Returns the mount point of a folder by its path. In the root's file system, each folder counts
@@ -90,11 +215,16 @@ fn disk_of(folder: &Path, mounts: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
+
+    /// Time that no test takes.
+    const LONG: Duration = Duration::from_secs(600);
 
     #[test]
     fn a_disk_that_hangs_is_asked_once_and_others_answer() {
-        let disks = Disks::default();
+        let disks = Disks::with_timeout(Duration::ZERO, None);
         let (release, hang) = mpsc::channel::<()>();
         let (hung, other) = (Path::new("/no-such-mount/hung"), Path::new("/no-such-mount/other"));
         let no_answer = disks.ask(hung, move || hang.recv().is_ok());
@@ -102,23 +232,41 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         assert_eq!(disks.ask(hung, move || sender.send(())), None);
         assert!(receiver.recv().is_err(), "the second question was asked");
-        assert_eq!(disks.ask(other, || 7), Some(7));
+        let other = disks.put(other, || 7).expect("a question");
+        assert_eq!(other.receiver.recv(), Ok(7));
         drop(release);
         while !disks.0.lock().is_empty() {
             thread::yield_now();
         }
-        assert_eq!(disks.ask(hung, || 8), Some(8));
+        assert_eq!(disks.put(hung, || 8).expect("a question").receiver.recv(), Ok(8));
     }
 
     #[test]
     fn questions_to_a_disk_that_answers_follow_one_another() {
-        let disks = Disks::default();
+        let disks = Disks::with_timeout(LONG, None);
         let folder = Path::new("/no-such-mount/busy");
-        let first = disks.begin(folder.to_owned()).expect("the first question");
+        let (release, busy) = mpsc::channel::<()>();
+        let first = disks.put(folder, move || busy.recv().is_err()).expect("the first question");
+        assert!(matches!(disks.put(folder, || 1), Err(Unasked::Busy(_))));
         let again = disks.clone();
-        let second = thread::spawn(move || again.begin(folder.to_owned()).is_some());
-        drop(first);
-        assert!(second.join().expect("an answer"));
+        let second = thread::spawn(move || again.ask(folder, || 2));
+        while disks.0.waiting.load(Ordering::Relaxed) == 0 {
+            thread::yield_now();
+        }
+        assert_eq!(first.reply(), Reply::Pending);
+        drop(release);
+        assert_eq!(second.join().expect("an answer"), Some(2));
+        assert_eq!(first.wait(), Some(true));
+    }
+
+    #[test]
+    fn an_answer_wakes_the_loop() {
+        use std::io::Read as _;
+        let (mut news, waker) = UnixStream::pair().expect("a pair");
+        let disks = Disks::with_timeout(LONG, Some(waker));
+        let answer = disks.put(Path::new("/no-such-mount/loop"), || 1).expect("a question");
+        news.read_exact(&mut [0]).expect("a byte");
+        assert_eq!(answer.reply(), Reply::Given(1));
     }
 
     #[test]

@@ -10,6 +10,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tompion_os::{Poller, ProcessWatch};
 
+/// There is no such process. Source: `errno(3)`; the number is the same on all platforms.
+const ESRCH: i32 = 3;
+
 /// A process for good: its id alone may be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessIdentity {
@@ -44,17 +47,21 @@ impl Process {
         Ok(Self { is_second, ..Self::new(identity, watch, Some(child)) })
     }
 
-    /// Watches a process that an earlier supervisor has started.
+    /// Watches a process that an earlier supervisor has started. `None` if it has ended.
     ///
     /// # Errors
-    /// If it has ended, or can't be watched.
-    pub fn adopted(identity: ProcessIdentity, poller: &Poller) -> io::Result<Self> {
-        let (found, watch) = watch(identity.pid, poller)?;
+    /// If it can't be watched: there are too many descriptors, for example.
+    pub fn adopted(identity: ProcessIdentity, poller: &Poller) -> io::Result<Option<Self>> {
+        let (found, watch) = match watch(identity.pid, poller) {
+            Ok(watched) => watched,
+            Err(error) if is_gone(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         if found != identity {
             poller.remove(watch.as_fd());
-            return Err(io::ErrorKind::NotFound.into());
+            return Ok(None);
         }
-        Ok(Self::new(identity, watch, None))
+        Ok(Some(Self::new(identity, watch, None)))
     }
 
     fn new(identity: ProcessIdentity, watch: ProcessWatch, child: Option<Child>) -> Self {
@@ -92,9 +99,22 @@ fn or_end<T>(child: &mut Child, watched: io::Result<T>) -> io::Result<T> {
 fn watch(pid: u32, poller: &Poller) -> io::Result<(ProcessIdentity, ProcessWatch)> {
     let watch = ProcessWatch::new(pid)?;
     // Behind the pidfd: a process that is found with a start time of before is the watched one.
-    let start_ticks = tompion_os::start_ticks(pid).ok_or(io::ErrorKind::NotFound)?;
+    let Some(start_ticks) = tompion_os::start_ticks(pid) else {
+        return Err(match watch.has_ended() {
+            true => io::ErrorKind::NotFound.into(),
+            false => io::Error::other("its start time can't be read"),
+        });
+    };
     poller.add(watch.as_fd(), 0)?;
     Ok((ProcessIdentity { pid, start_ticks }, watch))
+}
+
+/// Whether an error of [`watch`] says that there is no such process.
+///
+/// Source: `pidfd_open(2)`. A thread's id is `EINVAL` or, in newer kernels, `ENOENT`.
+fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(ESRCH)
+        || matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidInput)
 }
 
 #[cfg(test)]
@@ -113,13 +133,25 @@ mod tests {
         let mut child = sleep();
         let pid = child.id();
         let start_ticks = tompion_os::start_ticks(pid).expect("a start time");
-        let adopt = |start_ticks| Process::adopted(ProcessIdentity { pid, start_ticks }, &poller);
-        assert!(adopt(start_ticks + 1).is_err());
+        let adopt =
+            |start_ticks| Process::adopted(ProcessIdentity { pid, start_ticks }, &poller).expect("an answer");
+        assert!(adopt(start_ticks + 1).is_none());
         let mut process = adopt(start_ticks).expect("the process");
         assert!(process.end(&poller).is_none());
         child.kill().and_then(|()| child.wait()).expect("an end");
         assert!(process.end(&poller).is_some_and(|end| end.status.is_none()));
-        assert!(adopt(start_ticks).is_err());
+        assert!(adopt(start_ticks).is_none());
+    }
+
+    #[test]
+    fn only_a_process_that_is_not_there_has_ended() {
+        let too_many_descriptors = io::Error::from_raw_os_error(24);
+        assert!(!is_gone(&too_many_descriptors));
+        let poller = Poller::new().expect("a poller");
+        for pid in [0, u32::MAX, i32::MAX.unsigned_abs()] {
+            let adopted = Process::adopted(ProcessIdentity { pid, start_ticks: 1 }, &poller);
+            assert!(adopted.is_ok_and(|process| process.is_none()), "{pid}");
+        }
     }
 
     #[test]

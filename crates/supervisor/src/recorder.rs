@@ -13,7 +13,7 @@ use tompion_manifest::Manifest;
 use tompion_os::{DirHandle, Inheritance, Poller};
 
 use crate::{
-    disk::Disks,
+    disk::{Answer, Disks, Reply, Unasked},
     process::{Process, ProcessEnd, ProcessIdentity},
     session_file::SessionFile,
     types::{ChannelStatus, RecorderState},
@@ -26,8 +26,14 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 const SOUND_TIME: Duration = Duration::from_secs(60);
 /// A recorder that continued a trace for this long was able to.
 const CONTINUED_TIME: Duration = Duration::from_secs(2);
+/// Interval between two tries to watch a process, or to ask a disk that hangs for a trace.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Pause before a disk is asked that answers another question.
+const BUSY_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum size of the end of a recorder's messages that is searched for the reason of its end.
 const MAX_MESSAGES: u64 = 256 << 10;
+/// Reason of an end whose exit status is not known.
+const INCOMPLETE: &str = "it ended, and its trace is incomplete";
 /// Begin of its messages, and of those about its command line.
 const MESSAGE: &str = "tompion: ";
 const USAGE_ERROR: &str = "error: ";
@@ -77,8 +83,42 @@ pub struct Recorder {
 enum State {
     Stopped,
     Running(Process),
+    Unwatched(Unwatched),
+    Ended(Ended),
     Waiting(Instant),
+    Preparing(Preparation),
     Failed,
+}
+
+/// A process of an earlier supervisor that can't be watched yet.
+#[derive(Debug)]
+struct Unwatched {
+    identity: ProcessIdentity,
+    is_stopping: bool,
+    /// Instant of the next try.
+    next: Instant,
+}
+
+/// A process of an earlier supervisor that has ended. Its exit status is not known: its trace says
+/// whether the end was in order.
+#[derive(Debug)]
+struct Ended {
+    identity: ProcessIdentity,
+    /// The next start may continue its trace.
+    may_continue: bool,
+    /// Reason of the failure, if it is one.
+    reason: &'static str,
+    /// Answer of the trace's disk, if it was asked.
+    is_whole: Option<Answer<bool>>,
+    /// Instant at which it is asked again.
+    next: Instant,
+}
+
+/// A start whose folder is being made.
+#[derive(Debug)]
+struct Preparation {
+    output: PathBuf,
+    made: Answer<io::Result<()>>,
 }
 
 /// A recorder as an earlier supervisor has written it down.
@@ -115,28 +155,62 @@ impl Recorder {
         let SavedRecorder { process, folder, restarts } = saved;
         (self.folder, self.restarts) = (folder, restarts);
         // Also one that is stopped and answers nothing, or does not listen yet.
-        let adopted = process.and_then(|process| Process::adopted(process, &launcher.poller).ok());
-        match adopted {
-            Some(process) => self.state = State::Running(process),
-            None if process.is_some() && self.has_whole_trace(launcher) => {}
-            None => {
-                self.continues = self.can_continue();
-                let when = if process.is_some() { "ended while no" } else { "had failed before this" };
-                self.fail(format!("it {when} supervisor ran"));
-            }
+        if let Some(identity) = process {
+            let adopted = Process::adopted(identity, &launcher.poller);
+            return self.watch(identity, adopted, "it ended while no supervisor ran", launcher);
         }
+        self.continues = self.can_continue();
+        self.fail("it had failed before this supervisor ran".into());
     }
 
-    /// Starts the recorder.
+    /// Takes over what was found of a process that an earlier supervisor has started.
+    fn watch(
+        &mut self,
+        identity: ProcessIdentity,
+        adopted: io::Result<Option<Process>>,
+        reason: &'static str,
+        launcher: &Launcher,
+    ) {
+        let is_stopping = matches!(&self.state, State::Unwatched(before) if before.is_stopping);
+        self.state = match adopted {
+            Ok(Some(mut process)) => {
+                process.is_stopping = is_stopping;
+                State::Running(process)
+            }
+            Ok(None) if is_stopping => State::Stopped,
+            Ok(None) => State::Ended(Ended::new(identity, self.can_continue(), reason)),
+            Err(error) => {
+                if !matches!(self.state, State::Unwatched(_)) {
+                    (launcher.report)(&format!("{}: can't be watched yet: {error}", self.recording));
+                }
+                let next = Instant::now() + RETRY_INTERVAL;
+                State::Unwatched(Unwatched { identity, is_stopping, next })
+            }
+        };
+        self.look_at_trace(launcher);
+    }
+
+    /// Starts the recorder. A disk may let this wait.
     ///
     /// # Errors
     /// If the program can't be started, or the folder for its traces can't be made.
     fn start(&mut self, launcher: &Launcher) -> io::Result<()> {
-        let is_second = self.continues;
-        let folder = match self.folder.clone().filter(|_| is_second) {
-            Some(folder) => folder,
-            None => self.new_folder(launcher)?,
-        };
+        if self.folder_to_continue().is_some() {
+            return self.launch(None, launcher);
+        }
+        let output = self.output()?;
+        let made = launcher.disks.ask(&output, make_folder(&output));
+        made.ok_or_else(|| does_not_answer(&output))??;
+        self.launch(Some(&output), launcher)
+    }
+
+    /// Starts the recorder, with a new folder in this one, or with that of the trace to continue.
+    fn launch(&mut self, output: Option<&Path>, launcher: &Launcher) -> io::Result<()> {
+        let is_second = output.is_none();
+        // Milliseconds make it new.
+        let time = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S%.3f");
+        let new = output.map(|output| output.join(format!("{}-{time}", self.recording)));
+        let folder = new.or_else(|| self.folder.clone()).ok_or(io::ErrorKind::NotFound)?;
         let messages = launcher.runtime.recreate(self.messages_name())?;
         let child = self.spawn(launcher, &folder, &messages)?;
         let process = Process::started(child, is_second, &launcher.poller)?;
@@ -145,6 +219,10 @@ impl Recorder {
         self.folder = Some(folder);
         self.state = State::Running(process);
         Ok(())
+    }
+
+    fn folder_to_continue(&self) -> Option<&Path> {
+        self.folder.as_deref().filter(|_| self.continues)
     }
 
     fn spawn(&self, launcher: &Launcher, folder: &Path, messages: &File) -> io::Result<Child> {
@@ -182,8 +260,8 @@ impl Recorder {
         format!("{}.log", self.recording)
     }
 
-    /// Chooses the folder of the next trace.
-    fn new_folder(&self, launcher: &Launcher) -> io::Result<PathBuf> {
+    /// Returns the folder for the traces, if it can be one.
+    fn output(&self) -> io::Result<PathBuf> {
         let output = self.output_folder().ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "expected `output` in the session's file, or HOME")
         })?;
@@ -192,52 +270,88 @@ impl Recorder {
             let problem = format!("expected an absolute path as `output`, found {found}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
-        let parent = output.clone();
-        match launcher.disks.ask(&output, move || DirHandle::open_or_create(&parent).map(drop)) {
-            Some(made) => {
-                made.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", output.display())))?
-            }
-            None => {
-                let problem = format!("{} does not answer; its disk may hang", output.display());
-                return Err(io::Error::new(io::ErrorKind::TimedOut, problem));
-            }
-        }
-        // Milliseconds make it new.
-        let time = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S%.3f");
-        Ok(output.join(format!("{}-{time}", self.recording)))
+        Ok(output)
     }
 
-    /// Returns the folder for the traces.
+    /// Returns the folder for the traces as the session names it.
     fn output_folder(&self) -> Option<PathBuf> {
         let Some(output) = &self.session.output else { return default_output() };
         let host = tompion_os::host_name().unwrap_or_default().replace('/', "_");
         Some(output.replace("{name}", &self.session_name).replace("{host}", &host).into())
     }
 
-    /// Looks whether the recorder has ended, and decides what follows.
+    /// Looks whether the recorder has ended, and decides what follows. Waits for nothing.
     pub fn look(&mut self, launcher: &Launcher) {
-        let State::Running(process) = &mut self.state else { return };
-        let Some(ProcessEnd { status, ran }) = process.end(&launcher.poller) else { return };
-        let (is_stopping, is_second) = (process.is_stopping, process.is_second);
-        let in_order = is_stopping
-            || match status {
-                Some(status) => status.success(),
-                None => self.has_whole_trace(launcher),
-            };
-        if in_order {
-            self.state = State::Stopped;
-            self.failure = None;
-            return;
+        match &mut self.state {
+            State::Unwatched(Unwatched { identity, next, .. }) if *next <= Instant::now() => {
+                let identity = *identity;
+                let adopted = Process::adopted(identity, &launcher.poller);
+                self.watch(identity, adopted, INCOMPLETE, launcher);
+            }
+            State::Running(process) => {
+                let Some(ProcessEnd { status, ran }) = process.end(&launcher.poller) else { return };
+                let (identity, is_stopping) = (process.identity, process.is_stopping);
+                // One that could not continue a trace will not be able to later.
+                let may_continue = (!process.is_second || ran >= CONTINUED_TIME) && self.can_continue();
+                if ran >= SOUND_TIME {
+                    self.delay = FIRST_DELAY;
+                }
+                match status {
+                    _ if is_stopping => self.end_in_order(),
+                    Some(status) if status.success() => self.end_in_order(),
+                    Some(status) => {
+                        let reason = self.reason(status, launcher);
+                        self.end_by_failure(reason, may_continue, launcher);
+                    }
+                    None => self.state = State::Ended(Ended::new(identity, may_continue, INCOMPLETE)),
+                }
+            }
+            _ => {}
         }
-        // One that could not continue a trace will not be able to later.
-        let may_continue = !is_second || ran >= CONTINUED_TIME;
-        if ran >= SOUND_TIME {
-            self.delay = FIRST_DELAY;
-        }
-        self.continues = may_continue && self.can_continue();
-        let reason = self.reason(status, launcher);
+        self.look_at_trace(launcher);
+    }
+
+    fn end_in_order(&mut self) {
+        self.state = State::Stopped;
+        self.failure = None;
+    }
+
+    fn end_by_failure(&mut self, reason: String, may_continue: bool, launcher: &Launcher) {
+        self.continues = may_continue;
         (launcher.report)(&format!("{}: {reason}", self.recording));
         self.fail(reason);
+    }
+
+    /// Asks the disk of the trace of a process whose exit status is not known, and looks whether
+    /// it has answered.
+    fn look_at_trace(&mut self, launcher: &Launcher) {
+        let State::Ended(ended) = &mut self.state else { return };
+        let Some(folder) = &self.folder else { return self.end_in_order() };
+        let reply = match &ended.is_whole {
+            Some(answer) => answer.reply(),
+            None if ended.next > Instant::now() => return,
+            None => {
+                let (of, parent) = (folder.clone(), folder.parent().unwrap_or(folder));
+                match launcher.disks.put(parent, move || is_whole_trace(&of)) {
+                    Ok(answer) => return ended.is_whole = Some(answer),
+                    Err(Unasked::Busy(_)) => return ended.next = Instant::now() + BUSY_INTERVAL,
+                    Err(Unasked::Hung) => Reply::Late,
+                }
+            }
+        };
+        match reply {
+            Reply::Pending => {}
+            Reply::Given(true) => self.end_in_order(),
+            Reply::Given(false) => {
+                let (reason, may_continue) = (ended.reason.to_owned(), ended.may_continue);
+                self.end_by_failure(reason, may_continue, launcher);
+            }
+            Reply::Late => {
+                ended.is_whole = None;
+                ended.next = Instant::now() + RETRY_INTERVAL;
+                self.failure = Some(format!("it ended, and {}", does_not_answer(folder)));
+            }
+        }
     }
 
     /// Waits before the recorder is started again, unless a caller waits for it.
@@ -269,26 +383,57 @@ impl Recorder {
         self.is_awaited = false;
     }
 
-    /// Starts the recorder again if its pause is over.
+    /// Starts the recorder again if its pause is over. Waits for nothing.
     pub fn start_again(&mut self, launcher: &Launcher) {
-        if matches!(self.state, State::Waiting(until) if until <= Instant::now()) {
-            self.restarts = self.restarts.saturating_add(1);
-            self.start_now_or_later(launcher);
+        let started = match &self.state {
+            State::Waiting(until) if *until <= Instant::now() => match self.folder_to_continue() {
+                Some(_) => self.launch(None, launcher),
+                None => self.prepare(launcher),
+            },
+            State::Preparing(Preparation { output, made }) => match made.reply() {
+                Reply::Pending => return,
+                Reply::Given(Ok(())) => self.launch(Some(&output.clone()), launcher),
+                Reply::Given(Err(error)) => Err(error),
+                Reply::Late => Err(does_not_answer(output)),
+            },
+            _ => return,
+        };
+        if matches!(self.state, State::Preparing(_) | State::Waiting(_)) && started.is_ok() {
+            return;
+        }
+        self.restarts = self.restarts.saturating_add(1);
+        if let Err(error) = started {
+            self.fail(error.to_string());
         }
     }
 
-    /// Starts the recorder; if that fails, it is tried again like one that has ended.
+    /// Has the folder for the next trace made.
+    fn prepare(&mut self, launcher: &Launcher) -> io::Result<()> {
+        let output = self.output()?;
+        self.state = match launcher.disks.put(&output, make_folder(&output)) {
+            Ok(made) => State::Preparing(Preparation { output, made }),
+            Err(Unasked::Busy(_)) => State::Waiting(Instant::now() + BUSY_INTERVAL),
+            Err(Unasked::Hung) => return Err(does_not_answer(&output)),
+        };
+        Ok(())
+    }
+
+    /// Starts the recorder; if that fails, it is tried again like one that has ended. A disk may
+    /// let this wait.
     pub fn start_now_or_later(&mut self, launcher: &Launcher) {
         if let Err(error) = self.start(launcher) {
             self.fail(error.to_string());
         }
     }
 
-    /// Instant at which it is to be started again.
+    /// Instant at which it is to be looked at again, apart from its end and the answers of disks.
     pub fn due(&self) -> Option<Instant> {
-        match self.state {
-            State::Waiting(until) => Some(until),
-            _ => None,
+        match &self.state {
+            State::Waiting(until) => Some(*until),
+            State::Unwatched(unwatched) => Some(unwatched.next),
+            State::Ended(ended) => Some(ended.is_whole.as_ref().map_or(ended.next, |it| it.deadline)),
+            State::Preparing(preparation) => Some(preparation.made.deadline),
+            State::Stopped | State::Running(_) | State::Failed => None,
         }
     }
 
@@ -297,6 +442,10 @@ impl Recorder {
         match &mut self.state {
             State::Running(process) => {
                 process.is_stopping = true;
+                true
+            }
+            State::Unwatched(unwatched) => {
+                unwatched.is_stopping = true;
                 true
             }
             _ => {
@@ -308,27 +457,39 @@ impl Recorder {
 
     /// The end was refused: it is watched as before.
     pub fn cancel_stop(&mut self) {
-        if let State::Running(process) = &mut self.state {
-            process.is_stopping = false;
+        match &mut self.state {
+            State::Running(process) => process.is_stopping = false,
+            State::Unwatched(unwatched) => unwatched.is_stopping = false,
+            _ => {}
         }
     }
 
     /// Whether it runs, or will be started again.
     pub fn is_active(&self) -> bool {
-        matches!(self.state, State::Running(_) | State::Waiting(_))
+        !matches!(self.state, State::Stopped | State::Failed)
     }
 
     /// Process id, if it runs.
     pub fn pid(&self) -> Option<u32> {
-        self.process().map(|process| process.pid)
+        match &self.state {
+            State::Running(_) | State::Unwatched(_) => self.process().map(|process| process.pid),
+            _ => None,
+        }
     }
 
-    /// Its process, if it runs.
+    /// Its process, if it runs, or has ended and nothing is known yet about its end.
     pub fn process(&self) -> Option<ProcessIdentity> {
         match &self.state {
             State::Running(process) => Some(process.identity),
+            State::Unwatched(unwatched) => Some(unwatched.identity),
+            State::Ended(ended) => Some(ended.identity),
             _ => None,
         }
+    }
+
+    /// Whether it has ended, and its trace's disk is still to say whether that was in order.
+    pub fn has_open_end(&self) -> bool {
+        matches!(self.state, State::Ended(_))
     }
 
     /// Whether it waits to continue the trace of a recorder that was killed.
@@ -351,17 +512,21 @@ impl Recorder {
         self.failure.as_deref()
     }
 
+    /// Returns its state as callers see it.
+    pub fn state(&self) -> RecorderState {
+        match &self.state {
+            State::Stopped => RecorderState::Stopped,
+            State::Running(_) | State::Unwatched(_) => RecorderState::Running,
+            State::Ended(_) | State::Waiting(_) | State::Preparing(_) => RecorderState::Waiting,
+            State::Failed => RecorderState::Failed,
+        }
+    }
+
     /// Returns its part of a reply.
     pub fn status(&self) -> ChannelStatus {
-        let (state, retry_ns) = match &self.state {
-            State::Stopped => (RecorderState::Stopped, None),
-            State::Running(_) => (RecorderState::Running, None),
-            State::Waiting(until) => {
-                let left = until.saturating_duration_since(Instant::now());
-                (RecorderState::Waiting, Some(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)))
-            }
-            State::Failed => (RecorderState::Failed, None),
-        };
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        let state = self.state();
+        let retry = self.due().filter(|_| state == RecorderState::Waiting).map(left);
         ChannelStatus {
             name: self.channel.clone(),
             recording: self.recording.clone(),
@@ -370,21 +535,13 @@ impl Recorder {
             folder: self.folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
             restarts: self.restarts,
             failure: self.failure.clone(),
-            retry_ns,
+            retry_ns: retry.map(|left| u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)),
         }
     }
 
-    /// Whether its trace was completed, as far as its disk says so in time.
-    fn has_whole_trace(&self, launcher: &Launcher) -> bool {
-        let Some(folder) = self.folder.clone() else { return true };
-        let parent = folder.parent().unwrap_or(&folder).to_owned();
-        launcher.disks.ask(&parent, move || is_whole_trace(&folder)).unwrap_or(false)
-    }
-
     /// Reason of its end: its last message, or the signal.
-    fn reason(&self, status: Option<ExitStatus>, launcher: &Launcher) -> String {
-        let signal = status.and_then(|status| status.signal());
-        if let Some(signal) = signal {
+    fn reason(&self, status: ExitStatus, launcher: &Launcher) -> String {
+        if let Some(signal) = status.signal() {
             return format!("it was killed by signal {signal}");
         }
         let messages = launcher.runtime.read_tail(self.messages_name(), MAX_MESSAGES).unwrap_or_default();
@@ -392,14 +549,31 @@ impl Recorder {
         // A wrong command line has its error first, and advice behind it.
         let usage = messages.lines().find(|line| line.starts_with(USAGE_ERROR));
         let last = messages.lines().rev().find(|line| !line.trim().is_empty());
-        match (usage.or(last), status.and_then(|status| status.code())) {
-            (Some(message), Some(_)) => {
-                message.trim_start_matches(MESSAGE).trim_start_matches(USAGE_ERROR).to_owned()
-            }
-            (None, Some(code)) => format!("it ended with exit status {code}"),
-            (_, None) => "it ended, and its trace is incomplete".into(),
+        match usage.or(last) {
+            Some(message) => message.trim_start_matches(MESSAGE).trim_start_matches(USAGE_ERROR).to_owned(),
+            None => format!("it ended with exit status {}", status.code().unwrap_or_default()),
         }
     }
+}
+
+impl Ended {
+    fn new(identity: ProcessIdentity, may_continue: bool, reason: &'static str) -> Self {
+        Self { identity, may_continue, reason, is_whole: None, next: Instant::now() }
+    }
+}
+
+/// Returns what makes a folder for traces.
+fn make_folder(output: &Path) -> impl FnOnce() -> io::Result<()> + Send + use<> {
+    let output = output.to_owned();
+    move || {
+        let made = DirHandle::open_or_create(&output).map(drop);
+        made.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", output.display())))
+    }
+}
+
+fn does_not_answer(folder: &Path) -> io::Error {
+    let problem = format!("{} does not answer; its disk may hang", folder.display());
+    io::Error::new(io::ErrorKind::TimedOut, problem)
 }
 
 /// Whether the manifest of a trace says that it is complete. Without a folder, nothing was
@@ -421,7 +595,9 @@ fn default_output() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use tompion_testing::TestDir;
+    use std::sync::mpsc;
+
+    use tompion_testing::{TestDir, wait_until};
 
     use super::*;
 
@@ -454,7 +630,7 @@ mod tests {
             program: program.into(),
             runtime: DirHandle::open(dir).expect("a folder"),
             poller: Poller::new().expect("a poller"),
-            disks: Disks::default(),
+            disks: Disks::with_timeout(Duration::from_secs(600), None),
             inheritance: Inheritance::current(),
             report: |_| {},
         }
@@ -470,5 +646,75 @@ mod tests {
         recorder.start_now_or_later(&launcher);
         assert!(recorder.is_to_continue());
         assert_eq!(recorder.folder(), Some(Path::new("/traces/a")));
+    }
+
+    /// A recorder that an earlier supervisor has started, with a trace in this folder.
+    fn adopted(dir: &Path, pid: u32, launcher: &Launcher) -> Recorder {
+        let mut recorder = Recorder::new("a", "main", SessionFile::default());
+        let process = Some(ProcessIdentity { pid, start_ticks: 1 });
+        let folder = Some(dir.join("traces/a"));
+        recorder.adopt(SavedRecorder { process, folder, restarts: 0 }, launcher);
+        recorder
+    }
+
+    #[test]
+    fn a_disk_that_does_not_answer_says_nothing_about_an_end() {
+        let dir = TestDir::new("unknown-end");
+        let mut launcher = launcher(&dir, "/no/such/program");
+        launcher.disks = Disks::with_timeout(Duration::ZERO, None);
+        let (release, hang) = mpsc::channel::<()>();
+        let hung = launcher.disks.put(&dir.join("traces"), move || hang.recv()).expect("a question");
+        let mut recorder = adopted(&dir, u32::MAX, &launcher);
+        recorder.look(&launcher);
+        recorder.start_again(&launcher);
+        assert_eq!((recorder.state(), recorder.restarts()), (RecorderState::Waiting, 0));
+        assert!(recorder.process().is_some(), "the next supervisor can't ask");
+        assert!(recorder.due().is_some());
+        assert!(recorder.failure().is_some_and(|it| it.contains("does not answer")));
+        drop((release, hung));
+        launcher.disks = Disks::with_timeout(Duration::from_secs(600), None);
+        wait_until("the disk's answer", || {
+            recorder.look(&launcher);
+            recorder.state() == RecorderState::Stopped
+        });
+        assert_eq!(recorder.failure(), None, "nothing was recorded");
+    }
+
+    #[test]
+    fn a_disk_that_hangs_holds_up_no_look() {
+        let dir = TestDir::new("slow-output");
+        let launcher = launcher(&dir, "/no/such/program");
+        let output = dir.join("traces");
+        let session = format!("output = '{}'\n[channel.main]", output.display());
+        let mut recorder = Recorder::new("a", "main", SessionFile::parse(&session).expect("a session"));
+        recorder.state = State::Waiting(Instant::now());
+        let (release, hang) = mpsc::channel::<()>();
+        let _hung = launcher.disks.put(&output, move || hang.recv()).expect("a question");
+        recorder.start_again(&launcher);
+        assert_eq!((recorder.state(), recorder.restarts()), (RecorderState::Waiting, 0));
+        drop(release);
+        wait_until("a start", || {
+            recorder.start_again(&launcher);
+            recorder.restarts() == 1
+        });
+        assert!(output.is_dir());
+        assert!(recorder.failure().is_some(), "there is no program");
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_watched_yet_runs_on() {
+        let dir = TestDir::new("unwatched");
+        let launcher = launcher(&dir, "/no/such/program");
+        let mut recorder = Recorder::new("a", "main", SessionFile::default());
+        let identity = ProcessIdentity { pid: u32::MAX, start_ticks: 1 };
+        let refused = || Err(io::Error::from_raw_os_error(24));
+        recorder.watch(identity, refused(), "it ended", &launcher);
+        assert_eq!((recorder.state(), recorder.pid()), (RecorderState::Running, Some(u32::MAX)));
+        assert_eq!(recorder.process(), Some(identity));
+        assert!(recorder.due().is_some_and(|due| due > Instant::now()));
+        assert!(recorder.begin_stop());
+        recorder.watch(identity, refused(), "it ended", &launcher);
+        recorder.watch(identity, Ok(None), "it ended", &launcher);
+        assert_eq!((recorder.state(), recorder.failure()), (RecorderState::Stopped, None));
     }
 }

@@ -29,6 +29,8 @@ use crate::{
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time for a recording to end: its disk may be slow.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time for a disk to say how a recorder has ended: its trace may be one to continue.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between two looks.
 const INTERVAL: Duration = Duration::from_millis(5);
 
@@ -199,7 +201,13 @@ impl SupervisorService {
     /// which no other thread starts any more.
     fn change_of(&self, changed: &ChangedChannel<'_>) -> (Option<Change>, Option<Recorder>) {
         let ChangedChannel { name, channel, wanted, .. } = *changed;
+        let deadline = Instant::now() + END_TIMEOUT;
         let mut state = self.shared.state();
+        while state.has_open_end(name, channel, &self.shared.launcher) && Instant::now() < deadline {
+            drop(state);
+            thread::sleep(INTERVAL);
+            state = self.shared.state();
+        }
         let change = difference(&state.running(name), wanted).remove(channel);
         // Under the same lock: the loop may start it otherwise.
         let idle = (change == Some(Change::Start)).then(|| state.take_idle(name, channel)).flatten();

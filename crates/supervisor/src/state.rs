@@ -124,6 +124,14 @@ impl State {
         self.sessions.get_mut(name)?.get_mut(channel)
     }
 
+    /// Looks at a channel's recorder. Returns whether its end is open still.
+    pub fn has_open_end(&mut self, name: &str, channel: &str, launcher: &Launcher) -> bool {
+        self.recorder(name, channel).is_some_and(|recorder| {
+            recorder.look(launcher);
+            recorder.has_open_end()
+        })
+    }
+
     /// Adds a channel's recorder.
     pub fn insert(&mut self, name: &str, channel: &str, recorder: Recorder) {
         self.sessions.entry(name.to_owned()).or_default().insert(channel.to_owned(), recorder);

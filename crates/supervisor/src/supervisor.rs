@@ -27,6 +27,7 @@ use crate::{
     service::SupervisorService,
     session_file::Start,
     state::State,
+    types::RecorderState,
 };
 
 /// SIGINT and SIGTERM, at which the supervisor ends.
@@ -117,7 +118,7 @@ impl Shared {
             return;
         }
         for channel in session.channel.keys() {
-            // A disk may let it wait, which nothing else is to.
+            // Without the lock: a disk may let it wait, which nothing else is to.
             let mut recorder = Recorder::new(name, channel, session.clone());
             recorder.start_now_or_later(&self.launcher);
             let mut state = self.state();
@@ -175,7 +176,8 @@ impl Supervisor {
         let poller = Poller::new()?;
         poller.add(signals.as_fd(), SIGNAL)?;
         poller.add(news.as_fd(), NEWS)?;
-        let (program, runtime, disks) = (program.to_owned(), socket.folder().clone(), Disks::default());
+        let disks = Disks::new(Some(waker.try_clone()?));
+        let (program, runtime) = (program.to_owned(), socket.folder().clone());
         let launcher = Launcher { program, runtime, poller, disks, inheritance, report };
         let transient = control_folder();
         let state = Mutex::new(State::load(&launcher));
@@ -239,7 +241,7 @@ impl Supervisor {
         let state = self.shared.state();
         let recorders = || state.sessions.values().flat_map(|recorders| recorders.values());
         let running = recorders().filter(|recorder| recorder.pid().is_some()).count();
-        match recorders().filter(|recorder| recorder.due().is_some()).count() {
+        match recorders().filter(|recorder| recorder.state() == RecorderState::Waiting).count() {
             0 => format!("{running} recorders run"),
             waiting => format!("{running} recorders run, {waiting} failed and will be started again"),
         }
