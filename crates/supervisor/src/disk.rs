@@ -5,9 +5,10 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     fs,
     io::Write as _,
-    os::unix::net::UnixStream,
+    os::unix::{ffi::OsStringExt as _, net::UnixStream},
     path::{Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
@@ -200,17 +201,35 @@ impl Disks {
     }
 }
 
-fn mounts() -> String {
-    fs::read_to_string("/proc/self/mountinfo").unwrap_or_default()
+fn mounts() -> Vec<u8> {
+    fs::read("/proc/self/mountinfo").unwrap_or_default()
 }
 
 /// Returns the mount point of a folder by its path. In the root's file system, each folder counts
 /// for itself: it may be behind a link to another disk. Source: `proc_pid_mountinfo(5)`.
-fn disk_of(folder: &Path, mounts: &str) -> PathBuf {
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    let points = points.map(|point| PathBuf::from(point.replace("\\040", " ")));
+fn disk_of(folder: &Path, mounts: &[u8]) -> PathBuf {
+    let lines = mounts.split(|byte| *byte == b'\n');
+    let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).map(unescape);
     let deepest = points.filter(|point| folder.starts_with(point)).max_by_key(|point| point.iter().count());
     deepest.filter(|point| point != Path::new("/")).unwrap_or_else(|| folder.to_owned())
+}
+
+/// Replaces `\040` and other bytes that the kernel writes in octal: blank, tab, line feed, and
+/// backslash.
+fn unescape(escaped: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(escaped.len());
+    let mut rest = escaped;
+    while let [first, after @ ..] = rest {
+        let byte = match after {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] if *first == b'\\' => {
+                Some(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'))
+            }
+            _ => None,
+        };
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[3..] } else { after };
+    }
+    OsString::from_vec(bytes).into()
 }
 
 #[cfg(test)]
@@ -271,15 +290,20 @@ mod tests {
 
     #[test]
     fn folders_of_a_mount_are_on_one_disk() {
-        let mounts = "22 1 0:2 / / rw - ext4 a rw\n30 22 0:3 / /data rw - xfs b rw\n\
-                      31 30 0:4 / /data/my\\040nfs rw - nfs c rw\n";
+        use std::os::unix::ffi::OsStrExt as _;
+        let mounts = b"22 1 0:2 / / rw - ext4 a rw\n30 22 0:3 / /data rw - xfs b rw\n\
+                       31 30 0:4 / /data/my\\040nfs rw - nfs c rw\n32 30 0:5 / /data/\xff rw - nfs d rw\n\
+                       33 30 0:6 / /data/a\\011b\\012c\\134040 rw - nfs e rw\n";
         for (folder, disk) in [
-            ("/data/traces/a", "/data"),
-            ("/data/my nfs/a", "/data/my nfs"),
-            ("/database", "/database"),
-            ("/var/traces", "/var/traces"),
+            (&b"/data/traces/a"[..], &b"/data"[..]),
+            (b"/data/my nfs/a", b"/data/my nfs"),
+            (b"/data/\xff/a", b"/data/\xff"),
+            (b"/data/a\tb\nc\\040/a", b"/data/a\tb\nc\\040"),
+            (b"/database", b"/database"),
+            (b"/var/traces", b"/var/traces"),
         ] {
-            assert_eq!(disk_of(Path::new(folder), mounts), Path::new(disk), "{folder}");
+            let path = |bytes: &'static [u8]| Path::new(std::ffi::OsStr::from_bytes(bytes));
+            assert_eq!(disk_of(path(folder), mounts), path(disk));
         }
     }
 }
