@@ -10,13 +10,16 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::support::{Finished, TestDir, finish, run, signal, wait_until};
 
 /// Interval between the looks of tests that wait for nothing to happen.
 const QUIET_TIME: Duration = Duration::from_millis(300);
+
+/// Longer than a supervisor waits for the state of a recorder.
+const SILENT_TIME: Duration = Duration::from_secs(4);
 
 /// A supervisor in a network of its own: programs of other tests don't find its recorders.
 struct Supervisor<'dir> {
@@ -406,19 +409,100 @@ fn a_process_that_has_the_number_of_a_recorder_is_left_alone() {
     supervisor.end().succeeded();
 }
 
+/// Stops a recorder of a session's channel `main` by SIGSTOP before it listens. One that listens
+/// already is killed: the supervisor starts the next one.
+fn stop_before_it_listens(dir: &TestDir, session: &str) -> u32 {
+    let saved = dir.path("control/.supervisor").join(format!("{session}.json"));
+    let socket = dir.path("control").join(session).join("control");
+    let mut stopped = None;
+    wait_until("a recorder that does not listen yet", || {
+        let process = fs::read(&saved).ok().and_then(|saved| {
+            let process = serde_json::from_slice::<Value>(&saved).ok()?["main"]["process"].take();
+            Some((process["pid"].as_u64()?.try_into().ok()?, process["start_ticks"].as_u64()?))
+        });
+        let Some((pid, start_ticks)) = process else { return false };
+        let id = Pid::from_raw(i32::try_from(pid).expect("an id")).expect("an id");
+        if tompion_os::start_ticks(pid) != Some(start_ticks) || kill_process(id, Signal::STOP).is_err() {
+            return false;
+        }
+        wait_until("the end of its turn", || "TZ".contains(state_of(pid)));
+        if state_of(pid) == 'T' && UnixStream::connect(&socket).is_err() {
+            stopped = Some(pid);
+            return true;
+        }
+        let _ = kill_process(id, Signal::KILL);
+        wait_until("its end", || tompion_os::start_ticks(pid) != Some(start_ticks));
+        false
+    });
+    stopped.expect("a recorder")
+}
+
+/// State of a process as `proc_pid_stat(5)` has it; `Z` for one that has ended.
+fn state_of(pid: u32) -> char {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('Z')
+}
+
+/// Calls the supervisor while a recorder is stopped, which goes on after a time.
+fn call_beside_stopped(dir: &TestDir, pid: u32, after: Duration, method: &str, parameters: &Value) -> Value {
+    thread::scope(|scope| {
+        let reply = scope.spawn(|| call(dir, method, parameters));
+        thread::sleep(after);
+        let has_waited = !reply.is_finished();
+        signal(pid, Signal::CONT);
+        let reply = reply.join().expect("a reply");
+        assert!(has_waited, "{reply}");
+        reply
+    })
+}
+
 #[test]
 fn a_recorder_that_does_not_listen_yet_is_stopped_and_changed_all_the_same() {
     let dir = TestDir::new();
     describe(&dir, "flight", "start = 'boot'\n[channel.main]");
     describe(&dir, "other", "start = 'boot'\n[channel.main]");
     let supervisor = Supervisor::start(&dir);
-    let reply = call(&dir, "Stop", &json!({ "name": "flight" }));
+    let stopped = stop_before_it_listens(&dir, "flight");
+    let reply = call_beside_stopped(&dir, stopped, QUIET_TIME, "Stop", &json!({ "name": "flight" }));
     assert_eq!(reply["parameters"]["folders"].as_array().map(Vec::len), Some(1), "{reply}");
+    let stopped = stop_before_it_listens(&dir, "other");
     describe(&dir, "other", "start = 'boot'\n[channel.main]\nlevel = 'info'");
-    let reply = call(&dir, "Apply", &json!({ "name": "other", "restart": false }));
+    let apply = json!({ "name": "other", "restart": false });
+    let reply = call_beside_stopped(&dir, stopped, QUIET_TIME, "Apply", &apply);
     assert_eq!(reply["parameters"]["pending"], json!([]), "{reply}");
+    assert_eq!(pid(&supervisor.channel("other", "main")), stopped);
     assert_eq!(supervisor.channel("flight", "main")["state"], "stopped");
     supervisor.command(&["stop", "other"]).succeeded();
+    supervisor.end().succeeded();
+}
+
+#[test]
+fn a_recorder_that_fails_while_its_rules_change_is_started_with_the_new_ones() {
+    let dir = TestDir::new();
+    describe(&dir, "flight", "start = 'boot'\n[channel.main]\nfilter = 'rows >'");
+    let supervisor = Supervisor::start(&dir);
+    let stopped = stop_before_it_listens(&dir, "flight");
+    describe(&dir, "flight", "start = 'boot'\n[channel.main]\nfilter = 'rows > 1'");
+    let apply = json!({ "name": "flight", "restart": false });
+    let reply = call_beside_stopped(&dir, stopped, QUIET_TIME, "Apply", &apply);
+    let change = reply["parameters"]["changes"][0].as_str().unwrap_or_default();
+    assert!(change.starts_with("main: started, records into "), "{reply}");
+    assert_eq!(supervisor.channel("flight", "main")["state"], "running");
+    supervisor.command(&["stop", "flight"]).succeeded();
+    supervisor.end().succeeded();
+}
+
+#[test]
+fn a_recorder_that_answers_late_is_stopped_all_the_same() {
+    let dir = TestDir::new();
+    describe(&dir, "flight", "[channel.main]");
+    let supervisor = Supervisor::start(&dir);
+    supervisor.command(&["apply", "flight"]).succeeded();
+    let recorder = pid(&supervisor.channel("flight", "main"));
+    signal(recorder, Signal::STOP);
+    let reply = call_beside_stopped(&dir, recorder, SILENT_TIME, "Stop", &json!({ "name": "flight" }));
+    assert_eq!(reply["parameters"]["folders"].as_array().map(Vec::len), Some(1), "{reply}");
+    assert_eq!(supervisor.channel("flight", "main")["state"], "stopped");
     supervisor.end().succeeded();
 }
 
