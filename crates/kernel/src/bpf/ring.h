@@ -27,7 +27,7 @@
 #define MAX_CONTEXT 48
 #define PADDING 0
 /* A probe is only ever disturbed by what interrupts it, which is over when it goes on. */
-#define MAX_ATTEMPTS 16
+#define MAX_ATTEMPTS 8
 
 /* Numbers of tompion_layout::loss::Cause. */
 enum cause { FULL = 0, TOO_LARGE = 1, RETRIES = 2, UNFINISHED = 8, NESTED = 10, NO_RING = 11 };
