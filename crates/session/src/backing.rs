@@ -144,7 +144,7 @@ impl SavedRestart {
             command: None,
             target: match target {
                 Target::Command(words) => SavedTarget::Command(words.clone()),
-                Target::Processes(ProcessTree { named, descendants, has_descendants }) => {
+                Target::Processes(ProcessTree { named, descendants, has_descendants, .. }) => {
                     SavedTarget::Processes {
                         named: named.clone(),
                         descendants: descendants.clone(),
@@ -181,7 +181,7 @@ impl SavedRestart {
         match self.target.clone() {
             SavedTarget::Command(words) => Target::Command(words),
             SavedTarget::Processes { named, descendants, has_descendants } => {
-                Target::Processes(ProcessTree { named, descendants, has_descendants })
+                Target::Processes(ProcessTree { named, descendants, has_descendants, was_there: true })
             }
             SavedTarget::Everything => Target::Everything,
         }

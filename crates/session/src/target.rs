@@ -67,6 +67,8 @@ pub struct ProcessTree {
     pub descendants: Vec<u32>,
     /// Whether running descendants belong to the family.
     pub has_descendants: bool,
+    /// Whether one of the named processes was there when they were named.
+    pub was_there: bool,
 }
 
 impl ProcessTree {
@@ -74,7 +76,8 @@ impl ProcessTree {
     pub fn new(named: Vec<u32>, has_descendants: bool) -> Self {
         let mut known = BTreeSet::new();
         let named: Vec<u32> = named.into_iter().filter(|pid| known.insert(*pid)).collect();
-        let mut family = Self { named, descendants: Vec::new(), has_descendants };
+        let was_there = named.iter().any(|pid| Path::new("/proc").join(pid.to_string()).exists());
+        let mut family = Self { named, descendants: Vec::new(), has_descendants, was_there };
         family.descendants = family.find_more();
         family
     }

@@ -84,18 +84,21 @@ fn ask_family(
     problems: &mut Vec<String>,
 ) -> Result<(), Error> {
     let ask = |pid: u32| attach::ask_patiently(pid, session);
-    let named: Vec<_> = family.named.iter().filter_map(|pid| ask(*pid).err()).collect();
-    let others: Vec<_> = family.descendants.iter().filter_map(|pid| ask(*pid).err()).collect();
+    let failure = |pid: &u32| ask(*pid).err().map(|failure| (*pid, failure));
+    let named: Vec<_> = family.named.iter().filter_map(failure).collect();
+    let others: Vec<_> = family.descendants.iter().filter_map(failure).collect();
     let is_gone = |pid: &u32| !Path::new("/proc").join(pid.to_string()).exists();
-    let is_there = !family.named.iter().all(is_gone);
     let is_reached = named.len() < family.named.len() || others.len() < family.descendants.len();
-    if !(is_reached || has_kernel && is_there) {
-        let reasons: Vec<String> = named.into_iter().map(|failure| failure.text).collect();
+    // The kernel may have recorded all of one that has ended since.
+    if !(is_reached || has_kernel && family.was_there) {
+        let reasons: Vec<String> = named.into_iter().map(|(_, failure)| failure.text).collect();
         return Err(Error::Unreachable(reasons.join("; ")));
     }
-    let named = named.into_iter().filter(|failure| failure.has_library || !has_kernel);
-    let others = others.into_iter().filter(|failure| failure.has_library);
-    problems.extend(named.chain(others).map(|failure| failure.text));
+    let named =
+        named.into_iter().filter(|(pid, failure)| !has_kernel || failure.has_library && !is_gone(pid));
+    // Descendants that have ended since they were found are none to record.
+    let others = others.into_iter().filter(|(pid, failure)| failure.has_library && !is_gone(pid));
+    problems.extend(named.chain(others).map(|(_, failure)| failure.text));
     Ok(())
 }
 
