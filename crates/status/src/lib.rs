@@ -11,7 +11,7 @@ mod recording;
 mod table;
 mod text;
 
-pub use look::Look;
+pub use look::{Look, Silent, ask};
 pub use recording::{describe_rules, write_recording};
 pub use table::{Process, Recording, Table};
 pub use text::frame;

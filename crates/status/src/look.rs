@@ -1,22 +1,45 @@
-//! One look at all recordings of a user.
+//! Answers of recorders, and one look at all of them.
 
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use tompion_control::{ControlError, Recording, Status};
+
+/// A recorder that did not answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Silent {
+    /// Name of the recording.
+    pub name: String,
+    /// Reason, in a line.
+    pub error: String,
+}
+
+/// Asks the recorders of these recordings, one after the other. Returns those that did not answer;
+/// one that has ended in the meantime is left out.
+pub fn ask(recordings: impl IntoIterator<Item = Recording>, mut answered: impl FnMut(Status)) -> Vec<Silent> {
+    let mut silent = Vec::new();
+    for recording in recordings {
+        match recording.status() {
+            Ok(status) => answered(status),
+            Err(ControlError::NotFound(_) | ControlError::Ending(_)) => {}
+            Err(error) => silent.push(Silent { name: recording.name().into(), error: error.to_string() }),
+        }
+    }
+    silent
+}
 
 /// State of all recordings at one time.
 #[derive(Debug)]
 pub struct Look {
     /// Time of its begin.
     pub(crate) at: Instant,
-    pub(crate) recordings: Vec<Found>,
-    /// Recorders that did not answer, one line each.
-    pub(crate) silent: Vec<String>,
+    pub(crate) recordings: Vec<Answer>,
+    pub(crate) silent: Vec<Silent>,
 }
 
-/// A recording, and what its recorder costs.
+/// Answer of a recorder, and what that costs.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct Answer {
     /// Time of the reply: a recorder before it may have been slow.
     pub(crate) at: Instant,
     pub(crate) status: Status,
@@ -25,19 +48,13 @@ pub(crate) struct Found {
 }
 
 impl Look {
-    /// Asks the recorders of these recordings. One that has ended in the meantime is left out.
+    /// Asks the recorders of these recordings.
     pub fn at(recordings: impl IntoIterator<Item = Recording>) -> Self {
-        let mut look = Self { at: Instant::now(), recordings: Vec::new(), silent: Vec::new() };
-        for recording in recordings {
-            match recording.status() {
-                Ok(status) => {
-                    let (at, cpu) = (Instant::now(), tompion_os::cpu_time(status.pid));
-                    look.recordings.push(Found { at, status, cpu });
-                }
-                Err(ControlError::NotFound(_) | ControlError::Ending(_)) => {}
-                Err(error) => look.silent.push(error.to_string()),
-            }
-        }
-        look
+        let (at, mut answers) = (Instant::now(), Vec::new());
+        let silent = ask(recordings, |status| {
+            let (at, cpu) = (Instant::now(), tompion_os::cpu_time(status.pid));
+            answers.push(Answer { at, status, cpu });
+        });
+        Self { at, recordings: answers, silent }
     }
 }

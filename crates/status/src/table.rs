@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tompion_control::{Loss, Mode, Process as Recorded};
 
-use crate::look::{Found, Look};
+use crate::look::{Answer, Look};
 
 /// Rates between two looks, with the state at the second one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -79,7 +79,7 @@ impl Table {
             .iter()
             .map(|found| {
                 let same =
-                    |it: &&Found| it.status.name == found.status.name && it.status.pid == found.status.pid;
+                    |it: &&Answer| it.status.name == found.status.name && it.status.pid == found.status.pid;
                 recording(before.recordings.iter().find(same), found)
             })
             .collect();
@@ -87,13 +87,13 @@ impl Table {
         Self {
             interval_ns: u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX),
             recordings,
-            silent: after.silent.clone(),
+            silent: after.silent.iter().map(|silent| silent.error.clone()).collect(),
         }
     }
 }
 
 /// A recording that was not there at the first look has no rates yet.
-fn recording(before: Option<&Found>, after: &Found) -> Recording {
+fn recording(before: Option<&Answer>, after: &Answer) -> Recording {
     let interval = before.map_or(Duration::ZERO, |before| after.at.saturating_duration_since(before.at));
     let status = &after.status;
     let ring_bytes = status.ring_bytes_per_process;
@@ -109,7 +109,7 @@ fn recording(before: Option<&Found>, after: &Found) -> Recording {
         })
         .collect();
     processes.sort_by(|one, other| other.events_per_s.total_cmp(&one.events_per_s));
-    let lost = |found: &Found| found.status.processes.iter().map(lost).fold(ended(found), sum);
+    let lost = |found: &Answer| found.status.processes.iter().map(lost).fold(ended(found), sum);
     let all_lost = lost(after);
     let since = before.and_then(lost).zip(all_lost).map_or(0, |(before, after)| after.saturating_sub(before));
     let cpu = before.and_then(|before| before.cpu).zip(after.cpu);
@@ -166,7 +166,7 @@ fn lost(process: &Recorded) -> Option<u64> {
     (!process.losses_unknown).then(|| total(&process.lost))
 }
 
-fn ended(found: &Found) -> Option<u64> {
+fn ended(found: &Answer) -> Option<u64> {
     Some(total(&found.status.ended_lost))
 }
 
@@ -210,7 +210,7 @@ pub(crate) mod tests {
         }
     }
 
-    pub fn found(name: &str, mode: Mode, processes: Vec<Recorded>) -> Found {
+    pub fn found(name: &str, mode: Mode, processes: Vec<Recorded>) -> Answer {
         let status = Status {
             name: name.into(),
             pid: 7,
@@ -233,12 +233,12 @@ pub(crate) mod tests {
             ring_bytes: 1 << 19,
             problems: Vec::new(),
         };
-        Found { at: Instant::now(), status, cpu: Some(Duration::from_millis(100)) }
+        Answer { at: Instant::now(), status, cpu: Some(Duration::from_millis(100)) }
     }
 
-    pub fn looks(before: Vec<Found>, after: Vec<Found>) -> (Look, Look) {
-        let look = |at, recordings: Vec<Found>| {
-            let recordings = recordings.into_iter().map(|found| Found { at, ..found }).collect();
+    pub fn looks(before: Vec<Answer>, after: Vec<Answer>) -> (Look, Look) {
+        let look = |at, recordings: Vec<Answer>| {
+            let recordings = recordings.into_iter().map(|found| Answer { at, ..found }).collect();
             Look { at, recordings, silent: Vec::new() }
         };
         let at = Instant::now();

@@ -148,7 +148,10 @@ mod tests {
     use tompion_terminal::screen::plain;
 
     use super::*;
-    use crate::table::tests::{found, looks, process};
+    use crate::{
+        look::Silent,
+        table::tests::{found, looks, process},
+    };
 
     #[test]
     fn a_frame_shows_rates_losses_and_history() {
@@ -157,7 +160,8 @@ mod tests {
             found("flight", Mode::Overwrite, vec![process(41, 200_000, Some(0)), process(42, 20, None)]);
         after.status.ended_processes = 3;
         let (before, mut after) = looks(vec![before], vec![after]);
-        after.silent.push("the recorder web does not answer".into());
+        let error = "the recorder web does not answer".into();
+        after.silent.push(Silent { name: "web".into(), error });
         let shown = plain(&frame(&Table::between(&before, &after), (100, 30)));
         let expected = "\
 1 recording, 2 processes; rates of the last 2.0 s

@@ -6,8 +6,8 @@ use std::{io::Write, process::ExitCode};
 
 use clap::Args;
 use serde::Serialize;
-use tompion_control::{ControlError, Recording, Status, recordings};
-use tompion_status::write_recording;
+use tompion_control::{Recording, Status, recordings};
+use tompion_status::{Silent, write_recording};
 use tompion_supervisor::Sessions;
 
 use crate::messages::{self, print_status};
@@ -26,13 +26,6 @@ pub struct Arguments {
     /// Print JSON, as the recorders reply
     #[arg(long)]
     json: bool,
-}
-
-/// A recorder that did not answer.
-#[derive(Serialize)]
-struct Silent {
-    name: String,
-    error: String,
 }
 
 /// All recorders' answers.
@@ -100,16 +93,7 @@ fn ask_all() -> Answers {
 }
 
 fn ask(recordings: impl IntoIterator<Item = Recording>) -> Answers {
-    let mut answers = Answers::default();
-    for recording in recordings {
-        match recording.status() {
-            Ok(status) => answers.recordings.push(status),
-            // It has ended in the meantime.
-            Err(ControlError::NotFound(_) | ControlError::Ending(_)) => {}
-            Err(error) => {
-                answers.silent.push(Silent { name: recording.name().into(), error: error.to_string() });
-            }
-        }
-    }
-    answers
+    let mut answered = Vec::new();
+    let silent = tompion_status::ask(recordings, |status| answered.push(status));
+    Answers { recordings: answered, silent, ..Answers::default() }
 }
