@@ -21,18 +21,33 @@ pub struct Count {
 }
 
 /// The newest count, for the thread that observes it.
-#[derive(Debug, Default)]
-pub struct Counts(Mutex<Option<Count>>);
+#[derive(Debug)]
+pub struct Counts {
+    newest: Mutex<Option<Count>>,
+    wants_fill: bool,
+}
 
 impl Counts {
+    /// Counts for triggers of these conditions; none if they need no counts.
+    pub fn for_conditions<'c>(conditions: impl Iterator<Item = &'c Condition> + Clone) -> Option<Self> {
+        let wants_fill = conditions.clone().any(|it| matches!(it, Condition::Fill(_)));
+        let mut others = conditions.filter(|it| matches!(it, Condition::Loss | Condition::Rate(_)));
+        (wants_fill || others.next().is_some()).then(|| Self { newest: Mutex::default(), wants_fill })
+    }
+
+    /// Whether a trigger asks how full rings are, which takes a look at all of them in each round.
+    pub const fn wants_fill(&self) -> bool {
+        self.wants_fill
+    }
+
     /// The newest count; none before the first.
     pub fn last(&self) -> Option<Count> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Replaces the count.
     pub fn renew(&self, count: Count) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(count);
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(count);
     }
 }
 
@@ -72,6 +87,17 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn only_conditions_that_need_them_have_counts() {
+        let wants_fill = |conditions: &[Condition]| {
+            Counts::for_conditions(conditions.iter()).map(|counts| counts.wants_fill())
+        };
+        assert_eq!(wants_fill(&[Condition::Killed, Condition::External("a".into())]), None);
+        assert_eq!(wants_fill(&[Condition::Killed, Condition::Loss]), Some(false));
+        assert_eq!(wants_fill(&[Condition::Rate(1)]), Some(false));
+        assert_eq!(wants_fill(&[Condition::Loss, Condition::Fill(1)]), Some(true));
+    }
 
     #[test]
     fn a_value_that_stays_at_its_threshold_is_a_cause_once() {

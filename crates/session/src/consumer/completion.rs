@@ -12,7 +12,7 @@ impl Consumer {
         // Rings that still run are converted with this one: bytes wait in order.
         self.sample();
         let mut process = self.processes.remove(index);
-        self.appended_by_ended = self.appended_by_ended.saturating_add(process.load().events);
+        self.appended_by_ended = self.appended_by_ended.saturating_add(process.appended());
         process.end.get_or_insert(how);
         if self.stopped.is_some() {
             process.give_up();

@@ -34,7 +34,6 @@ impl Consumer {
     fn describe(&self, process: &Process) -> control::Process {
         let Source { name, command_line, events, lost, overwritten, losses_unknown, .. } =
             process.summary(self.root().path());
-        let load = process.load();
         control::Process {
             pid: process.pid,
             name: name.unwrap_or_default(),
@@ -44,9 +43,9 @@ impl Consumer {
             lost: losses(lost.iter().map(|(cause, count)| (cause.as_str(), *count))),
             losses_unknown,
             rules: process.following(),
-            appended: load.events.min(MAX_INT),
-            appended_bytes: load.bytes.into_iter().map(|bytes| bytes.min(MAX_INT)).collect(),
-            fill_percent: load.fill_percent,
+            appended: process.appended().min(MAX_INT),
+            appended_bytes: process.appended_bytes().map(|bytes| bytes.min(MAX_INT)).collect(),
+            fill_percent: process.fill_percent(),
         }
     }
 

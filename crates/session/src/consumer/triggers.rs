@@ -20,10 +20,10 @@ impl Consumer {
         Self { counts, ..self }
     }
 
-    /// Notes how full rings are, if a trigger asks for counts: before they are read.
+    /// Notes how full rings are, if a trigger asks for it: before they are read.
     pub(super) fn note_fill(&mut self) {
-        if self.counts.is_some() {
-            let fill = self.processes.iter().map(|process| process.load().fill_percent).max();
+        if self.counts.as_ref().is_some_and(|counts| counts.wants_fill()) {
+            let fill = self.processes.iter().map(Process::fill_percent).max();
             self.fullest = self.fullest.max(fill.unwrap_or(0));
         }
     }
@@ -32,7 +32,7 @@ impl Consumer {
     pub(super) fn count_for_triggers(&mut self) {
         let fill_percent = std::mem::take(&mut self.fullest).min(100);
         if let Some(counts) = &self.counts {
-            let running = self.processes.iter().map(|process| process.load().events);
+            let running = self.processes.iter().map(Process::appended);
             let appended = running.fold(self.appended_by_ended, u64::saturating_add);
             let count = Count { at: Instant::now(), lost: self.lost_events(), appended, fill_percent };
             counts.renew(count);

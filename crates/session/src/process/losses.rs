@@ -11,17 +11,6 @@ use tompion_manifest as manifest;
 
 use super::Process;
 
-/// Content of a process's rings, by their shared counters: the process could have changed them.
-#[derive(Clone, Debug, Default)]
-pub struct Load {
-    /// Events that they have taken.
-    pub events: u64,
-    /// Bytes that each ring has taken.
-    pub bytes: Vec<u64>,
-    /// Share of the fullest one that waits to be read, or that holds history, in percent.
-    pub fill_percent: u64,
-}
-
 /// More than any program can lose. A reader takes the largest number for a mistake of its own.
 pub(super) const MAX_DISCARDED: u64 = 1 << 62;
 /// Tolerance for clocks and the time of joining, in nanoseconds.
@@ -110,13 +99,12 @@ impl Process {
         if !self.given_up {
             return 0;
         }
-        let appended = (0..self.states.len()).map(|ring| self.reader(ring).events());
         let known = self.written_of_rings().saturating_add(self.overwritten());
         let known = known.saturating_add(self.refused()).saturating_add(self.filtered);
         let repeated = self.chunk.as_ref().map_or(0, |chunk| chunk.repeated);
         let dropped = self.states.iter().map(|state| state.dropped).fold(repeated, u64::saturating_add);
         let known = known.saturating_add(self.unfinished()).saturating_add(dropped);
-        appended.fold(0, u64::saturating_add).saturating_sub(known)
+        self.appended().saturating_sub(known)
     }
 
     /// Events whose records this side has found to be incomplete for ever.
@@ -158,20 +146,26 @@ impl Process {
         shared.saturating_add(self.control.word(without_ring).load(Ordering::Relaxed))
     }
 
-    /// Returns what its rings have taken and hold, by their shared counters.
-    pub fn load(&self) -> Load {
+    /// Number of events that its rings have taken, by its own count.
+    pub fn appended(&self) -> u64 {
+        (0..self.states.len()).map(|ring| self.reader(ring).events()).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes that each of its rings has taken, by its own count.
+    pub fn appended_bytes(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.states.len()).map(|ring| self.reader(ring).written())
+    }
+
+    /// Share of its fullest ring that waits to be read, or that holds history, in percent. The
+    /// process could have changed the counters.
+    pub fn fill_percent(&self) -> u64 {
         let size = self.geometry.ring_size().max(1);
-        let mut load = Load::default();
-        for ring in 0..self.states.len() {
+        let fill = |ring| {
             let reader = self.reader(ring);
-            let written = reader.written();
-            load.events = load.events.saturating_add(reader.events());
-            load.bytes.push(written);
             // A flight recorder gives no room back.
-            let held = written.saturating_sub(reader.released()).min(size);
-            load.fill_percent = load.fill_percent.max(held.saturating_mul(100) / size);
-        }
-        load
+            reader.written().saturating_sub(reader.released()).min(size).saturating_mul(100) / size
+        };
+        (0..self.states.len()).map(fill).max().unwrap_or(0)
     }
 
     /// The process in the manifest.

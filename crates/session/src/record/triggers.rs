@@ -67,10 +67,7 @@ struct Window {
 
 impl Triggers {
     pub(super) fn new(config: &Config, inheritance: Inheritance) -> Self {
-        let is_counted = |condition: &Condition| {
-            matches!(condition, Condition::Loss | Condition::Fill(_) | Condition::Rate(_))
-        };
-        let wants_counts = config.triggers.iter().any(|trigger| is_counted(&trigger.condition));
+        let counts = Counts::for_conditions(config.triggers.iter().map(|trigger| &trigger.condition));
         let observed = |trigger: &Trigger| Observed {
             trigger: trigger.clone(),
             limiter: RateLimiter::default(),
@@ -78,7 +75,7 @@ impl Triggers {
         };
         Self {
             list: config.triggers.iter().map(observed).collect(),
-            counts: wants_counts.then(Arc::default),
+            counts: counts.map(Arc::new),
             last: None,
             lost: 0,
             command_end: None,
