@@ -17,8 +17,9 @@ pub const ABI: u32 = 1;
 #[repr(C)]
 #[derive(Debug)]
 pub struct Site {
-    /// Bit n: recording n records the event. Bit [`END_SHIFT`] + n: it records the event where that
-    /// ends a span whose begin it has. The other bits are [`SLOW`], [`PINNED`] and [`CHOSEN`].
+    /// Bit n: recording n records the event. Bit [`END_SHIFT`] + n: it records the event only as
+    /// the end of a span that it has the begin of. The other bits are [`SLOW`], [`PINNED`] and
+    /// [`CHOSEN`].
     pub enabled: AtomicU32,
     /// Half of the head of the event's records, see [`tompion_layout::record::Head::empty`].
     pub head: AtomicU32,

@@ -166,7 +166,7 @@ fn tied_stream(random: &mut Random, class: u64, instance: Option<u64>, number: &
     bytes
 }
 
-/// Writes traces into a folder, whose names, and those of their files, are in no order.
+/// Writes traces into a folder. Their names and those of their files are in random order.
 fn write_tied_traces(random: &mut Random, folder: &Path) {
     let mut number = 0;
     for _ in 0..1 + random.below(4) {

@@ -97,6 +97,13 @@ fn kill_again_and_again(dir: &TestDir, mut recorder: Child, times: u32, seed: u6
     recorder
 }
 
+/// Asserts that a recovery finds all that a program has appended.
+fn recovers_all(dir: &TestDir, progress: &Progress, pid: u32) {
+    let said = run(&mut dir.tompion(&["recover", "trace"])).succeeded();
+    assert!(said.err.contains(" none lost; next: tompion print "), "{}", said.err);
+    there_are_no_gaps(&found_in(&dir.trace("trace")), progress, pid);
+}
+
 /// Asserts that each source's numbers go from 1 to what was appended.
 fn there_are_no_gaps(found: &[Found], progress: &Progress, pid: u32) {
     let own: Vec<Found> = found.iter().copied().filter(|found| found.pid == pid).collect();
@@ -311,9 +318,7 @@ fn a_recovery_that_fails_leaves_the_rings_with_the_keeper() {
     assert_eq!(dir.trace("trace").manifest()["state"], "recording");
     fs::remove_file(dir.path("trace/user")).expect("a file");
     fs::rename(dir.path("user"), dir.path("trace/user")).expect("a folder");
-    let said = run(&mut dir.tompion(&["recover", "trace"])).succeeded();
-    assert!(said.err.contains(" none lost; next: tompion print "), "{}", said.err);
-    there_are_no_gaps(&found_in(&dir.trace("trace")), &progress, pid);
+    recovers_all(&dir, &progress, pid);
 }
 
 #[test]
@@ -329,9 +334,7 @@ fn a_recording_whose_manifest_can_not_be_written_can_be_recovered() {
     fs::remove_dir(&manifest).expect("a folder");
     fs::rename(dir.path("manifest"), &manifest).expect("a manifest");
     assert!(dir.path("trace/.restart/session.json").exists(), "what describes the rings stays");
-    let said = run(&mut dir.tompion(&["recover", "trace"])).succeeded();
-    assert!(said.err.contains(" none lost; next: tompion print "), "{}", said.err);
-    there_are_no_gaps(&found_in(&dir.trace("trace")), &progress, pid);
+    recovers_all(&dir, &progress, pid);
 }
 
 #[test]

@@ -223,7 +223,7 @@ fn folders_in(place: &Path) -> Vec<(String, DirHandle)> {
 /// Checks that a session may have this name. One that begins with a digit would be a process id.
 ///
 /// # Errors
-/// [`PlaceError::BadName`], whose text says how a name is.
+/// [`PlaceError::BadName`], which explains the rules for names.
 pub fn check_session_name(name: &str) -> Result<(), PlaceError> {
     let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let begins_with_letter = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());

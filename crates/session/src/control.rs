@@ -100,8 +100,8 @@ impl Watchers {
         let _ = sender.try_send(json!({}));
         let mut list = self.lock();
         if list.len() >= MAX_WATCHERS {
-            // One whose receiver is gone is found when something is sent to it. Each probe is a
-            // reply that the others have to take.
+            // A closed receiver is noticed only by a send, and the other watchers receive each
+            // probe as a reply.
             list.retain(|sender| !matches!(sender.try_send(json!({})), Err(TrySendError::Disconnected(_))));
         }
         (list.len() < MAX_WATCHERS).then(|| {

@@ -1,7 +1,7 @@
-//! Questions to disks that may hang: one at a time for each, whose answer is waited for briefly.
+//! Requests to disks that may hang: one at a time per disk, with a timeout.
 //!
-//! A question runs in a thread of its own, which hangs with the disk. While it does, further
-//! questions to this disk have no answer, and take no thread.
+//! A request runs in a thread of its own, which hangs with the disk. Meanwhile, further requests to
+//! this disk fail and start no thread.
 
 use std::{
     collections::BTreeMap,

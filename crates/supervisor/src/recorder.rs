@@ -32,7 +32,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const BUSY_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum size of the end of a recorder's messages that is searched for the reason of its end.
 const MAX_MESSAGES: u64 = 256 << 10;
-/// Reason of an end whose exit status is not known.
+/// Reason for the end of a recorder without a known exit status.
 const INCOMPLETE: &str = "it ended, and its trace is incomplete";
 /// Begin of its messages, and of those about its command line.
 const MESSAGE: &str = "tompion: ";
@@ -114,7 +114,7 @@ struct Ended {
     next: Instant,
 }
 
-/// A start whose folder is being made.
+/// A start that waits until its folder is created.
 #[derive(Debug)]
 struct Preparation {
     output: PathBuf,

@@ -55,7 +55,8 @@ pub enum ConsumerCommand {
     Lost(Box<LostProcess>, Option<ProcessEntry>),
     /// Say how many events of programs were lost.
     CountLosses(Sender<u64>),
-    /// Complete all processes, whose conversations are over, and say how many events were lost.
+    /// Complete all processes, and reply with the number of lost events. Their connections must be
+    /// closed.
     CompleteProcesses(Sender<u64>),
     /// A source that another thread has recorded is complete.
     Recorded(Box<KernelOutcome>),
