@@ -13,7 +13,9 @@ const ROS_CALLBACK: &str = "ros2:callback";
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     Switch,
-    /// A thread is about to be woken, or was.
+    /// A thread that slept is about to be woken.
+    Waking,
+    /// A thread was woken.
     Wake,
     Fork,
     Exit,
@@ -67,7 +69,8 @@ pub(super) fn action(trace: &Trace, class: &metadata::Event) -> Option<Action> {
     let of_kernel = is_of_kernel(trace).then_some(Action::OtherOfKernel);
     Some(match name {
         "sched_switch" => Action::Switch,
-        "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => Action::Wake,
+        "sched_waking" => Action::Waking,
+        "sched_wakeup" | "sched_wakeup_new" => Action::Wake,
         "sched_process_fork" => Action::Fork,
         "sched_process_exit" => Action::Exit,
         "sched_process_free" => Action::Free,

@@ -279,7 +279,7 @@ impl FactExtractor {
         };
         let about = match self.action(fact.class) {
             Some(Action::Switch) => [number(number::THREAD), number(number::NEXT)],
-            Some(Action::Wake | Action::Exit | Action::Free | Action::ProcessState) => {
+            Some(Action::Waking | Action::Wake | Action::Exit | Action::Free | Action::ProcessState) => {
                 [number(number::THREAD), None]
             }
             Some(Action::Fork) => [number(number::CHILD), None],
@@ -349,7 +349,7 @@ impl Fields {
                 use_as(&["prev_comm"], Use::Text(text::NAME));
                 use_as(&["next_comm"], Use::Text(text::NEXT));
             }
-            Some(Action::Wake | Action::Exit | Action::Free) => {
+            Some(Action::Waking | Action::Wake | Action::Exit | Action::Free) => {
                 use_as(&["tid", "pid"], Use::Number(number::THREAD));
                 use_as(&["waker_context"], Use::Number(number::CONTEXT));
                 use_as(&["comm"], Use::Text(text::NAME));

@@ -133,6 +133,10 @@ impl Machine {
         }
         match action {
             Action::Switch => self.switch(fact, moment, visitor),
+            Action::Waking => {
+                self.doubt_ready(fact);
+                self.wake(fact, moment, visitor);
+            }
             Action::Wake => self.wake(fact, moment, visitor),
             Action::Fork => self.fork(fact, time, visitor),
             Action::Exit => {
@@ -396,6 +400,17 @@ impl Machine {
         let cut = self.threads.get_mut(&tid).filter(|_| !self.gaps.is_empty());
         if let Some(syscall) = cut.and_then(|thread| thread.syscall.take()) {
             visitor.interval(&syscall.end(Track::Syscall(id), time, false));
+        }
+    }
+
+    /// Makes unknown what a thread did since it was woken, if it is about to be woken once more: it
+    /// has run and slept since, and the events of that are missing. The kernel reports
+    /// `sched_waking` only of threads that sleep or are about to (`ttwu_state_match` in
+    /// kernel/sched/core.c).
+    fn doubt_ready(&mut self, fact: FactView<'_>) {
+        let thread = fact.id(number::THREAD).and_then(|tid| self.threads.get_mut(&tid));
+        if let Some(thread) = thread.filter(|thread| matches!(thread.state.state, State::Ready(Why::Woken(_)))) {
+            thread.state.state = State::Unknown;
         }
     }
 

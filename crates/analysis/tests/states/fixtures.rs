@@ -252,6 +252,27 @@ fn states_that_lost_events_may_have_changed_are_unknown() {
     assert_eq!(checked.count(|what| matches!(what, Happening::Loss { count: 4, .. })), 2, "at both its ends");
 }
 
+/// Thread 9 is woken on one CPU while events of the other one are missing, on which it may run.
+#[test]
+fn a_thread_that_is_woken_twice_has_run_unseen_in_between() {
+    let folder = Folder::new("woken-twice");
+    let kernel = [
+        ("sched_switch", "prev_tid prev_state next_tid"),
+        ("sched_waking", "tid"),
+        ("sched_wakeup", "tid"),
+    ];
+    let events =
+        [(100, 0, vec![9, 1, 7]), (200, 1, vec![9]), (205, 2, vec![9]), (300, 1, vec![9]), (305, 2, vec![9])];
+    let lossy = [packet(1, &[(90, 0, vec![0, 0, 8])], 0), packet(1, &[(400, 0, vec![8, 1, 9])], 4)].concat();
+    folder.trace("kernel", &metadata("kernel", &kernel, ""), &[packet(0, &events, 0), lossy]);
+    let checked = folder.states();
+    let ready = State::Ready(Why::Woken(Waker::During(7)));
+    let states = of_thread(&checked, 9);
+    assert!(states.contains(&(200, 300, State::Unknown)), "it has run and slept unseen: {states:?}");
+    assert!(states.contains(&(300, 400, ready)), "{states:?}");
+    assert_eq!(checked.count(|what| matches!(what, Happening::Wakeup { tid: 9, .. })), 2);
+}
+
 #[test]
 fn a_wakeup_is_a_threads_only_where_the_trace_says_so() {
     let kernel = [("sched_switch", "prev_tid prev_state next_tid"), ("sched_waking", "tid waker_context")];
