@@ -51,8 +51,13 @@ impl Random {
     }
 }
 
+/// Variable with the folder of the join sockets.
+const JOIN: &str = "TOMPION_SOCKET";
+
 fn resume(dir: &TestDir) -> Command {
-    dir.tompion(&["record", "--resume", "-o", "trace"])
+    let mut command = dir.tompion(&["record", "--resume", "-o", "trace"]);
+    command.env(JOIN, dir.path("join")).env("TOMPION_CONTROL", dir.path("control"));
+    command
 }
 
 /// Starts a recording of an emitter that runs until it is killed, and lets it record for a while.
@@ -188,6 +193,54 @@ fn programs_that_start_and_end_while_the_recorder_is_killed_are_recorded() {
             assert!(numbers_of(&own, source).into_iter().eq(1..=100), "process {pid}, source {source}");
         }
     }
+}
+
+/// Programs of a set find the recording by its join socket, before and after the restarts, and while
+/// there is no recorder.
+#[test]
+fn a_recording_of_sets_of_programs_goes_on_with_those_that_start_later() {
+    let dir = TestDir::new();
+    let (program, other) = (dir.program("emitter"), dir.link("other", &["emitter.c"], &[]));
+    let begin = |program: &Path, name: &str| {
+        let progress = Progress::new(dir.path(name));
+        let mut command = Command::new(program);
+        let begins_alone = Some("alone").filter(|_| name == "stranger");
+        command.arg(progress.path()).args(["60000", "0", "0"]).args(begins_alone);
+        command.env(JOIN, dir.path("join"));
+        (start(&mut command), progress)
+    };
+    let mut recording = dir.tompion(&["record", "--session", "sets", "-o", "trace"]);
+    recording.args(["--programs", "name=emitter"]).args(LINGER);
+    recording.env(JOIN, dir.path("join")).env("TOMPION_CONTROL", dir.path("control"));
+    let recorder = start(&mut recording);
+    let sockets = || fs::read_dir(dir.path("join")).map_or(0, Iterator::count);
+    wait_until("a join socket", || sockets() == 1);
+    let mut all = vec![begin(&program, "before")];
+    all[0].1.pid();
+    let recorder = kill_again_and_again(&dir, recorder, 5, 1234);
+    all.push(begin(&program, "between"));
+    all[1].1.pid();
+    kill_session(recorder);
+    all.push(begin(&program, "meanwhile"));
+    let mut stranger = begin(&other, "stranger");
+    let recorder = start(&mut resume(&dir));
+    all[2].1.pid();
+    stranger.1.pid();
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(sockets(), 1, "the same socket");
+    let pids: Vec<u32> = all.iter().map(|(_, progress)| progress.pid()).collect();
+    for (child, _) in all.iter_mut().chain([&mut stranger]) {
+        child.kill().and_then(|()| child.wait()).expect("an end");
+    }
+    let stop = || run(dir.tompion(&["stop", "sets"]).env("TOMPION_CONTROL", dir.path("control")));
+    stop().succeeded();
+    nothing_is_lost(&dir, recorder);
+    let found = found_in(&dir.trace("trace"));
+    for ((_, progress), pid) in all.iter().zip(&pids) {
+        there_are_no_gaps(&found, progress, *pid);
+    }
+    assert!(found.iter().all(|found| pids.contains(&found.pid)), "only those of the set");
+    assert_eq!(sockets(), 0, "it goes with the recording");
 }
 
 #[test]

@@ -235,8 +235,15 @@ fn recorders_and_supervisors_that_are_killed_come_back() {
 
 #[test]
 fn a_channel_that_lingers_continues_its_trace() {
+    for programs in ["", "programs = ['name=ticker']\n"] {
+        its_trace_is_continued(programs);
+    }
+}
+
+fn its_trace_is_continued(programs: &str) {
     let dir = TestDir::new();
-    describe(&dir, "flight", "[channel.main]\nevents = ['ticker:tick']\nlinger = '20s'");
+    let channel = "[channel.main]\nevents = ['ticker:tick']\nlinger = '20s'";
+    describe(&dir, "flight", &format!("{programs}{channel}"));
     let supervisor = Supervisor::start(&dir);
     supervisor.command(&["apply", "flight"]).succeeded();
     let mut ticker = supervisor.program("ticker");

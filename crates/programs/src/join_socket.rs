@@ -41,13 +41,39 @@ impl JoinSocket {
     /// If the user has no folder for it, or it can't be used.
     pub fn listen(label: &str, random: u64) -> io::Result<(Self, Listener)> {
         let _rights = FileRights::of_the_process()?;
-        let chosen = env::var_os(names::SOCKET_VARIABLE).filter(|folder| !folder.is_empty());
-        let user = tompion_os::effective_user();
-        let (folder, above) = match chosen {
-            Some(path) => (DirHandle::open_or_create(Path::new(&path))?, None),
-            None => Self::usual_folder(user)?,
-        };
+        let (folder, above) = Self::folder()?;
         Self::listen_in(folder, above, label, random)
+    }
+
+    /// Takes over the socket of a recorder that was killed, by its name in the folder. Only that it
+    /// is a socket is checked, since its listener is with the caller.
+    ///
+    /// # Errors
+    /// If there is no such socket.
+    pub fn adopt(name: &str) -> io::Result<Self> {
+        let _rights = FileRights::of_the_process()?;
+        let (folder, above) = Self::folder()?;
+        Self::adopt_in(folder, above, name)
+    }
+
+    fn adopt_in(folder: DirHandle, above: Option<DirHandle>, name: &str) -> io::Result<Self> {
+        let path = folder.path().join(name);
+        let is_name = path.file_name() == Some(name.as_ref());
+        let is_socket = |found: fs::Metadata| found.file_type().is_socket();
+        if !(is_name && fs::symlink_metadata(&path).is_ok_and(is_socket)) {
+            let text = format!("expected the recording's socket at {}, found none", path.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, text));
+        }
+        Ok(Self { folder, name: name.to_owned(), above })
+    }
+
+    /// Folder in which programs look, and the one above it that is ours, too.
+    fn folder() -> io::Result<(DirHandle, Option<DirHandle>)> {
+        let chosen = env::var_os(names::SOCKET_VARIABLE).filter(|folder| !folder.is_empty());
+        match chosen {
+            Some(path) => Ok((DirHandle::open_or_create(Path::new(&path))?, None)),
+            None => Self::usual_folder(tompion_os::effective_user()),
+        }
     }
 
     fn listen_in(
@@ -88,6 +114,11 @@ impl JoinSocket {
             }
         }
         Ok((folder, Some(above)))
+    }
+
+    /// Name of the socket in its folder.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Path of the socket.
@@ -166,6 +197,25 @@ mod tests {
         fs::remove_file(place.join("link")).expect("a link");
         drop(second);
         assert!(!dir.join("tompion").exists());
+    }
+
+    #[test]
+    fn only_a_socket_in_the_folder_itself_is_adopted() {
+        let dir = TestDir::new("join-adopt");
+        let open = || DirHandle::open_or_create(&dir.join("join")).expect("a folder");
+        let (killed, _listener) = JoinSocket::listen_in(open(), None, "killed", 7).expect("a socket");
+        let path = killed.path();
+        std::mem::forget(killed);
+        fs::write(dir.join("join/file"), "").expect("a file");
+        symlink(&path, dir.join("join/link")).expect("a link");
+        for name in ["file", "link", "none", "", "..", "../join/killed-0000000000000007"] {
+            let refused = JoinSocket::adopt_in(open(), None, name).expect_err(name);
+            assert!(refused.to_string().contains("found none"), "{refused}");
+        }
+        let adopted = JoinSocket::adopt_in(open(), None, "killed-0000000000000007").expect("a socket");
+        assert_eq!((adopted.path(), adopted.name()), (path.clone(), "killed-0000000000000007"));
+        drop(adopted);
+        assert!(!path.exists() && dir.join("join/file").exists());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::{cell::OnceCell, fs};
 
+use serde::{Deserialize, Serialize};
 use tompion_protocol::glob;
 
 /// Reason why a text is no set.
@@ -46,12 +47,34 @@ struct ProgramSet {
 }
 
 /// Sets of programs that a recording wants, and sets that it excludes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "SavedSets", into = "SavedSets")]
 pub struct ProgramSets {
     wanted: Vec<ProgramSet>,
     excluded: Vec<ProgramSet>,
     /// Users of the recording.
     users: Vec<u32>,
+}
+
+/// Sets as they are saved: their texts, and the users of the recording.
+#[derive(Serialize, Deserialize)]
+struct SavedSets {
+    sets: Vec<String>,
+    users: Vec<u32>,
+}
+
+impl TryFrom<SavedSets> for ProgramSets {
+    type Error = SetError;
+
+    fn try_from(saved: SavedSets) -> Result<Self, SetError> {
+        Self::parse(&saved.sets, saved.users)
+    }
+}
+
+impl From<ProgramSets> for SavedSets {
+    fn from(sets: ProgramSets) -> Self {
+        Self { sets: sets.texts(), users: sets.users }
+    }
 }
 
 /// A process, as the kernel tells.
@@ -237,6 +260,17 @@ mod tests {
             assert!(refused.contains(expected), "{text}: {refused}");
         }
         assert_eq!(sets(&["name=a", "!uid=0", "pid=1"]).texts(), ["name=a", "pid=1", "!uid=0"]);
+    }
+
+    #[test]
+    fn saved_sets_are_read_again_and_false_ones_are_refused() {
+        let texts = ["name=a,uid=0", "!pid=1"].map(str::to_owned);
+        let sets = ProgramSets::parse(&texts, vec![7, 8]).expect("sets");
+        let saved = serde_json::to_string(&sets).expect("a text");
+        assert_eq!(serde_json::from_str::<ProgramSets>(&saved).expect("sets"), sets);
+        let false_one = saved.replace("uid=0", "colour=red");
+        let refused = serde_json::from_str::<ProgramSets>(&false_one).expect_err("no set");
+        assert!(refused.to_string().contains("found `colour=red`"), "{refused}");
     }
 
     #[test]

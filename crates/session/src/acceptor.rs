@@ -219,6 +219,7 @@ impl ClientAcceptor {
     /// If there is no folder, and the names are taken by other sessions.
     pub fn listen_for_programs(&mut self, label: &str, poller: &Poller) -> io::Result<Option<String>> {
         let no_folder = self.entrances.open_join_socket(label, poller);
+        self.keep_join_socket();
         if let Some(reason) = no_folder.as_ref().filter(|_| self.config.programs.is_some()) {
             self.problems.push(format!("programs find no join socket, only abstract names: {reason}"));
         }
@@ -257,6 +258,20 @@ impl ClientAcceptor {
                     "a recorder that comes back won't wait for the command: {error}"
                 ));
             }
+        }
+    }
+
+    /// Whether programs that start find the session in the folder where they look.
+    pub fn has_join_socket(&self) -> bool {
+        self.entrances.join_socket().is_some()
+    }
+
+    /// Notes the join socket for a recorder that comes back.
+    fn keep_join_socket(&mut self) {
+        let (backing, name) = (self.config.backing.as_ref(), self.entrances.join_socket());
+        let (Some(folder), Some(name), Some(_)) = (backing, name, &self.config.keeper) else { return };
+        if let Err(error) = backing::keep_join_socket(folder, name) {
+            self.report_problem(format!("a recorder that comes back leaves its join socket behind: {error}"));
         }
     }
 

@@ -30,8 +30,9 @@ use serde::{Deserialize, Serialize};
 use tompion_clock::ClockMap;
 use tompion_keeper::Keeper;
 use tompion_layout::{LAYOUT_VERSION, control, ring::Geometry};
-use tompion_lineage::{Lineage, proc_files::stat_field};
+use tompion_lineage::Lineage;
 use tompion_os::{ClockPair, DirHandle, ProcessWatch, SharedMap, create_memfd, reserve};
+use tompion_programs::ProgramSets;
 use tompion_protocol::{
     message::{Hello, Origin},
     rules::Rules,
@@ -102,6 +103,12 @@ pub struct SavedRestart {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     command: Option<SavedCommand>,
     target: SavedTarget,
+    /// Sets of programs that the recording wants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<ProgramSets>,
+    /// Name of the socket in the folder where programs look, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub join_socket: Option<String>,
     include: Vec<String>,
     exclude: Vec<String>,
     level: u8,
@@ -118,13 +125,6 @@ struct SavedCommand {
     start_ticks: u64,
 }
 
-/// Field of `/proc/PID/stat` with the start time. Source: `proc_pid_stat(5)`.
-const START_TIME: usize = 22;
-
-fn start_ticks(pid: u32) -> Option<u64> {
-    stat_field(Path::new(&format!("/proc/{pid}")), START_TIME)
-}
-
 /// Target of a recording.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum SavedTarget {
@@ -136,7 +136,7 @@ enum SavedTarget {
 impl SavedRestart {
     /// Returns the part of a configuration that a recorder needs which comes back.
     pub fn new(config: &Config, socket: &str) -> Self {
-        let Config { target, rules, session, triggers, .. } = config;
+        let Config { target, programs, rules, session, triggers, .. } = config;
         Self {
             socket: socket.to_owned(),
             keeper: format!("tompion-keeper-{}", uuid::Uuid::new_v4().simple()),
@@ -153,6 +153,8 @@ impl SavedRestart {
                 }
                 Target::Everything | Target::SharedFolder(_) => SavedTarget::Everything,
             },
+            programs: programs.clone(),
+            join_socket: None,
             include: rules.include.clone(),
             exclude: rules.exclude.clone(),
             level: rules.level.number(),
@@ -173,7 +175,7 @@ impl SavedRestart {
         let SavedCommand { pid, start_ticks: expected } = self.command?;
         let watch = ProcessWatch::new(pid).ok()?;
         // Another process may have its number by now.
-        (start_ticks(pid) == Some(expected) && !watch.has_ended()).then_some(watch)
+        (tompion_os::start_ticks(pid) == Some(expected) && !watch.has_ended()).then_some(watch)
     }
 
     /// Returns the target.
@@ -395,17 +397,23 @@ pub fn keep_session(folder: &DirHandle, saved: &SavedSession) -> io::Result<()> 
 
 /// Notes the command's process in the folder, for a recorder that comes back.
 pub fn keep_command(folder: &DirHandle, pid: u32) -> io::Result<()> {
-    let mut saved = SavedSession::read(folder).map_err(io::Error::other)?;
-    if let Some(restart) = &mut saved.restart {
-        restart.command = start_ticks(pid).map(|start_ticks| SavedCommand { pid, start_ticks });
-    }
-    write_json(folder, SESSION_FILE, &saved, false)
+    let command = tompion_os::start_ticks(pid).map(|start_ticks| SavedCommand { pid, start_ticks });
+    change(folder, |saved| saved.restart.iter_mut().for_each(|restart| restart.command = command))
 }
 
 /// Replaces the rules in the folder, for a recorder that comes back.
 pub fn keep_rules(folder: &DirHandle, rules: &Rules) -> io::Result<()> {
+    change(folder, |saved| saved.set_rules(rules))
+}
+
+/// Notes the socket in the folder where programs look, for a recorder that comes back.
+pub fn keep_join_socket(folder: &DirHandle, name: &str) -> io::Result<()> {
+    change(folder, |saved| saved.restart.iter_mut().for_each(|it| it.join_socket = Some(name.into())))
+}
+
+fn change(folder: &DirHandle, change: impl FnOnce(&mut SavedSession)) -> io::Result<()> {
     let mut saved = SavedSession::read(folder).map_err(io::Error::other)?;
-    saved.set_rules(rules);
+    change(&mut saved);
     write_json(folder, SESSION_FILE, &saved, false)
 }
 

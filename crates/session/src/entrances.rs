@@ -78,6 +78,17 @@ impl Entrances {
         self.add(Entrance::Public, listener, poller)
     }
 
+    /// Takes over the socket of a recorder that was killed in the folder where programs look.
+    pub fn adopt_join_socket(&mut self, name: &str) -> io::Result<()> {
+        self.join_socket = Some(JoinSocket::adopt(name)?);
+        Ok(())
+    }
+
+    /// Name of the socket in the folder where programs look.
+    pub fn join_socket(&self) -> Option<&str> {
+        self.join_socket.as_ref().map(JoinSocket::name)
+    }
+
     /// Number of sockets.
     pub fn count(&self) -> usize {
         self.listeners.len()

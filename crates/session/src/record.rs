@@ -52,7 +52,7 @@ use begin::{Left, Start, begin, create_backing, create_folder, session_config};
 use resume::Unfinished;
 use triggers::Triggers;
 
-use reach::{Reached, reach, watch, watch_all};
+use reach::{Reached, ask_again, reach, watch, watch_all};
 
 /// Time within which the command may end after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -277,9 +277,9 @@ fn record_into(
     let command = left.as_mut().and_then(|left| left.command.take());
     let reached = match left {
         Some(left) => {
-            let reached = take_over(left, &mut acceptor, begin_ns, &poller)?;
+            take_over(left, &mut acceptor, begin_ns, &poller)?;
             triggers.begin_losses(&commands);
-            reached
+            Reached { search: ask_again(config, &name, &acceptor), ..Reached::default() }
         }
         None => reach(config, &name, &mut acceptor, &poller, inheritance)?,
     };
@@ -396,16 +396,11 @@ fn prepare_kernel(config: &Config, session_config: &SessionConfig, notice: fn(&s
 }
 
 /// Takes over the programs of a recorder that was killed. `begin_ns` is when the recording began.
-fn take_over(
-    left: Left,
-    acceptor: &mut ClientAcceptor,
-    begin_ns: u64,
-    poller: &Poller,
-) -> Result<Reached, Error> {
-    let Left { mut kept, processes, .. } = left;
-    acceptor.adopt_listeners(&mut kept, poller)?;
+fn take_over(left: Left, acceptor: &mut ClientAcceptor, begin_ns: u64, poller: &Poller) -> Result<(), Error> {
+    let Left { mut kept, processes, join_socket, .. } = left;
+    acceptor.adopt_listeners(&mut kept, join_socket.as_deref(), poller)?;
     acceptor.adopt(kept, processes, begin_ns, poller);
-    Ok(Reached::default())
+    Ok(())
 }
 
 /// The control thread's state.

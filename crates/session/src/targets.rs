@@ -1,10 +1,7 @@
 //! Processes that were recorded because the user named them, as the manifest tells of them.
 
-use std::path::Path;
-
 use tompion_lineage::{
     self as lineage, Lineage,
-    proc_files::stat_field,
     untrusted_text::{MAX_NAME, tidy},
 };
 use tompion_manifest as manifest;
@@ -13,8 +10,6 @@ use crate::target::Target;
 
 /// Maximum number of processes of which the manifest tells.
 const MAX_TARGETS: usize = 4096;
-/// Field of `/proc/PID/stat` with the start time. Source: `proc_pid_stat(5)`.
-const START_TIME: usize = 22;
 
 /// Describes the processes that the user named, and their descendants that run already.
 pub fn describe(target: &Target) -> Vec<manifest::Target> {
@@ -27,7 +22,7 @@ pub fn describe(target: &Target) -> Vec<manifest::Target> {
             parent: parent.into(),
             name: tidy(&name, MAX_NAME),
             command_line,
-            start_ticks: start_of(pid),
+            start_ticks: tompion_os::start_ticks(pid),
             end: None,
         }
     });
@@ -38,7 +33,7 @@ pub fn describe(target: &Target) -> Vec<manifest::Target> {
 /// is another one.
 pub fn note_ends(targets: &mut [manifest::Target]) {
     for target in targets {
-        let now = u32::try_from(target.pid).ok().and_then(start_of);
+        let now = u32::try_from(target.pid).ok().and_then(tompion_os::start_ticks);
         let end = match (target.start_ticks, now) {
             // It was gone before it was looked at, or can't be looked at.
             (None, _) => continue,
@@ -47,10 +42,6 @@ pub fn note_ends(targets: &mut [manifest::Target]) {
         };
         target.end = Some(end.into());
     }
-}
-
-fn start_of(pid: u32) -> Option<u64> {
-    stat_field(Path::new(&format!("/proc/{pid}")), START_TIME)
 }
 
 #[cfg(test)]

@@ -122,12 +122,9 @@ impl SessionFile {
             return Err(format!("expected letters, digits and `_` in a channel's name, found `{name}`"));
         }
         for (name, channel) in self.channel.iter().filter(|(_, channel)| channel.linger.is_some()) {
-            let other = match (&channel.rotate, &self.programs[..]) {
-                (Some(_), _) => "rotate",
-                (None, [_, ..]) => "programs",
-                (None, []) => continue,
-            };
-            return Err(format!("channel {name}: `linger` does not go with `{other}` yet; leave one out"));
+            if channel.rotate.is_some() {
+                return Err(format!("channel {name}: `linger` does not go with `rotate` yet; leave one out"));
+            }
         }
         Ok(())
     }
@@ -236,9 +233,10 @@ mod tests {
         let session = SessionFile::parse("[channel.any]").expect("a session");
         assert_eq!(session.recording("flight", "any"), "flight");
         assert_eq!(session.start, Start::Demand);
-        let lingers = SessionFile::parse("[channel.any]\nlinger = '5s'").expect("a session");
+        let lingers = "programs = ['name=a']\n[channel.any]\nlinger = '5s'";
+        let lingers = SessionFile::parse(lingers).expect("a session");
         lingers.check().expect("a sound one");
-        assert_eq!(lingers.options(&lingers.channel["any"]), ["--linger=5s"]);
+        assert_eq!(lingers.options(&lingers.channel["any"]), ["--programs=name=a", "--linger=5s"]);
     }
 
     #[test]
@@ -255,11 +253,8 @@ mod tests {
         let check = |text: &str| SessionFile::parse(text).expect("a file").check().expect_err(text);
         assert!(check("").contains("at least one"));
         assert!(check("[channel.'a.b']").contains("a.b"));
-        for (others, key) in [("rotate = '10min'", "rotate"), ("[channel.b]", "programs")] {
-            let text = format!("programs = ['*']\n[channel.a]\nlinger = '10s'\n{others}");
-            let problem = check(&text);
-            assert!(problem.contains("channel a: `linger`") && problem.contains(key), "{problem}");
-        }
+        let problem = check("[channel.a]\nlinger = '10s'\nrotate = '10min'");
+        assert!(problem.contains("channel a: `linger`") && problem.contains("rotate"), "{problem}");
         let many: String = (0..9).map(|number| format!("[channel.c{number}]\n")).collect();
         assert!(check(&many).contains("found 9"));
     }

@@ -409,7 +409,9 @@ impl Machine {
     /// kernel/sched/core.c).
     fn doubt_ready(&mut self, fact: FactView<'_>) {
         let thread = fact.id(number::THREAD).and_then(|tid| self.threads.get_mut(&tid));
-        if let Some(thread) = thread.filter(|thread| matches!(thread.state.state, State::Ready(Why::Woken(_)))) {
+        if let Some(thread) =
+            thread.filter(|thread| matches!(thread.state.state, State::Ready(Why::Woken(_))))
+        {
             thread.state.state = State::Unknown;
         }
     }

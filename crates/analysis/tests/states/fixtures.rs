@@ -256,11 +256,8 @@ fn states_that_lost_events_may_have_changed_are_unknown() {
 #[test]
 fn a_thread_that_is_woken_twice_has_run_unseen_in_between() {
     let folder = Folder::new("woken-twice");
-    let kernel = [
-        ("sched_switch", "prev_tid prev_state next_tid"),
-        ("sched_waking", "tid"),
-        ("sched_wakeup", "tid"),
-    ];
+    let kernel =
+        [("sched_switch", "prev_tid prev_state next_tid"), ("sched_waking", "tid"), ("sched_wakeup", "tid")];
     let events =
         [(100, 0, vec![9, 1, 7]), (200, 1, vec![9]), (205, 2, vec![9]), (300, 1, vec![9]), (305, 2, vec![9])];
     let lossy = [packet(1, &[(90, 0, vec![0, 0, 8])], 0), packet(1, &[(400, 0, vec![8, 1, 9])], 4)].concat();

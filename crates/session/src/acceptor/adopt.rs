@@ -21,10 +21,20 @@ use crate::{
 };
 
 impl ClientAcceptor {
-    /// Accepts connections of further sockets that the keeper has held.
-    pub fn adopt_listeners(&mut self, kept: &mut HandOver, poller: &Poller) -> io::Result<()> {
+    /// Accepts connections of further sockets that the keeper has held. `join_socket` is the name
+    /// of the one in the folder where programs look.
+    pub fn adopt_listeners(
+        &mut self,
+        kept: &mut HandOver,
+        join_socket: Option<&str>,
+        poller: &Poller,
+    ) -> io::Result<()> {
         let listeners = std::mem::take(&mut kept.listeners);
-        listeners.into_iter().try_for_each(|listener| self.entrances.adopt(listener, poller))
+        listeners.into_iter().try_for_each(|listener| self.entrances.adopt(listener, poller))?;
+        if let Some(Err(error)) = join_socket.map(|name| self.entrances.adopt_join_socket(name)) {
+            self.report_problem(format!("programs may not find the recording any more: {error}"));
+        }
+        Ok(())
     }
 
     /// Takes over the processes of a recorder that was killed; `begin_ns` is the time of

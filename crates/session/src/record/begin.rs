@@ -53,6 +53,8 @@ pub(super) struct Left {
     pub processes: Vec<SavedProcess>,
     /// The command, if it still runs.
     pub command: Option<ProcessWatch>,
+    /// Name of the socket in the folder where programs look.
+    pub join_socket: Option<String>,
 }
 
 /// Begins a recording: writes its manifest and listens for programs.

@@ -70,6 +70,18 @@ pub(super) fn reach(
     Ok(Reached { child, search: obstacle.is_some().then_some(search), obstacle })
 }
 
+/// Asks running programs of a recording that goes on: the recorder before may have been killed
+/// while it asked. Those that take part refuse. Returns the search for later ones, where they find
+/// no join socket.
+pub(super) fn ask_again(config: &Config, session: &str, acceptor: &ClientAcceptor) -> Option<ProgramSearch> {
+    if config.programs.is_none() && !matches!(config.target, Target::Everything) {
+        return None;
+    }
+    let mut search = ProgramSearch::begin();
+    search.ask_new(session, |pid| acceptor.would_admit(pid));
+    (!acceptor.has_join_socket()).then_some(search)
+}
+
 /// Begin of the name that the join socket has.
 fn label(config: &Config) -> String {
     config.session.clone().unwrap_or_else(|| std::process::id().to_string())

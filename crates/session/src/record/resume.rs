@@ -83,6 +83,7 @@ impl Unfinished {
         let saved = self.saved.session_config(&self.folder).map_err(failed)?;
         let config = Config {
             target: restart.target(),
+            programs: restart.programs.clone(),
             session: restart.name.clone(),
             rules: saved.rules.clone(),
             triggers: self.triggers(restart, config).map_err(failed)?,
@@ -95,6 +96,7 @@ impl Unfinished {
         let session_config = SessionConfig {
             rseq: rseq::is_usable(),
             users: users(&config),
+            programs: config.programs.clone(),
             has_command: matches!(config.target, Target::Command(_)),
             admission: admission(&config),
             backing: Some(self.backing.clone()),
@@ -146,12 +148,14 @@ impl Unfinished {
         manifest.write(&folder, manifest.session.is_durable())?;
         let name = saved.restart().map(|restart| restart.socket.clone()).unwrap_or_default();
         let command = saved.restart().and_then(SavedRestart::watch_command);
+        let join_socket = saved.restart().and_then(|restart| restart.join_socket.clone());
         // Held first, since the command finds the session by it.
         let listener = match kept.listeners.is_empty() {
             true => Listener::bind(&name)?,
             false => kept.listeners.remove(0),
         };
-        Ok((Start { manifest, clock, name, listener, left: Some(Left { kept, processes, command }) }, lock))
+        let left = Some(Left { kept, processes, command, join_socket });
+        Ok((Start { manifest, clock, name, listener, left }, lock))
     }
 }
 
