@@ -197,7 +197,13 @@ impl Recording {
     /// # Errors
     /// If the recorder has ended, or does not answer.
     pub fn status(&self) -> Result<Status, ControlError> {
-        self.call("GetStatus", &json!({}), STATUS_TIMEOUT).map(|StatusReply { status }| status)
+        let ask = || self.call("GetStatus", &json!({}), STATUS_TIMEOUT);
+        let answer = match ask() {
+            // It was killed meanwhile: there is none now, or the next one.
+            Err(ControlError::Other { error: ClientError::Closed | ClientError::Connection(_), .. }) => ask(),
+            answer => answer,
+        };
+        answer.map(|StatusReply { status }| status)
     }
 
     /// Replaces its rules.
@@ -335,5 +341,31 @@ impl Recording {
             Some("Ending") => ControlError::Ending(name),
             _ => ControlError::Other { name, error },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::unix::net::UnixListener, thread};
+
+    use tompion_os::DirHandle;
+    use tompion_testing::TestDir;
+
+    use super::*;
+
+    #[test]
+    fn a_recorder_that_is_killed_while_it_is_asked_is_not_there() {
+        let dir = TestDir::new("control-killed");
+        let listener = UnixListener::bind(dir.join(SOCKET)).expect("a socket");
+        let killed = thread::spawn(move || {
+            let accepted = listener.accept().expect("a connection");
+            drop(listener);
+            drop(accepted);
+        });
+        let folder = DirHandle::open(dir.path()).expect("a folder");
+        let recording = Recording { name: "killed".into(), folder, recorder: None };
+        let asked = recording.status();
+        killed.join().expect("its end");
+        assert!(matches!(asked, Err(ControlError::NotFound(_))), "{asked:?}");
     }
 }
