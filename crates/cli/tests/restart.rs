@@ -195,8 +195,8 @@ fn programs_that_start_and_end_while_the_recorder_is_killed_are_recorded() {
     }
 }
 
-/// Programs of a set find the recording by its join socket, before and after the restarts, and while
-/// there is no recorder.
+/// Programs of a set find the recording by its join socket, before and after the restarts, and
+/// while there is no recorder.
 #[test]
 fn a_recording_of_sets_of_programs_goes_on_with_those_that_start_later() {
     let dir = TestDir::new();

@@ -7,4 +7,5 @@ pub mod attach;
 pub mod budget;
 pub mod handshakes;
 pub mod listening;
+pub mod newcomers;
 pub mod pace;

@@ -21,7 +21,6 @@ mod entrances;
 mod kernel;
 mod memory;
 mod messages;
-mod newcomers;
 mod process;
 mod record;
 mod recover;
@@ -32,7 +31,7 @@ mod targets;
 
 use tompion_context as context;
 use tompion_context::filter;
-use tompion_intake::{attach, budget, handshakes, listening, pace};
+use tompion_intake::{attach, budget, handshakes, listening, newcomers, pace};
 
 pub use consumer::RecordingSummary;
 pub use kernel::KernelChoice;

@@ -6,10 +6,9 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::Path,
-    time::Duration,
 };
 
-use tompion_lineage::proc_files::{all_processes, parent_of, stat_field};
+use tompion_lineage::proc_files::{all_processes, parent_of};
 
 use crate::messages::summarize_names;
 
@@ -185,14 +184,6 @@ fn ancestry(pid: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(pid), |pid| parent_of(*pid)).take(MAX_GENERATIONS)
 }
 
-/// Age of the process that has this folder below `/proc`. Source: field 22 of `proc_pid_stat(5)`,
-/// which is in hundredths of a second since the machine was started, on all processors that Linux
-/// has left.
-pub fn age_of(process: &Path) -> Option<Duration> {
-    let begun = stat_field(process, 22)?;
-    Some(Duration::from_nanos(tompion_os::boottime_ns().saturating_sub(begun.saturating_mul(10_000_000))))
-}
-
 /// Whether a process belongs to one of these users.
 pub fn is_of(pid: u32, users: &[u32]) -> bool {
     fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| users.contains(&process.uid()))
@@ -230,20 +221,6 @@ mod tests {
         assert!(process_names().contains("sleep") && processes_named("no-such-process").is_empty());
         tompion_os::kill(child, tompion_os::signal::SIGKILL).unwrap();
         shell.wait().unwrap();
-    }
-
-    #[test]
-    fn a_process_is_as_old_as_the_time_since_it_was_made() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let folder = Path::new("/proc").join(child.id().to_string());
-        let (begun, first) = (std::time::Instant::now(), age_of(&folder).unwrap());
-        std::thread::sleep(Duration::from_millis(50));
-        let (second, passed) = (age_of(&folder).unwrap(), begun.elapsed());
-        assert!(age_of(Path::new("/proc/1")).unwrap() > second);
-        assert!(second - first <= passed && second > first, "{first:?} {second:?} {passed:?}");
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!(age_of(&folder), None);
     }
 
     #[test]

@@ -11,8 +11,6 @@ use std::{
 
 use tompion_lineage::proc_files::{all_processes, stat_field};
 
-use crate::target;
-
 /// Time within which programs that were started last may join.
 const JOIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// ...and those that were made less than so long ago: on a busy machine they may not have got far.
@@ -78,13 +76,13 @@ fn newcomers_with_in_environment(text: &str) -> Newcomers {
             Ok(environment) => environment,
             // Another user's, which may have the name all the same.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                found.hidden |= target::age_of(&process).is_some_and(|age| age < YOUNG);
+                found.hidden |= age_of(&process).is_some_and(|age| age < YOUNG);
                 continue;
             }
             Err(_) => continue,
         };
         if environment.windows(text.len()).any(|window| window == text.as_bytes()) {
-            let age = target::age_of(&process).unwrap_or(Duration::MAX);
+            let age = age_of(&process).unwrap_or(Duration::MAX);
             found.youngest = Some(found.youngest.map_or(age, |youngest| youngest.min(age)));
         } else if environment.is_empty() {
             found.executing |= may_be_executing(&process);
@@ -99,6 +97,14 @@ fn may_be_executing(process: &Path) -> bool {
     const PF_EXITING: u64 = 0x4;
     const PF_KTHREAD: u64 = 0x0020_0000;
     stat_field(process, 9).is_some_and(|flags| flags & (PF_EXITING | PF_KTHREAD) == 0)
+}
+
+/// Age of the process that has this folder below `/proc`. Source: field 22 of `proc_pid_stat(5)`,
+/// which is in hundredths of a second since the machine was started, on all processors that Linux
+/// has left.
+fn age_of(process: &Path) -> Option<Duration> {
+    let begun = stat_field(process, 22)?;
+    Some(Duration::from_nanos(tompion_os::boottime_ns().saturating_sub(begun.saturating_mul(10_000_000))))
 }
 
 #[cfg(test)]
@@ -119,5 +125,19 @@ mod tests {
         assert!(!may_be_executing(&folder));
         child.wait().unwrap();
         assert!(may_be_executing(Path::new("/proc/self")) && !may_be_executing(&folder));
+    }
+
+    #[test]
+    fn a_process_is_as_old_as_the_time_since_it_was_made() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let folder = Path::new("/proc").join(child.id().to_string());
+        let (begun, first) = (std::time::Instant::now(), age_of(&folder).unwrap());
+        std::thread::sleep(Duration::from_millis(50));
+        let (second, passed) = (age_of(&folder).unwrap(), begun.elapsed());
+        assert!(age_of(Path::new("/proc/1")).unwrap() > second);
+        assert!(second - first <= passed && second > first, "{first:?} {second:?} {passed:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(age_of(&folder), None);
     }
 }
