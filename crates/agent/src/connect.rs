@@ -450,6 +450,7 @@ fn hello(origin: Origin, registry: &Registry) -> Hello {
         has_listener: registry.reachable,
         prepared: None,
         cpu: Some(tompion_os::current_cpu()),
+        control_size: tompion_layout::control::FILE_SIZE,
     }
 }
 

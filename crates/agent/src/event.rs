@@ -21,9 +21,10 @@ use tompion_ring::{
 };
 
 use crate::{
+    actions,
     context::{self, EventWithContexts},
     filters, lock,
-    site::{CHOSEN, END_SHIFT, PINNED, RECORDINGS_MASK, Site},
+    site::{ACTIONS, CHOSEN, END_SHIFT, PINNED, RECORDINGS_MASK, Site},
     writer::{self, Writer},
 };
 
@@ -195,11 +196,6 @@ fn head(site: &Site) -> u32 {
     site.head.load(Ordering::Relaxed)
 }
 
-/// The id of the site's event in records.
-fn id(site: &Site) -> u16 {
-    head(site) as u16
-}
-
 /// Records an event with fields of variable size: small ones by way of a copy on the stack, so that
 /// the section is short.
 ///
@@ -338,24 +334,28 @@ extern "C" fn deliver(
     tails: *const Tail,
     count: usize,
 ) -> u32 {
-    let recording_mask = site.recordings();
-    let Writer::Thread(tid) = writer::current() else { return count_shared_vm_child(recording_mask) };
+    let (enabled, recording_mask) = (site.recording_mask(), site.recordings());
+    let Writer::Thread(tid) = writer::current() else {
+        if enabled & ACTIONS != 0 {
+            actions::skip(site.number());
+        }
+        return count_shared_vm_child(recording_mask);
+    };
     // SAFETY: the image and the tails of the event that is being recorded, or no tails.
     let (fixed, tails) = unsafe {
         let tails = if count == 0 { &[][..] } else { std::slice::from_raw_parts(tails, count) };
         (std::slice::from_raw_parts(image, image_len), tails)
     };
-    let recording_mask = match site.recording_mask() & CHOSEN {
-        0 => filters::passing(recording_mask, number(site), tid, (fixed, tails)),
+    let recording_mask = match enabled & CHOSEN {
+        0 => filters::passing(recording_mask, site.number(), tid, (fixed, tails)),
         _ => recording_mask,
     };
-    let is_pinned = site.recording_mask() & PINNED != 0;
-    append_chosen(
-        recording_mask,
-        site,
-        Event { id: id(site), tid, time: 0, image, image_len, tails, is_pinned },
-        fixed,
-    );
+    let is_pinned = enabled & PINNED != 0;
+    let event = Event { id: site.id(), tid, time: 0, image, image_len, tails, is_pinned };
+    append_chosen(recording_mask, site, event, fixed);
+    if enabled & ACTIONS != 0 {
+        actions::run(site.number(), event, fixed);
+    }
     recording_mask
 }
 
@@ -363,21 +363,19 @@ extern "C" fn deliver(
 #[cold]
 #[inline(never)]
 extern "C" fn deliver_end(site: &Site, recordings: u32, image: *const u8) {
-    let recording_mask = site.recording_mask();
-    let recording_mask = (recording_mask | recording_mask >> END_SHIFT) & recordings & RECORDINGS_MASK;
+    let enabled = site.recording_mask();
+    let recording_mask = (enabled | enabled >> END_SHIFT) & recordings & RECORDINGS_MASK;
     match writer::current() {
         Writer::Thread(tid) => {
             let event =
-                Event { id: id(site), tid, time: 0, image, image_len: 0, tails: &[], is_pinned: false };
+                Event { id: site.id(), tid, time: 0, image, image_len: 0, tails: &[], is_pinned: false };
             append_chosen(recording_mask, site, event, &[]);
+            if enabled & ACTIONS != 0 {
+                actions::run(site.number(), event, &[]);
+            }
         }
         _ => _ = count_shared_vm_child(recording_mask),
     }
-}
-
-/// The number of the site's event.
-fn number(site: &Site) -> u32 {
-    u32::from(id(site).wrapping_sub(record::FIRST_EVENT))
 }
 
 /// Appends the event to these recordings, with the application's contexts where they are wanted.
@@ -385,7 +383,7 @@ fn number(site: &Site) -> u32 {
 fn append_chosen(recording_mask: u32, site: &Site, event: Event<'_>, fixed: &[u8]) {
     let extended = recording_mask & context::wanted();
     if extended != 0 {
-        append_extended(extended, number(site), event, fixed);
+        append_extended(extended, site.number(), event, fixed);
     }
     if recording_mask & !extended != 0 {
         append_to_all(recording_mask & !extended, event);

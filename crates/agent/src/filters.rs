@@ -15,8 +15,7 @@
 use std::{
     cell::OnceCell,
     collections::BTreeMap,
-    ptr,
-    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use tompion_filter::{
@@ -27,7 +26,7 @@ use tompion_layout::record;
 use tompion_protocol::MAX_RECORDINGS;
 use tompion_ring::producer::Tail;
 
-use crate::context;
+use crate::{context, table::Table};
 
 /// A filter for the events of one number.
 #[derive(Debug)]
@@ -37,13 +36,7 @@ pub struct Filter {
     has_floats: bool,
 }
 
-/// Filters of 256 events each.
-type Chunk = [AtomicPtr<Filter>; 256];
-/// Chunks of all event numbers.
-type Table = [AtomicPtr<Chunk>; 256];
-
-static TABLES: [Table; MAX_RECORDINGS] =
-    [const { [const { AtomicPtr::new(ptr::null_mut()) }; 256] }; MAX_RECORDINGS];
+static TABLES: [Table<Filter>; MAX_RECORDINGS] = [const { Table::new() }; MAX_RECORDINGS];
 
 /// Contexts by their numbers in programs: those of the agent, then those of the application.
 const TID: u16 = 0;
@@ -121,40 +114,18 @@ pub fn note_child() {
 ///
 /// The caller holds the registry's lock, and the recording doesn't take the event yet.
 pub fn set(slot: usize, number: u32, filter: Option<&'static Filter>) {
-    let Some(place) = TABLES.get(slot).and_then(|table| table.get(number as usize / 256)) else { return };
-    // Ordering: only changed under the registry's lock.
-    let mut chunk = place.load(Ordering::Relaxed);
-    if chunk.is_null() {
-        if filter.is_none() {
-            return;
-        }
-        chunk = Box::leak(Box::new([const { AtomicPtr::new(ptr::null_mut()) }; 256]));
-        // Ordering: pairs with the acquire load in `of`.
-        place.store(chunk, Ordering::Release);
-    }
+    let Some(table) = TABLES.get(slot) else { return };
     if filter.is_some() {
-        // Ordering: before the release store below. The child of a fork comes here again, or to
-        // `note_child`, before any of its events is filtered.
-        OWN_PID.store(std::process::id(), Ordering::Relaxed);
+        note_pid();
     }
-    let filter = filter.map_or(ptr::null_mut(), |filter| ptr::from_ref(filter).cast_mut());
-    // SAFETY: chunks are never freed.
-    let chunk = unsafe { &*chunk };
-    // Ordering: pairs with the acquire load in `of`.
-    chunk[number as usize % 256].store(filter, Ordering::Release);
+    table.set(number, filter);
 }
 
-#[inline]
-fn of(slot: u32, number: u32) -> Option<&'static Filter> {
-    let place = TABLES.get(slot as usize)?.get(number as usize / 256)?;
-    // Ordering: pairs with the release store in `set`.
-    let chunk = place.load(Ordering::Acquire);
-    // SAFETY: null, or a chunk that was leaked.
-    let chunk = unsafe { chunk.as_ref()? };
-    // Ordering: pairs with the release store in `set`.
-    let filter = chunk[number as usize % 256].load(Ordering::Acquire);
-    // SAFETY: null, or a filter that was leaked.
-    unsafe { filter.as_ref() }
+/// Notes this process's id, before a filter can ask for it.
+pub fn note_pid() {
+    // Ordering: before the release store of the filter. The child of a fork comes here again, or to
+    // `note_child`, before any of its events is filtered.
+    OWN_PID.store(std::process::id(), Ordering::Relaxed);
 }
 
 /// Of the recordings that take an event, those whose filters let it through or leave it to the
@@ -166,22 +137,33 @@ pub fn passing(recording_mask: u32, number: u32, tid: u32, (image, tails): (&[u8
     while rest != 0 {
         let slot = rest.trailing_zeros();
         rest &= rest - 1;
-        let Some(filter) = of(slot, number) else { continue };
-        let (tails, thread) = (TailBytes(tails), ThreadContexts { tid, texts: OnceCell::new() });
-        let values = RecordValues::new(image, &tails).with_contexts(&thread);
-        let verdict =
-            if filter.has_floats { with_floats(filter, &values) } else { filter.program.evaluate(&values) };
-        let passes = match verdict {
+        let Some(filter) = TABLES.get(slot as usize).and_then(|table| table.get(number)) else { continue };
+        let passes = match filter.verdict(tid, image, tails) {
             Verdict::True => true,
             Verdict::False => false,
             // What is too large for a record is left to the writer, which counts it as lost.
-            Verdict::Unknown => filter.program.defers() || !tails.0.iter().all(fits),
+            Verdict::Unknown => filter.program.defers() || !tails.iter().all(fits),
         };
         if !passes {
             passing &= !(1 << slot);
         }
     }
     passing
+}
+
+impl Filter {
+    /// Verdict on an event of the calling thread.
+    #[inline]
+    fn verdict(&self, tid: u32, image: &[u8], tails: &[Tail]) -> Verdict {
+        let (tails, thread) = (TailBytes(tails), ThreadContexts { tid, texts: OnceCell::new() });
+        let values = RecordValues::new(image, &tails).with_contexts(&thread);
+        if self.has_floats { with_floats(self, &values) } else { self.program.evaluate(&values) }
+    }
+
+    /// Whether an event of the calling thread passes for certain.
+    pub fn is_true(&self, tid: u32, image: &[u8], tails: &[Tail]) -> bool {
+        self.verdict(tid, image, tails).is_true()
+    }
 }
 
 /// The tails of an event that is being recorded.

@@ -20,12 +20,13 @@
 //! session                                             handshake: from an answer to a recording
 //! registry                                            modules, events, recordings; one lock
 //! recording, pending, thread_state, objects           what the registry holds
-//! event                                               the event path
-//! context, filters                                    values and predicates of the event path
+//! event, actions, triggers                            the event path
+//! context, filters, table                             values and predicates of the event path
 //! site, writer, fork, launch, trust, lock, heap, host, debug_log
 //! ```
 
 mod abi;
+mod actions;
 mod background_thread;
 mod clone;
 mod connect;
@@ -51,6 +52,8 @@ mod registry;
 mod session;
 mod site;
 mod startup;
+mod table;
 mod thread_state;
+mod triggers;
 mod trust;
 mod writer;

@@ -14,7 +14,7 @@ use tompion_layout::{
 };
 use tompion_os::{Identity, PacketSocket, Retired, SharedMap};
 use tompion_protocol::message::{ToAgent, ToSession};
-use tompion_ring::{in_flight, rules_text};
+use tompion_ring::{captures, in_flight, rules_text};
 use tompion_schema::{Field, Integer, Type};
 
 use crate::{context, event, session::SMALL_MESSAGE};
@@ -37,6 +37,8 @@ pub struct JoinedRecording {
     pub rules: String,
     /// Their generation.
     generation: u32,
+    /// The triggers on events as text.
+    pub triggers: String,
     /// Whether events carry the application's contexts.
     pub contexts: bool,
     /// Whether the session keeps its rings in files, so that it admits processes more slowly.
@@ -81,6 +83,7 @@ impl Described {
 pub struct ParentEvents {
     slot: usize,
     rules: String,
+    triggers: String,
     contexts: bool,
     described: Described,
 }
@@ -240,11 +243,19 @@ fn read_rules(control: &SharedMap) -> Option<(String, u32)> {
     Some((text, rules.generation))
 }
 
+/// The triggers on events as they stand in the control file. Acknowledges them.
+fn read_triggers(control: &SharedMap) -> String {
+    let Some(triggers) = captures::read(control) else { return String::new() };
+    captures::acknowledge(control, triggers.generation);
+    String::from_utf8_lossy(&triggers.text).into_owned()
+}
+
 impl JoinedRecording {
     /// Describes a recording that has just begun.
     pub fn new(name: String, socket: PacketSocket, memory: SharedMemory) -> Self {
         // Without rules nothing is recorded until the session says that they have changed.
         let (rules, generation) = read_rules(&memory.control).unwrap_or_default();
+        let triggers = read_triggers(&memory.control);
         let identity = socket.identity();
         let flags = memory.control.half(control::OFFSET_FLAGS).load(Ordering::Relaxed);
         let contexts = flags & control::FLAG_CONTEXTS != 0;
@@ -257,6 +268,7 @@ impl JoinedRecording {
             memory,
             rules,
             generation,
+            triggers,
             contexts,
             has_persistent_rings,
             described,
@@ -332,9 +344,12 @@ impl JoinedRecording {
     /// In the child of a fork: describes the events that the parent had in the session. False if
     /// this recording treats them otherwise, or they are not all known.
     pub fn resume(&mut self, parent: &ParentEvents) -> bool {
-        let ParentEvents { rules, contexts, described, .. } = parent;
+        let ParentEvents { rules, triggers, contexts, described, .. } = parent;
         // The application's contexts may be other ones since the parent joined.
-        if self.contexts || *contexts || described.is_stale || *rules != self.rules {
+        if self.contexts || *contexts || described.is_stale {
+            return false;
+        }
+        if (rules, triggers) != (&self.rules, &self.triggers) {
             return false;
         }
         let is_added = self.append([&described.entries[..]].into_iter(), described.entries.len(), u64::MAX);
@@ -449,9 +464,9 @@ impl JoinedRecording {
     /// Releases the memory of a recording that has ended, or whose page was wiped by a fork.
     /// `no_sections`: no thread is inside a section. Returns memory that a thread may still write.
     pub fn abandon(self, slot: usize, no_sections: bool) -> (InheritedConnection, Vec<Retired>) {
-        let Self { name, socket, identity, has_persistent_rings, memory, rules, contexts, described, .. } =
-            self;
-        let events = ParentEvents { slot, rules, contexts, described };
+        let Self { name, socket, identity, has_persistent_rings, memory, described, .. } = self;
+        let (rules, triggers, contexts) = (self.rules, self.triggers, self.contexts);
+        let events = ParentEvents { slot, rules, triggers, contexts, described };
         let connection = InheritedConnection { name, socket, identity, has_persistent_rings, events };
         (connection, memory.release(no_sections))
     }

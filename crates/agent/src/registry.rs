@@ -17,12 +17,13 @@ use tompion_ring::in_flight;
 use tompion_schema::Kind;
 
 use crate::{
-    context, filters, heap, lock,
+    actions, context, filters, heap, lock,
     objects::{self, Object, Objects},
     pending::{Pending, RetryLater},
     recording::{InheritedConnection, JoinedRecording, ParentEvents},
-    site::{END_SHIFT, Module, PINNED, SITE_ASKS, SLOW, Site},
+    site::{ACTIONS, END_SHIFT, Module, PINNED, RECORDINGS_MASK, SITE_ASKS, SLOW, Site},
     thread_state::Background,
+    triggers,
     writer::{self, Writer},
 };
 
@@ -41,6 +42,8 @@ pub struct Registry {
     numbered_contexts: u32,
     /// Compiled filters.
     filters: filters::Cache,
+    /// Events for which triggers wait.
+    triggers: triggers::Cache,
     /// Executables and libraries whose addresses stand in events.
     pub objects: Objects,
     /// The recordings, by slot.
@@ -90,6 +93,7 @@ static REGISTRY: Guarded = Guarded {
         next_number: 0,
         numbered_contexts: 0,
         filters: filters::Cache::new(),
+        triggers: triggers::Cache::new(),
         objects: Objects::new(),
         recordings: [const { None }; MAX_RECORDINGS],
         retired: Vec::new(),
@@ -257,14 +261,15 @@ impl Registry {
         if sites(true).next().is_none() {
             return;
         }
-        for site in sites(false).filter(|site| site.recordings() != 0) {
+        let bits = |site: &Site| site.recording_mask() & (RECORDINGS_MASK | ACTIONS);
+        for site in sites(false).filter(|site| bits(site) != 0) {
             if heap::is_short() {
                 break;
             }
             if let Some((provider, name, base)) = name(site) {
                 // A span is asked for by its own name.
-                *recording_mask.entry((provider.clone(), base)).or_default() |= site.recordings();
-                *recording_mask.entry((provider, name)).or_default() |= site.recordings();
+                *recording_mask.entry((provider.clone(), base)).or_default() |= bits(site);
+                *recording_mask.entry((provider, name)).or_default() |= bits(site);
             }
         }
         for site in sites(true) {
@@ -296,7 +301,12 @@ impl Registry {
             let Some(joined) = joined else { continue };
             if !joined.describe(number, &description, self.numbered_contexts) {
                 joined.count_undescribed(slot);
-            } else if rules::take(&joined.rules, &names) {
+                continue;
+            }
+            let watch = self.triggers.watch(&joined.triggers, &names, &description, &mut self.filters);
+            triggers::set(slot, number, watch);
+            recording_mask |= if watch.is_some() { ACTIONS } else { 0 };
+            if rules::take(&joined.rules, &names) {
                 let filter = rules::filter(&joined.rules);
                 let program = filter.map(|filter| self.filters.program(filter, &description));
                 filters::set(slot, number, program.flatten());
@@ -311,7 +321,7 @@ impl Registry {
                 };
             }
         }
-        if recording_mask != 0 && names.init {
+        if recording_mask & !ACTIONS != 0 && names.init {
             recording_mask |= SLOW | PINNED;
         }
         // Ordering: pairs with the acquire load in `Site::recording_mask`: a thread that sees a bit
@@ -390,10 +400,13 @@ impl Registry {
 
     /// Turns off one recording's bit at every site.
     pub fn disable(&self, slot: usize) {
+        actions::forget(slot);
         for &module in &self.modules {
             // SAFETY: modules in the list are loaded.
             for site in unsafe { (*module).sites() } {
                 let others = site.recording_mask() & !(1 << slot | 1 << slot << END_SHIFT);
+                let is_done = others & ACTIONS != 0 && !actions::any(site.number());
+                let others = if is_done { others & !ACTIONS } else { others };
                 let recording_mask = if others & !(SLOW | PINNED) == 0 { 0 } else { others };
                 // Ordering: only changed under the registry's lock; a thread that saw the bit finds
                 // out later. Release for the bits that stay: pairs with the acquire load in

@@ -7,6 +7,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use tompion_layout::record;
 use tompion_protocol::MAX_RECORDINGS;
 use tompion_ring::producer::Tail;
 
@@ -18,8 +19,8 @@ pub const ABI: u32 = 1;
 #[derive(Debug)]
 pub struct Site {
     /// Bit n: recording n records the event. Bit [`END_SHIFT`] + n: it records the event only as
-    /// the end of a span that it has the begin of. The other bits are [`SLOW`], [`PINNED`] and
-    /// [`CHOSEN`].
+    /// the end of a span that it has the begin of. The other bits are [`SLOW`], [`PINNED`],
+    /// [`CHOSEN`] and [`ACTIONS`].
     pub enabled: AtomicU32,
     /// Half of the head of the event's records, see [`tompion_layout::record::Head::empty`].
     pub head: AtomicU32,
@@ -44,6 +45,8 @@ pub const PINNED: u32 = 1 << 30;
 /// Bit of [`Site::enabled`] in a copy of a site: the module has chosen the recordings, so that
 /// their filters are not asked. The end of a span with fields goes where its begin went.
 pub const CHOSEN: u32 = 1 << 29;
+/// Bit of [`Site::enabled`]: the event has actions, whether or not it is recorded.
+pub const ACTIONS: u32 = 1 << 28;
 /// Bits of [`Site::enabled`] that stand for recordings.
 pub const RECORDINGS_MASK: u32 = (1 << MAX_RECORDINGS) - 1;
 /// Shift of the bits of recordings that record the event only as the end of a span whose begin they
@@ -117,6 +120,16 @@ impl Site {
         // Ordering: pairs with the release stores of the registry. A thread that sees a bit sees
         // the event's number, the recordings' page, and the offset of thread ids.
         self.enabled.load(Ordering::Acquire)
+    }
+
+    /// The id of the site's event in records, once it has one.
+    pub fn id(&self) -> u16 {
+        self.head.load(Ordering::Relaxed) as u16
+    }
+
+    /// The number of the site's event, once it has one.
+    pub fn number(&self) -> u32 {
+        u32::from(self.id().wrapping_sub(record::FIRST_EVENT))
     }
 
     /// The recordings that record the event, one bit each.

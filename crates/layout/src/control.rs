@@ -14,6 +14,9 @@
 //!  392 rules_seen u64: generation that it goes by         agent → session
 //!  400 listens u64: a thread hears what the session says  agent → session
 //! ```
+//!
+//! Regions are added at the end: the length of the file tells which ones there are. An agent says
+//! in its `Hello` how long a file it knows, and gets none that is longer.
 
 use crate::PAGE;
 
@@ -69,8 +72,18 @@ pub const CATALOG_SIZE: u64 = 2 << 20;
 pub const PINNED: u64 = CATALOG + CATALOG_SIZE;
 /// Space for the pinned events in bytes; also sparse.
 pub const PINNED_SIZE: u64 = 1 << 20;
+/// Offset of the triggers on events, see [`crate::triggers`].
+pub const TRIGGERS: u64 = PINNED + PINNED_SIZE;
 /// Size of the whole control file.
-pub const FILE_SIZE: u64 = PINNED + PINNED_SIZE;
+pub const FILE_SIZE: u64 = TRIGGERS + crate::triggers::SIZE;
+
+/// Sizes that a control file can have: that of the first agents, then with each further region.
+pub const FILE_SIZES: [u64; 2] = [TRIGGERS, FILE_SIZE];
+
+/// Size of the control file for an agent that knows files of up to `known` bytes.
+pub fn file_size_for(known: u64) -> u64 {
+    FILE_SIZES.into_iter().rev().find(|size| *size <= known).unwrap_or(FILE_SIZES[0])
+}
 
 /// Flag: overwrite mode (flight recorder); otherwise discard mode.
 pub const FLAG_OVERWRITE: u32 = 1;
@@ -84,3 +97,20 @@ pub const FLAG_RESERVE: u32 = 8;
 /// Flag: the memory is in files that outlast the session. To make those of a child takes the
 /// session longer than to make memory, and the child should wait for it longer.
 pub const FLAG_PERSISTENT: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_gets_the_longest_file_that_it_knows() {
+        assert!(FILE_SIZES.is_sorted() && FILE_SIZES.last() == Some(&FILE_SIZE));
+        assert!(FILE_SIZES.iter().all(|size| size % PAGE == 0));
+        for size in FILE_SIZES {
+            assert_eq!(file_size_for(size), size);
+        }
+        assert_eq!(file_size_for(0), FILE_SIZES[0]);
+        assert_eq!(file_size_for(FILE_SIZE - 1), FILE_SIZES[FILE_SIZES.len() - 2]);
+        assert_eq!(file_size_for(u64::MAX), FILE_SIZE);
+    }
+}

@@ -14,6 +14,8 @@
 //! │ rules: which events to record │ session →    │           …                  │
 //! ├───────────────────────────────┤              └──────────────────────────────┘
 //! │ catalog: event descriptions   │ agent →
+//! │ pinned events                 │ agent →
+//! │ triggers: texts, matches      │ both
 //! └───────────────────────────────┘
 //! ```
 //!
@@ -27,6 +29,7 @@ pub mod loss;
 pub mod pinned;
 pub mod record;
 pub mod ring;
+pub mod triggers;
 
 /// Version of everything in this crate. An agent and a session with different versions do not share
 /// memory.

@@ -10,6 +10,7 @@ pub mod glob;
 pub mod message;
 pub mod names;
 pub mod rules;
+pub mod triggers;
 
 /// Version of the messages. Both sides must agree on it before anything is shared.
 pub const PROTOCOL_VERSION: u32 = 1;

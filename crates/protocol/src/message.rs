@@ -71,6 +71,8 @@ pub struct Hello {
     pub prepared: Option<u64>,
     /// CPU on which it runs, where its next siblings probably run. Older versions don't tell.
     pub cpu: Option<u32>,
+    /// Size of the longest control file that it knows; 0 for older versions, which don't tell.
+    pub control_size: u64,
 }
 
 /// Message from a session to an agent.
@@ -135,6 +137,8 @@ const NO_LISTENER: u32 = 1 << 2;
 const HAS_PREPARED: u32 = 1 << 3;
 /// The CPU follows.
 const HAS_CPU: u32 = 1 << 4;
+/// The size of the control file follows.
+const HAS_CONTROL_SIZE: u32 = 1 << 5;
 
 struct Writer(Vec<u8>);
 
@@ -204,7 +208,8 @@ impl Hello {
         flags |= if self.tsc { TSC } else { 0 };
         flags |= if self.has_listener { 0 } else { NO_LISTENER };
         flags |= if self.prepared.is_some() { HAS_PREPARED } else { 0 };
-        flags | if self.cpu.is_some() { HAS_CPU } else { 0 }
+        flags |= if self.cpu.is_some() { HAS_CPU } else { 0 };
+        flags | if self.control_size != 0 { HAS_CONTROL_SIZE } else { 0 }
     }
 }
 
@@ -221,7 +226,8 @@ impl ToSession {
                     .text(&hello.name)
                     .text(&hello.executable);
                 let writer = hello.prepared.into_iter().fold(writer, Writer::u64);
-                hello.cpu.into_iter().fold(writer, Writer::u32).0
+                let writer = hello.cpu.into_iter().fold(writer, Writer::u32);
+                if hello.control_size == 0 { writer.0 } else { writer.u64(hello.control_size).0 }
             }
             Self::Failed(reason) => Writer::new(FAILED).text(reason).0,
             Self::ChildFailed(reason) => Writer::new(CHILD_FAILED).text(reason).0,
@@ -248,6 +254,7 @@ impl ToSession {
                     has_listener: flags & NO_LISTENER == 0,
                     prepared: if flags & HAS_PREPARED != 0 { Some(reader.u64()?) } else { None },
                     cpu: if flags & HAS_CPU != 0 { Some(reader.u32()?) } else { None },
+                    control_size: if flags & HAS_CONTROL_SIZE != 0 { reader.u64()? } else { 0 },
                 }))
             }
             FAILED => Ok(Self::Failed(reader.text()?)),
@@ -302,6 +309,7 @@ mod tests {
             has_listener: true,
             prepared: None,
             cpu: None,
+            control_size: 0,
         }
     }
 
@@ -314,6 +322,7 @@ mod tests {
             ToSession::Hello(Hello { has_listener: false, prepared: Some(u64::MAX), ..hello() }),
             ToSession::Hello(Hello { prepared: Some(7), cpu: Some(u32::MAX), ..hello() }),
             ToSession::Hello(Hello { cpu: Some(3), ..hello() }),
+            ToSession::Hello(Hello { cpu: Some(3), control_size: 1 << 22, ..hello() }),
             ToSession::Failed("no memory".into()),
             ToSession::ChildFailed("timed out".into()),
             ToSession::Ask,

@@ -1,16 +1,18 @@
 //! The per-CPU ring.
 //!
 //! [`producer`] appends a record, header and fields, inside one restartable section whose last
-//! instruction stores the new write position: whatever interrupts it before that instruction leaves
-//! nothing behind. [`reserve`] appends where there are no such sections. [`reader`] takes what lies
-//! below the write position, or copies a ring that goes on being overwritten and keeps what stayed
-//! intact. [`records`] walks the copied bytes, which it does not trust. [`pinned_events`] is for
-//! the few events that must not be overwritten. [`rules_text`] is the text that says which events
-//! are recorded. [`in_flight`] tells when a recording's memory can be unmapped.
+//! instruction stores the new write position: whatever interrupts it before that instruction
+//! leaves nothing behind. [`reserve`] appends where there are no such sections. [`reader`] takes
+//! what lies below the write position, or copies a ring that goes on being overwritten and keeps
+//! what stayed intact. [`records`] walks the copied bytes, which it does not trust.
+//! [`pinned_events`] is for the few events that must not be overwritten. [`rules_text`] is the
+//! text that says which events are recorded. [`captures`] counts and copies events on which
+//! triggers wait. [`in_flight`] tells when a recording's memory can be unmapped.
 //!
 //! The bytes themselves are drawn in `tompion-layout`; `docs/design/ring.md` has the argument why
 //! readers and writers agree. This crate knows nothing of events, files or sockets.
 
+pub mod captures;
 mod event;
 pub mod in_flight;
 #[cfg(all(test, loom))]

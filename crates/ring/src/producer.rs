@@ -62,9 +62,18 @@ pub struct Recording {
     pub(crate) lost: *const AtomicU64,
     /// List of the pinned events.
     pub(crate) pinned: *const AtomicU64,
+    /// The control file, and its length.
+    control: *mut u8,
+    control_len: usize,
     /// The [`ReserveRings`], if the rings are in reserve form; null otherwise, and where there is
     /// no recording. Then `cpus` is 0: no section ever finds such a ring.
     reserve: AtomicPtr<c_void>,
+}
+
+/// Region of the control file, which stays mapped as long as this does.
+pub(crate) struct Region<'a> {
+    pub(crate) part: Part<'a>,
+    _counted: Option<InFlight<'static>>,
 }
 
 /// Parts of a recording that appends by rseq sections.
@@ -174,6 +183,8 @@ impl Recording {
             ring_mask: 0,
             lost: std::ptr::null(),
             pinned: std::ptr::null(),
+            control: std::ptr::null_mut(),
+            control_len: 0,
             reserve: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -224,6 +235,7 @@ impl Recording {
             (*place).ring_mask = geometry.ring_size() - 1;
             (*place).lost = control.word(tompion_layout::control::OFFSET_LOST);
             (*place).pinned = control.word(tompion_layout::control::PINNED as usize);
+            (*place).set_control(control);
             // Ordering: pairs with the acquire load in `append`: a thread that sees the number sees
             // the rest.
             (*place).cpus.store(geometry.cpus(), Ordering::Release);
@@ -267,9 +279,43 @@ impl Recording {
         };
         let rings: *mut ReserveRings<'static> = Box::into_raw(Box::new(rings));
         // Ordering: pairs with the acquire load in `in_reserve`.
-        // SAFETY: the caller promises a valid place.
-        unsafe { (*place).reserve.store(rings.cast(), Ordering::Release) };
+        // SAFETY: the caller promises a valid place, which nothing reads while there is no
+        // recording.
+        unsafe {
+            (*place).set_control(control);
+            (*place).reserve.store(rings.cast(), Ordering::Release);
+        }
         Ok(())
+    }
+
+    fn set_control(&mut self, control: &SharedMap) {
+        (self.control, self.control_len) = (control.base(), control.len());
+    }
+
+    /// A region of the control file, for use by the event path; none if there is no recording, or
+    /// its session is older than the region.
+    pub(crate) fn region(&self, offset: u64, len: u64) -> Option<Region<'_>> {
+        let counted = match self.in_reserve() {
+            // It stays for ever.
+            Some(_) => None,
+            None => {
+                let counted = InFlight::enter();
+                // Ordering: pairs with the release store in `begin`.
+                if self.cpus.load(Ordering::Acquire) == 0 {
+                    return None;
+                }
+                Some(counted)
+            }
+        };
+        let (offset, len) = (usize::try_from(offset).ok()?, usize::try_from(len).ok()?);
+        // A null pointer: a signal handler has forked meanwhile, and this is its child.
+        if self.control.is_null() || offset.checked_add(len)? > self.control_len {
+            return None;
+        }
+        // SAFETY: `begin` or `begin_reserve` set the pointer to a mapping of `control_len` bytes,
+        // which begins at a page and stays while this is counted as in flight, or for ever.
+        let part = unsafe { Part::new(self.control.add(offset), len) };
+        Some(Region { part, _counted: counted })
     }
 
     /// Ends the recording: sections that begin from now on find no ring.

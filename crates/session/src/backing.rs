@@ -213,6 +213,8 @@ pub struct SavedProcess {
     #[serde(default)]
     has_listener: bool,
     #[serde(default)]
+    control_size: u64,
+    #[serde(default)]
     parent: u32,
     #[serde(default)]
     command_line: Vec<String>,
@@ -344,6 +346,7 @@ impl SavedProcess {
             folder: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             uuid: uuid.to_owned(),
             has_listener: hello.has_listener,
+            control_size: hello.control_size,
             parent: 0,
             command_line: Vec::new(),
         }
@@ -372,6 +375,7 @@ impl SavedProcess {
             has_listener: self.has_listener,
             prepared: None,
             cpu: None,
+            control_size: self.control_size,
         }
     }
 }
@@ -479,20 +483,20 @@ impl ProcessBacking {
     /// there is nothing to recover.
     pub fn create(backing: &DirHandle, saved: &SavedProcess, geometry: Geometry) -> io::Result<Self> {
         let folder = backing.create_below(&saved.folder)?;
+        let sizes = [control::file_size_for(saved.control_size), geometry.file_size()];
         let make = || -> io::Result<Self> {
             let new = |name, size| -> io::Result<File> {
                 let file = folder.create_new(name)?;
                 reserve(&file, size)?;
                 Ok(file)
             };
-            let (control, rings) =
-                (new(CONTROL_FILE, control::FILE_SIZE)?, new(RINGS_FILE, geometry.file_size())?);
+            let (control, rings) = (new(CONTROL_FILE, sizes[0])?, new(RINGS_FILE, sizes[1])?);
             let entry = ProcessEntry { folder: folder.clone(), held: None };
             Ok(Self { entry, control, rings })
         };
         make().map_err(|error| {
             let _ = folder.remove_all();
-            let size = control::FILE_SIZE + geometry.file_size();
+            let size: u64 = sizes.iter().sum();
             let text = format!("can't reserve {size} bytes in {}: {error}", backing.path().display());
             io::Error::new(error.kind(), text)
         })
@@ -505,7 +509,7 @@ impl ProcessBacking {
         geometry: Geometry,
         keeper: &Arc<Keeper>,
     ) -> io::Result<Self> {
-        let control = create_memfd(c"tompion-control", control::FILE_SIZE)?;
+        let control = create_memfd(c"tompion-control", control::file_size_for(saved.control_size))?;
         let rings = create_memfd(c"tompion-rings", geometry.file_size())?;
         let folder = backing.create_below(&saved.folder)?;
         Ok(Self::held(folder, [control, rings], keeper, saved.key))
@@ -548,7 +552,9 @@ impl ProcessBacking {
                 io::Error::new(error.kind(), format!("{}: {error}", path.display()))
             })
         };
-        let control = map(CONTROL_FILE, &self.control, control::FILE_SIZE)?;
+        // As long as the agent knew it. One of another length is refused.
+        let control_size = control::file_size_for(self.control.metadata()?.len());
+        let control = map(CONTROL_FILE, &self.control, control_size)?;
         Ok((control, map(RINGS_FILE, &self.rings, geometry.file_size())?))
     }
 

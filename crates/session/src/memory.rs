@@ -45,6 +45,8 @@ pub struct Writing {
     pub form: WriteProtocol,
     /// Timestamps are CLOCK_MONOTONIC.
     pub given_time: bool,
+    /// Size of its control file.
+    pub control_size: u64,
 }
 
 /// Expectation of a process's next children, from the last one.
@@ -70,7 +72,8 @@ pub struct MappedMemory {
 impl SessionConfig {
     /// Format in which a process writes into its memory.
     pub fn writing(&self, hello: &Hello) -> Writing {
-        Writing { form: form_for(hello), given_time: !(self.tsc && hello.tsc) }
+        let control_size = control::file_size_for(hello.control_size);
+        Writing { form: form_for(hello), given_time: !(self.tsc && hello.tsc), control_size }
     }
 
     /// Makes two sealed memory files and sends them with a message.
@@ -92,7 +95,7 @@ impl SessionConfig {
             let map = SharedMap::new(file.as_fd(), size)?;
             Ok((file, map))
         };
-        let (control_file, control) = new(c"tompion-control", control::FILE_SIZE)?;
+        let (control_file, control) = new(c"tompion-control", writing.control_size)?;
         let (ring_file, rings) = new(c"tompion-rings", self.geometry.file_size())?;
         self.write_header(&control, writing);
         Ok((MappedMemory { control, rings }, [control_file, ring_file]))
@@ -233,7 +236,8 @@ impl PreparedMemory {
 mod tests {
     use super::*;
 
-    const WRITING: Writing = Writing { form: WriteProtocol::Rseq, given_time: false };
+    const WRITING: Writing =
+        Writing { form: WriteProtocol::Rseq, given_time: false, control_size: control::FILE_SIZE };
 
     fn prepared(number: u64, parent: u64) -> Prepared {
         let file = create_memfd(c"test", 4096).unwrap();

@@ -172,6 +172,11 @@ impl<'a> Part<'a> {
         word.compare_exchange(0, value, Ordering::Relaxed, Ordering::Relaxed)
     }
 
+    pub(crate) fn claim_behind(&self, offset: usize, value: u64) -> Result<u64, u64> {
+        let word = self.word(offset).expect("a word");
+        word.compare_exchange(0, value, Ordering::Acquire, Ordering::Relaxed)
+    }
+
     pub(crate) fn appended(&self, ordering: Ordering) -> (u64, u64) {
         self.take_turn();
         let both = self.load(ring::WRITE, ordering);

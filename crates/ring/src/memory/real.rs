@@ -95,6 +95,13 @@ impl<'a> Part<'a> {
         self.word(offset).compare_exchange(0, value, Ordering::Relaxed, Ordering::Relaxed)
     }
 
+    /// Turns a zero into a value, behind what the thread did that made it zero. Fails with what
+    /// stood there.
+    pub(crate) fn claim_behind(&self, offset: usize, value: u64) -> Result<u64, u64> {
+        // Ordering: acquire, pairs with the release store of the zero.
+        self.word(offset).compare_exchange(0, value, Ordering::Acquire, Ordering::Relaxed)
+    }
+
     /// A ring's `write`, with the ordering, and its `events`.
     #[inline(always)]
     pub(crate) fn appended(&self, ordering: Ordering) -> (u64, u64) {

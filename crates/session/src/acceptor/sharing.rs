@@ -26,7 +26,7 @@ impl ClientAcceptor {
         let pid = peer.pid;
         let geometry = self.config.geometry;
         let writing = self.config.writing(hello);
-        let Writing { form, given_time } = writing;
+        let Writing { form, given_time, .. } = writing;
         let folder = self.new_folder(&hello.name, pid);
         let uuid = uuid::Uuid::new_v4();
         let kept_in = match self.config.backing.clone() {

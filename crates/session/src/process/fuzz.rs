@@ -143,6 +143,7 @@ impl Fixture {
             has_listener: true,
             prepared: None,
             cpu: None,
+            control_size: control::FILE_SIZE,
         };
         let filter = (random.index(4) == 0).then(|| "$cpu == 0 && f1 < 9 || $tid == 3".to_owned());
         let form = [WriteProtocol::Rseq, WriteProtocol::Rseq, WriteProtocol::ReserveCommit][random.index(3)];

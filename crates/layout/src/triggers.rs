@@ -1,0 +1,70 @@
+//! Triggers on events: a region of the control file.
+//!
+//! The session writes which events each trigger wants, as text. The event path counts matches and
+//! copies the events that matched into slots, of which each trigger has a few. The session looks at
+//! the counts in each round, takes the copies, and gives the slots back.
+//!
+//! ```text
+//!     0 generation u32, 4 text length u32                session → agent
+//!     8 seen u64: generation that the program goes by    agent → session
+//!    16 unjudged u64: events that no trigger could see   agent → session
+//!    64 matches[TRIGGERS] u64                            agent → session
+//!   192 followed[TRIGGERS] u64: matches that were read   session
+//!  4096 text
+//! 20480 slots[TRIGGERS][SLOTS]
+//!
+//! slot   0 state u64: FREE → CLAIMED (agent) → COMPLETE (agent) → FREE (session)
+//!        8 number u32   12 tid u32
+//!       16 time u64: CLOCK_MONOTONIC
+//!       24 size u32: bytes of the event's payload   28 zero
+//!       32 the first CAPTURE bytes of the payload: fixed part and tails
+//! ```
+//!
+//! The text has a line `INDEX GLOB` or `INDEX GLOB ? FILTER` for each trigger.
+
+use crate::PAGE;
+
+/// Maximum number of triggers on events.
+pub const TRIGGERS: usize = 16;
+/// Slots of each trigger.
+pub const SLOTS: usize = 4;
+
+/// Offset of the text's generation, and of its length in the word's other half.
+pub const GENERATION: usize = 0;
+/// Offset of the generation that the program goes by.
+pub const SEEN: usize = 8;
+/// Offset of the number of events that no trigger could see.
+pub const UNJUDGED: usize = 16;
+/// Offset of the counts of matches.
+pub const MATCHES: usize = 64;
+/// Offset of the counts that the session has followed, for a recorder that comes back.
+pub const FOLLOWED: usize = MATCHES + 8 * TRIGGERS;
+/// Offset of the text.
+pub const TEXT: usize = PAGE as usize;
+/// Space for the text in bytes.
+pub const TEXT_SIZE: usize = 4 * PAGE as usize;
+/// Offset of the slots.
+pub const SLOT_TABLE: usize = TEXT + TEXT_SIZE;
+
+/// Maximum number of bytes of an event that are copied.
+pub const CAPTURE: usize = 288;
+/// Offset of the copied bytes in a slot.
+pub const PAYLOAD: usize = 32;
+/// Size of a slot in bytes.
+pub const SLOT: usize = PAYLOAD + CAPTURE;
+/// Size of the region in bytes.
+pub const SIZE: u64 = (SLOT_TABLE + TRIGGERS * SLOTS * SLOT) as u64;
+
+/// State of a slot that has no event.
+pub const FREE: u64 = 0;
+/// State of a slot that is being filled.
+pub const CLAIMED: u64 = 1;
+/// State of a slot that has an event.
+pub const COMPLETE: u64 = 2;
+
+const _: () = assert!(SIZE.is_multiple_of(PAGE) && FOLLOWED + 8 * TRIGGERS <= TEXT);
+
+/// Returns the offset of a slot.
+pub const fn slot(trigger: usize, slot: usize) -> usize {
+    SLOT_TABLE + (trigger * SLOTS + slot) * SLOT
+}

@@ -1,0 +1,306 @@
+//! Matches of triggers on events: counted by the event path, with copies of some of the events.
+//!
+//! A writer first copies the event, then counts it. So each event that is counted has its copy, if
+//! a slot was free. All is safe in signal handlers: a slot belongs to the writer that has claimed
+//! it. One that is killed before it has completed a slot leaves the slot claimed.
+
+use std::sync::atomic::Ordering;
+
+use tompion_layout::{
+    control::TRIGGERS as REGION,
+    record,
+    triggers::{self as layout, CAPTURE, PAYLOAD, SLOTS, TRIGGERS},
+};
+
+use crate::{
+    event::Event,
+    memory::{Part, SharedMap},
+    rules_text::{self, Places, RulesText},
+};
+
+const PLACES: Places = Places { word: layout::GENERATION, text: layout::TEXT, size: layout::TEXT_SIZE };
+
+/// Event that was copied when it matched. Nothing of it was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UntrustedCapture {
+    /// Number of the event in the catalog.
+    pub number: u32,
+    /// Its thread, as it says.
+    pub tid: u32,
+    /// Time of CLOCK_MONOTONIC in nanoseconds.
+    pub time: u64,
+    /// Size of the event's payload in bytes.
+    pub size: u32,
+    /// The payload's first bytes: fixed part and tails.
+    pub payload: Vec<u8>,
+}
+
+/// Counts a match of a trigger, and copies the event if a slot is free. Its `time` is that of
+/// CLOCK_MONOTONIC.
+///
+/// # Safety
+/// The event's parts are readable.
+pub(crate) unsafe fn note(region: &Part<'_>, trigger: usize, event: &Event<'_>) {
+    if trigger >= TRIGGERS {
+        return;
+    }
+    let mut slots = (0..SLOTS).map(|slot| layout::slot(trigger, slot));
+    if let Some(at) = slots.find(|at| region.claim_behind(*at, layout::CLAIMED).is_ok()) {
+        // SAFETY: as the caller promises.
+        unsafe { fill(region, at, event) };
+        // Ordering: release, pairs with the acquire load in `take_from`.
+        region.store(at, layout::COMPLETE, Ordering::Release);
+    }
+    // Ordering: release, pairs with the acquire load in `matches`: a session that sees the count
+    // sees the copy, and what was appended before.
+    region.add(layout::MATCHES + 8 * trigger, 1, Ordering::Release);
+}
+
+/// Fills a slot that the caller has claimed.
+///
+/// # Safety
+/// The event's parts are readable.
+unsafe fn fill(region: &Part<'_>, at: usize, event: &Event<'_>) {
+    let number = u32::from(event.id.wrapping_sub(record::FIRST_EVENT));
+    let size = u32::try_from(event.payload_len()).unwrap_or(u32::MAX);
+    let header = [u64::from(number) | u64::from(event.tid) << 32, event.time, u64::from(size)];
+    for (index, value) in header.into_iter().enumerate() {
+        // Ordering: published by the store behind this.
+        region.store(at + 8 + index * 8, value, Ordering::Relaxed);
+    }
+    let mut used = event.image_len.min(CAPTURE);
+    // SAFETY: the slot has room for `CAPTURE` bytes, and its claim makes it the caller's own; the
+    // parts are readable as the caller promises, as far as their lengths go.
+    unsafe {
+        region.copy_in(at + PAYLOAD, event.image, used);
+        for tail in event.tails {
+            let len = tail.size.min(CAPTURE - used);
+            region.copy_in(at + PAYLOAD + used, tail.data, len);
+            used += len;
+        }
+    }
+}
+
+/// Counts an event that a trigger may have wanted and that could not be looked at.
+pub(crate) fn note_unjudged(region: &Part<'_>) {
+    // Ordering: a counter by itself.
+    region.add(layout::UNJUDGED, 1, Ordering::Relaxed);
+}
+
+/// The region of a control file; none if its agent is older than that.
+fn region(control: &SharedMap) -> Option<Part<'_>> {
+    (control.len() as u64 >= REGION + layout::SIZE)
+        .then(|| Part::of(control, REGION as usize, layout::SIZE as usize))
+}
+
+/// Whether the agent of a control file can look for triggers.
+pub fn is_supported(control: &SharedMap) -> bool {
+    region(control).is_some()
+}
+
+/// Writes the triggers' texts, where there is room for them. Only the session does that.
+pub fn publish(control: &SharedMap, text: &[u8]) {
+    region(control).iter().for_each(|region| rules_text::publish_at(region, PLACES, text));
+}
+
+/// Reads the triggers' texts; none if the session has no such region, or is replacing them.
+pub fn read(control: &SharedMap) -> Option<RulesText> {
+    rules_text::read_at(&region(control)?, PLACES)
+}
+
+/// Says that the process waits for the events of a generation's triggers.
+pub fn acknowledge(control: &SharedMap, generation: u32) {
+    // Ordering: a fact by itself.
+    let store = |region: Part<'_>| region.store(layout::SEEN, generation.into(), Ordering::Relaxed);
+    region(control).into_iter().for_each(store);
+}
+
+/// Whether the process has read the triggers.
+pub fn is_acknowledged(control: &SharedMap) -> bool {
+    // Ordering: the session's own word, and a fact by itself.
+    let load = |region: &Part<'_>, place| region.load(place, Ordering::Relaxed);
+    let is_newest = |it: Part<'_>| load(&it, layout::GENERATION) as u32 == load(&it, layout::SEEN) as u32;
+    region(control).is_some_and(is_newest)
+}
+
+/// Number of matches of a trigger so far, as the program says.
+pub fn matches(control: &SharedMap, trigger: usize) -> u64 {
+    let place = layout::MATCHES + 8 * trigger.min(TRIGGERS - 1);
+    // Ordering: pairs with the release addition in `note`.
+    region(control).map_or(0, |region| region.load(place, Ordering::Acquire))
+}
+
+/// Number of events that no trigger could look at, as the program says.
+pub fn unjudged(control: &SharedMap) -> u64 {
+    // Ordering: a counter by itself.
+    region(control).map_or(0, |region| region.load(layout::UNJUDGED, Ordering::Relaxed))
+}
+
+/// Number of matches that a session has followed, for the one that comes back.
+pub fn followed(control: &SharedMap, trigger: usize) -> u64 {
+    let place = layout::FOLLOWED + 8 * trigger.min(TRIGGERS - 1);
+    // Ordering: the session's own word.
+    region(control).map_or(0, |region| region.load(place, Ordering::Relaxed))
+}
+
+/// Notes how many matches were followed.
+pub fn set_followed(control: &SharedMap, trigger: usize, matches: u64) {
+    let place = layout::FOLLOWED + 8 * trigger.min(TRIGGERS - 1);
+    // Ordering: the session's own word.
+    region(control).iter().for_each(|region| region.store(place, matches, Ordering::Relaxed));
+}
+
+/// Takes at most `most` copied events of a trigger, and gives their slots back.
+pub fn take(control: &SharedMap, trigger: usize, most: usize, out: &mut Vec<UntrustedCapture>) {
+    region(control).iter().for_each(|region| take_from(region, trigger, most, out));
+}
+
+pub(crate) fn take_from(region: &Part<'_>, trigger: usize, most: usize, out: &mut Vec<UntrustedCapture>) {
+    let slots = (0..SLOTS).map(|slot| layout::slot(trigger.min(TRIGGERS - 1), slot));
+    // Ordering: pairs with the release store in `note`.
+    let complete = slots.filter(|at| region.load(*at, Ordering::Acquire) == layout::COMPLETE);
+    for at in complete.take(most) {
+        let word = |index: usize| region.load(at + index * 8, Ordering::Relaxed);
+        let (ids, time, size) = (word(1), word(2), word(3) as u32);
+        let mut payload = vec![0; (size as usize).min(CAPTURE)];
+        region.copy_out(at + PAYLOAD, &mut payload);
+        out.push(UntrustedCapture { number: ids as u32, tid: (ids >> 32) as u32, time, size, payload });
+        // Ordering: release, pairs with the acquire in `claim_behind`: the next writer comes behind
+        // this copy.
+        region.store(at, layout::FREE, Ordering::Release);
+    }
+    out.sort_by_key(|capture| capture.time);
+}
+
+#[cfg(not(loom))]
+impl crate::producer::Recording {
+    /// Counts a match of a trigger, and copies the event if a slot is free. Its `time` is that of
+    /// CLOCK_MONOTONIC. Nothing happens if there is no recording, or its session knows no triggers.
+    ///
+    /// # Safety
+    /// The event's parts are readable.
+    pub unsafe fn note_match(&self, trigger: usize, event: &Event<'_>) {
+        if let Some(region) = self.region(REGION, layout::SIZE) {
+            // SAFETY: as the caller promises.
+            unsafe { note(&region.part, trigger, event) };
+        }
+    }
+
+    /// Counts an event that a trigger may have wanted and that could not be looked at.
+    pub fn note_unjudged(&self) {
+        self.region(REGION, layout::SIZE).iter().for_each(|region| note_unjudged(&region.part));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use tompion_layout::control;
+    use tompion_os::create_memfd;
+
+    use super::*;
+    use crate::event::Tail;
+
+    fn control(size: u64) -> SharedMap {
+        let file = create_memfd(c"triggers", size).expect("a file");
+        SharedMap::new(file.as_fd(), size).expect("a mapping")
+    }
+
+    fn note_payload(control: &SharedMap, trigger: usize, image: &[u8], text: &[u8]) {
+        let tails = [Tail { data: text.as_ptr(), size: text.len() }];
+        let event = Event {
+            id: record::FIRST_EVENT + 7,
+            tid: 11,
+            time: 13,
+            image: image.as_ptr(),
+            image_len: image.len(),
+            tails: &tails,
+            is_pinned: false,
+        };
+        // SAFETY: the parts are slices.
+        unsafe { note(&region(control).expect("a region"), trigger, &event) };
+    }
+
+    #[test]
+    fn matches_are_counted_and_the_first_ones_copied() {
+        let control = control(control::FILE_SIZE);
+        for number in 0..10u64 {
+            note_payload(&control, 3, &number.to_le_bytes(), b"text");
+        }
+        let mut taken = Vec::new();
+        take(&control, 3, usize::MAX, &mut taken);
+        assert_eq!((matches(&control, 3), matches(&control, 2), taken.len()), (10, 0, SLOTS));
+        for (number, capture) in taken.iter().enumerate() {
+            let payload = [&(number as u64).to_le_bytes()[..], b"text"].concat();
+            assert_eq!(*capture, UntrustedCapture { number: 7, tid: 11, time: 13, size: 12, payload });
+        }
+        taken.clear();
+        take(&control, 3, usize::MAX, &mut taken);
+        assert_eq!(taken, [], "slots are given back");
+        note_payload(&control, 3, &[1; 8], &[]);
+        take(&control, 3, 0, &mut taken);
+        assert_eq!(taken, [], "no more than asked for");
+        take(&control, 3, 1, &mut taken);
+        assert_eq!(taken.len(), 1);
+    }
+
+    #[test]
+    fn long_events_are_cut_and_other_triggers_are_untouched() {
+        let control = control(control::FILE_SIZE);
+        for trigger in [0, TRIGGERS - 1, TRIGGERS, usize::MAX] {
+            note_payload(&control, trigger, &[1; 8], &[2; 1000]);
+        }
+        for trigger in 0..TRIGGERS {
+            let mut taken = Vec::new();
+            take(&control, trigger, usize::MAX, &mut taken);
+            let is_noted = trigger == 0 || trigger == TRIGGERS - 1;
+            assert_eq!((matches(&control, trigger), taken.len()), (is_noted.into(), is_noted.into()));
+            for capture in taken {
+                assert_eq!(
+                    (capture.size, capture.payload.len(), capture.payload[CAPTURE - 1]),
+                    (1008, 288, 2)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn threads_lose_no_match() {
+        const THREADS: u64 = 4;
+        const EACH: u64 = 20_000;
+        let control = control(control::FILE_SIZE);
+        let mut taken = Vec::new();
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let control = &control;
+                scope.spawn(move || {
+                    (0..EACH).for_each(|number| {
+                        let value = (thread * EACH + number).to_le_bytes();
+                        note_payload(control, 0, &value, &value);
+                    });
+                });
+            }
+            while matches(&control, 0) < THREADS * EACH {
+                take(&control, 0, usize::MAX, &mut taken);
+            }
+        });
+        assert_eq!(matches(&control, 0), THREADS * EACH);
+        assert!(taken.iter().all(|capture| capture.payload[..8] == capture.payload[8..]), "a mixture");
+    }
+
+    #[test]
+    fn a_control_file_of_an_older_agent_has_no_triggers() {
+        let control = control(control::FILE_SIZES[0]);
+        publish(&control, b"0 a:b");
+        assert!(!is_supported(&control) && read(&control).is_none() && matches(&control, 0) == 0);
+        let control = self::control(control::FILE_SIZE);
+        publish(&control, b"0 a:b");
+        assert_eq!(read(&control).map(|text| (text.text, text.generation)), Some((b"0 a:b".to_vec(), 2)));
+        assert!(!is_acknowledged(&control));
+        acknowledge(&control, 2);
+        assert!(is_acknowledged(&control));
+        set_followed(&control, 1, 5);
+        assert_eq!((followed(&control, 1), followed(&control, 0), unjudged(&control)), (5, 0, 0));
+    }
+}
