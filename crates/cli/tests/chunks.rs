@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Variable with the folder of the sockets: tests don't see each other's recordings.
-const CONTROL: &str = "TOMPION_CONTROL";
+pub const CONTROL: &str = "TOMPION_CONTROL";
 /// Rings that lose nothing when the machine is busy.
 const LARGE_RINGS: [&str; 4] = ["--subbuf-size", "1M", "--subbufs", "8"];
 
@@ -44,7 +44,7 @@ fn record(dir: &TestDir, options: &[&str], (processes, milliseconds, burst): (u3
 }
 
 /// Chunks of the recording that are committed, the oldest first.
-fn chunks(dir: &TestDir) -> Vec<Trace> {
+pub fn chunks(dir: &TestDir) -> Vec<Trace> {
     let entries = fs::read_dir(dir.path("trace")).into_iter().flatten();
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let is_chunk = |path: &PathBuf| path.is_dir() && path.extension().is_none();
@@ -74,11 +74,11 @@ fn said(output: &str) -> Numbers {
 }
 
 /// Number of events of a name.
-fn count(events: &[Event], name: &str) -> usize {
+pub fn count(events: &[Event], name: &str) -> usize {
     events.iter().filter(|event| event.name == name).count()
 }
 
-fn sum(chunks: &[Trace], of: impl Fn(&Value) -> u64) -> u64 {
+pub fn sum(chunks: &[Trace], of: impl Fn(&Value) -> u64) -> u64 {
     let sources = |chunk: &Trace| chunk.manifest()["sources"].as_array().cloned().expect("sources");
     chunks.iter().flat_map(sources).map(|source| of(&source)).sum()
 }
@@ -267,7 +267,7 @@ fn a_recorder_that_is_killed_leaves_committed_chunks_and_one_to_recover() {
     }
 }
 
-fn has_open(trace: &Path) -> bool {
+pub fn has_open(trace: &Path) -> bool {
     let mut entries = fs::read_dir(trace).expect("a folder");
     entries.any(|entry| entry.expect("an entry").file_name().to_string_lossy().ends_with(".open"))
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The program, with frame pointers and calls that are calls.
-fn program(dir: &TestDir) {
+pub fn program(dir: &TestDir) {
     let options = ["-std=gnu11", "-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"];
     let mut cc = compiler();
     cc.args(options).arg(beside("programs/stacks.c")).arg("-o").arg(dir.path("stacks"));
@@ -22,14 +22,14 @@ fn program(dir: &TestDir) {
 }
 
 /// The events with their stacks.
-fn lines(trace: &Trace) -> Vec<(Event, Value)> {
+pub fn lines(trace: &Trace) -> Vec<(Event, Value)> {
     let json = run(tompion().args(["print", "--format", "json"]).arg(&trace.folder)).succeeded().out;
     let stacks = |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["stacks"].clone();
     json.lines().map(|line| (crate::support::event(line), stacks(line))).collect()
 }
 
 /// The functions of a stack, without where in them.
-fn functions(stacks: &Value, whose: &str) -> Vec<String> {
+pub fn functions(stacks: &Value, whose: &str) -> Vec<String> {
     let names = stacks[whose].as_array().into_iter().flatten().filter_map(Value::as_str);
     names.map(|name| name.split('+').next().unwrap_or_default().to_owned()).collect()
 }
@@ -94,7 +94,7 @@ fn has_its_context(entries: &[&(Event, Value)]) {
     }
 }
 
-fn each_stack_is_described_once(lines: &[(Event, Value)]) {
+pub fn each_stack_is_described_once(lines: &[(Event, Value)]) {
     let mut reported = BTreeMap::<u64, String>::new();
     for (event, _) in lines.iter().filter(|(event, _)| event.name.starts_with("tompion_stack_")) {
         let addresses =

@@ -30,6 +30,7 @@ mod hostile;
 mod independent;
 mod join_sockets;
 mod kernel;
+mod kernel_chunks;
 mod kernel_counts;
 mod kernel_filter;
 mod kernel_stacks;

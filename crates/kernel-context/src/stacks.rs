@@ -11,7 +11,7 @@
 //! too late for that: it reads all processes now and then.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -73,6 +73,8 @@ pub struct Stacks {
 /// A stack as a ring has described it last.
 struct DescribedStack {
     number: u32,
+    /// Whether it is a program's.
+    is_of_program: bool,
     frames: Frames,
     position: u64,
 }
@@ -123,7 +125,8 @@ impl Stacks {
         let known = self.numbers.get(&(record.extra, frames.clone())).copied();
         let number = known.unwrap_or_else(|| self.add(record, &frames));
         let described = &mut self.described[ring];
-        described.insert(key, DescribedStack { number, frames, position });
+        let is_of_program = record.extra == OF_PROGRAM;
+        described.insert(key, DescribedStack { number, is_of_program, frames, position });
         if described.len() >= self.many {
             described.retain(|_, stack| stack.position + STACKS_FORGOTTEN > position);
             self.many = MANY.max(2 * described.len());
@@ -137,13 +140,33 @@ impl Stacks {
         }
         self.last += 1;
         self.numbers.insert((record.extra, frames.clone()), self.last);
-        let (described, payload) = if record.extra == OF_PROGRAM {
-            (StackEvent::UserStack, stacks::user_stack(self.last, frames))
-        } else {
-            (StackEvent::KernelStack, stacks::kernel_stack(self.last, frames, &self.symbols))
-        };
-        self.definitions.push(Definition { time: record.time, class: Class::Stacks(described), payload });
+        self.describe(record.time, self.last, record.extra == OF_PROGRAM, frames);
         self.last
+    }
+
+    fn describe(&mut self, time: u64, number: u32, is_of_program: bool, frames: &Frames) {
+        let (described, payload) = if is_of_program {
+            (StackEvent::UserStack, stacks::user_stack(number, frames))
+        } else {
+            (StackEvent::KernelStack, stacks::kernel_stack(number, frames, &self.symbols))
+        };
+        self.definitions.push(Definition { time, class: Class::Stacks(described), payload });
+    }
+
+    /// Describes all again that events may still refer to, as of this time: stacks keep their
+    /// numbers. Others are described when they come again.
+    pub fn describe_again(&mut self, time: u64) {
+        self.definitions.clear();
+        let rings = self.described.iter().flat_map(HashMap::values);
+        let stacks: BTreeMap<u32, (bool, Frames)> =
+            rings.map(|stack| (stack.number, (stack.is_of_program, stack.frames.clone()))).collect();
+        self.numbers.clear();
+        for (number, (is_of_program, frames)) in stacks {
+            self.describe(time, number, is_of_program, &frames);
+            let extra = if is_of_program { OF_PROGRAM } else { 0 };
+            self.numbers.insert((extra, frames), number);
+        }
+        self.memory.tell_again(time, &mut self.definitions);
     }
 
     /// The numbers that an event's stacks have in the trace; 0 for none.
@@ -259,6 +282,17 @@ impl Memory {
         });
     }
 
+    /// Describes the files of all processes that are there again, as of a time. Others are
+    /// forgotten.
+    fn tell_again(&mut self, time: u64, definitions: &mut Vec<Definition>) {
+        let pids: HashSet<u32> = all_processes().collect();
+        self.processes.retain(|pid, _| pids.contains(pid));
+        for (pid, process) in &mut self.processes {
+            process.described = 0;
+            process.tell((*pid, time), definitions);
+        }
+    }
+
     fn look_at_all(&mut self, time: u64, definitions: &mut Vec<Definition>) {
         let pids: HashSet<u32> = all_processes().collect();
         self.processes.retain(|pid, _| pids.contains(pid));
@@ -311,5 +345,42 @@ impl Process {
             _ => PAUSE.0,
         };
         self.looked = Some((Instant::now(), pause));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(payload: &[u8]) -> UntrustedRecord<'_> {
+        let number = context::STACK;
+        UntrustedRecord { number, tid: 1, pid: 1, time: 7, extra: OF_PROGRAM, payload, context: &[] }
+    }
+
+    /// Stack of a program as it stands in a ring: its number there, and its addresses.
+    fn stack(key: u64, frames: &[u64]) -> Vec<u8> {
+        std::iter::once(&key).chain(frames).flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn described(stacks: &mut Stacks) -> Vec<(u64, Vec<u8>)> {
+        let definitions = stacks.definitions().into_iter();
+        definitions.map(|definition| (definition.time, definition.payload)).collect()
+    }
+
+    #[test]
+    fn stacks_that_are_described_again_keep_their_numbers() {
+        let mut stacks = Stacks::new([context::Context::UserStack].into_iter().collect(), 2);
+        let (first, second) = (stack(11, &[1, 2]), stack(12, &[3]));
+        assert!(stacks.learn(0, 0, &record(&first)) && stacks.learn(1, 0, &record(&first)));
+        assert!(stacks.learn(0, 64, &record(&second)));
+        let before = described(&mut stacks);
+        assert_eq!(before.len(), 2, "each once, in however many rings");
+        stacks.describe_again(9);
+        let again = described(&mut stacks);
+        let payloads = |list: &[(u64, Vec<u8>)]| list.iter().map(|it| it.1.clone()).collect::<Vec<_>>();
+        assert_eq!(payloads(&again), payloads(&before));
+        assert!(again.iter().all(|(time, _)| *time == 9));
+        assert!(stacks.learn(1, 64, &record(&second)));
+        assert!(described(&mut stacks).is_empty(), "its number is still known");
     }
 }

@@ -41,7 +41,6 @@ use chunks::Chunks;
 pub use chunks::CommittedChunk;
 use command::CommandServer;
 pub use command::{CommandSender, ConsumerCommand};
-pub use policy::MAX_UNSAVED_PERCENT;
 use policy::{BURST_PERCENT, Conversion, Observation, SLEEP};
 
 /// Time for which events count as a burst after the last one.
@@ -293,8 +292,16 @@ impl CommandServer for Consumer {
                 self.complete_all();
                 let _ = done.send(self.lost_events());
             }
+            ConsumerCommand::KernelBegins(kernel) => {
+                if let Some(chunks) = &mut self.chunks {
+                    chunks.begin_kernel(kernel);
+                }
+            }
             ConsumerCommand::Recorded(kernel) => {
                 self.manifest.sources.push(kernel.source);
+                if let (Some(chunks), Some(part)) = (&mut self.chunks, kernel.chunk) {
+                    chunks.end_kernel(part);
+                }
                 self.manifest.session.problems.extend(kernel.problems);
                 self.manifest.session.problems.extend(kernel.remarks);
                 self.manifest.session.problems.extend(kernel.stopped.clone());

@@ -18,7 +18,6 @@ mod backing;
 mod consumer;
 mod control;
 mod entrances;
-mod kernel;
 mod memory;
 mod messages;
 mod process;
@@ -34,7 +33,6 @@ use tompion_context::filter;
 use tompion_intake::{attach, budget, handshakes, listening, newcomers, pace};
 
 pub use consumer::RecordingSummary;
-pub use kernel::KernelChoice;
 pub use record::{Config, Error, Mode, Outcome, record};
 pub use recover::{Recovered, incomplete, recover};
 pub use target::{ProcessTree, Target, process_names, processes_named};
@@ -42,4 +40,5 @@ pub use tompion_context::{
     Context,
     filter::{check_filter, filter_contexts, unknown_contexts},
 };
+pub use tompion_kernel_trace::KernelChoice;
 pub use tompion_programs::{ProgramSets, SetError};

@@ -13,6 +13,7 @@ use std::{
 
 use tompion_control::PlaceError;
 use tompion_jobs::JobSink;
+use tompion_kernel_trace::{self as kernel, Kernel, KernelChoice};
 use tompion_layout::ring::{Geometry, GeometryError};
 use tompion_lineage::{
     self as lineage,
@@ -33,7 +34,6 @@ use crate::{
     consumer::{CommandSender, Consumer, ConsumerCommand, RecordingSummary},
     context::Context,
     control::Requests,
-    kernel::{self, Kernel, KernelChoice},
     messages,
     newcomers::NewcomerSearch,
     pace::BATCH_INTERVAL,
@@ -293,6 +293,9 @@ fn record_into(
     config.jobs.iter().try_for_each(JobSink::tell_listening)?;
     if let Some(kernel) = &mut kernel {
         kernel.start()?;
+        if let Some(chunks) = kernel.take_chunk_control() {
+            let _ = commands.send(ConsumerCommand::KernelBegins(chunks));
+        }
     }
     let watched = match (command, kernel.is_some()) {
         (Some(command), _) => watch_all(vec![command], &poller)?,
@@ -380,19 +383,44 @@ fn prepare_kernel(config: &Config, session_config: &SessionConfig, notice: fn(&s
     let choice = config.kernel.as_ref()?;
     // What programs are loaded with is root's to read.
     let _rights = FileRights::of_the_process().inspect_err(|error| notice(&error.to_string())).ok();
+    let family = match &config.target {
+        // Its children: the command is to be.
+        Target::Command(_) => ProcessTree::new(vec![std::process::id()], false),
+        Target::Processes(family) => family.clone(),
+        Target::Everything | Target::SharedFolder(_) => ProcessTree::default(),
+    };
     let plan = kernel::Plan {
         choice,
-        session_config,
+        filter: session_config.rules.filter.as_deref(),
+        folder: &session_config.folder,
+        is_in_chunks: session_config.is_in_chunks,
+        overwrite: session_config.overwrite,
+        hostname: &session_config.hostname,
+        boot_id: &session_config.boot_id,
+        clock_offset_ns: session_config.clock_offset_ns,
         ring_size: config.subbuf_size.saturating_mul(config.subbufs),
-        follow: match &config.target {
-            // Its children: the command is to be.
-            Target::Command(_) => ProcessTree::new(vec![std::process::id()], false),
-            Target::Processes(family) => family.clone(),
-            Target::Everything | Target::SharedFolder(_) => ProcessTree::default(),
-        },
+        follow: family.members().collect(),
+        named: &family.named,
         notice,
     };
-    Kernel::prepare(&plan).map_err(|error| notice(&format!("the kernel is not recorded: {error}"))).ok()
+    let prepared = Kernel::prepare(&plan).and_then(|kernel| {
+        follow_newcomers(&kernel, family.clone())?;
+        Ok(kernel)
+    });
+    prepared.map_err(|error| notice(&format!("the kernel is not recorded: {error}"))).ok()
+}
+
+/// Follows descendants that were made after the family was counted and before the kernel's programs
+/// were attached. From then on these follow each child of a process that they know.
+fn follow_newcomers(kernel: &Kernel, mut family: ProcessTree) -> Result<(), kernel::Error> {
+    loop {
+        let found = family.find_more();
+        if found.is_empty() {
+            return Ok(());
+        }
+        kernel.follow(&found)?;
+        family.descendants.extend(found);
+    }
 }
 
 /// Takes over the programs of a recorder that was killed. `begin_ns` is when the recording began.

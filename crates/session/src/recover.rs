@@ -114,7 +114,9 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
         }
         None => recovery.complete_files(&mut manifest)?,
     }
-    recovery.complete_kernel(&mut manifest);
+    if !manifest.is_in_chunks {
+        recovery.complete_kernel(&mut manifest);
+    }
     manifest.session.problems.extend(recovery.problems.iter().cloned());
     if recovery.is_complete {
         manifest.state = manifest::RECOVERED.into();

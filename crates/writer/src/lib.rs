@@ -17,12 +17,14 @@
 
 pub mod disk;
 pub mod environment;
+mod failure;
 pub mod resume;
 mod source;
 mod stream_writer;
 mod synthetic_trace;
 
 pub use environment::HostInfo;
+pub use failure::reason;
 pub use source::{ClassId, IdentityFields, OpenPacket, Pushed, SourceWriter};
 pub use stream_writer::{Mark, StreamWriter, WriteMode};
 pub use synthetic_trace::{Origin, SyntheticEvent, SyntheticSource, write_synthetic_trace};

@@ -129,7 +129,8 @@ pub fn stream(
     packet.not_before(last_moment);
     let ring_end = origin.ring_end;
     let file = PacketFile::new(data, index);
-    let writer = StreamWriter { file, size, packet, origin, last_moment, ring_end, unsynced: true };
+    let reported = origin.discarded;
+    let writer = StreamWriter { file, size, packet, origin, reported, last_moment, ring_end, unsynced: true };
     Ok(Some((writer, damage)))
 }
 

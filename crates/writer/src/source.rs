@@ -351,12 +351,18 @@ impl SourceWriter {
         }
     }
 
-    /// Completes the stream; `discarded` is what its ring has lost altogether.
+    /// Completes the stream; `discarded` is what its ring has lost altogether. Losses behind its
+    /// last packet get one without events.
     pub fn finish(&mut self, stream: usize, discarded: u64, mark: Mark) -> io::Result<()> {
         self.flush(stream, mark)?;
+        if discarded > self.succession.reported(stream).unwrap_or(discarded) && self.streams[stream].is_none()
+        {
+            self.continue_stream(stream)?;
+            self.write_metadata()?;
+        }
         let mode = self.mode;
         match &mut self.streams[stream] {
-            Some(writer) if discarded > writer.origin.discarded => {
+            Some(writer) if discarded > writer.reported => {
                 writer.origin.discarded = discarded;
                 writer.write_packet(mark, mode)
             }

@@ -39,6 +39,8 @@ pub struct StreamWriter {
     pub packet: Packet,
     /// Origin of its events.
     pub origin: Origin,
+    /// Lost events that the last whole packet tells of.
+    pub reported: u64,
     /// Time of the last event that was written.
     pub last_moment: u64,
     /// Position in the ring up to which the last whole packet accounts for it.
@@ -80,6 +82,7 @@ impl StreamWriter {
             size: 0,
             packet: Packet::new(source),
             origin,
+            reported: 0,
             last_moment: 0,
             ring_end: 0,
             unsynced: false,
@@ -93,7 +96,7 @@ impl StreamWriter {
 
     /// Writes the packet, which accounts for the ring up to the mark.
     pub fn write_packet(&mut self, mark: Mark, mode: WriteMode) -> io::Result<()> {
-        let Self { file, size, packet, origin, last_moment, ring_end, unsynced } = self;
+        let Self { file, size, packet, origin, reported, last_moment, ring_end, unsynced } = self;
         let (before, events) = (origin.tally.written, packet.events());
         *unsynced = true;
         origin.ring_end = mark.ring_end;
@@ -112,7 +115,7 @@ impl StreamWriter {
         });
         origin.sequence = origin.sequence.wrapping_add(1);
         match result {
-            Ok(()) => *ring_end = mark.ring_end,
+            Ok(()) => (*ring_end, *reported) = (mark.ring_end, origin.discarded),
             Err(_) => origin.tally.written = before,
         }
         result

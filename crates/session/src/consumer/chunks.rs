@@ -4,10 +4,11 @@
 //! last, its folder is renamed, and the streams go on in the next folder. Rings are emptied
 //! meanwhile. Events of processes that may turn out to be short-lived wait for the next chunk.
 
-use std::io;
+use std::{io, sync::mpsc::TryRecvError};
 
 use crate::messages::reason;
 use tompion_chunks::{Committed, Policy, Series};
+use tompion_kernel_trace::{ChunkControl, ChunkPart};
 use tompion_manifest::{self as manifest, BeyondLimits, Chunk, Clock, Manifest};
 use tompion_os::DirHandle;
 use tompion_writer::SourceWriter;
@@ -28,6 +29,10 @@ pub(super) struct Chunks {
     beyond_limits: BeyondLimits,
     /// Bytes of their traces.
     written_bytes: u64,
+    /// The kernel, while its thread records.
+    kernel: Option<ChunkControl>,
+    /// Its part of the chunk that ends.
+    kernel_part: Option<ChunkPart>,
 }
 
 /// A chunk that was committed.
@@ -50,6 +55,8 @@ impl Chunks {
             list_bytes: 0,
             beyond_limits: BeyondLimits::default(),
             written_bytes: 0,
+            kernel: None,
+            kernel_part: None,
         })
     }
 
@@ -73,6 +80,24 @@ impl Chunks {
         let source = process.end_chunk(self.series.open());
         self.written_bytes = self.written_bytes.saturating_add(process.bytes());
         add_source(&mut self.ended, &mut self.list_bytes, &mut self.beyond_limits, source);
+    }
+
+    /// Has the kernel take part: its trace begins in the open chunk.
+    pub fn begin_kernel(&mut self, mut kernel: ChunkControl) {
+        kernel.begin(self.series.open());
+        self.kernel = Some(kernel);
+    }
+
+    /// Has the open chunk's manifest tell of the kernel, whose trace is complete.
+    pub fn end_kernel(&mut self, part: ChunkPart) {
+        self.kernel = None;
+        self.written_bytes = self.written_bytes.saturating_add(part.bytes);
+        add_source(&mut self.ended, &mut self.list_bytes, &mut self.beyond_limits, part.source);
+    }
+
+    /// The recording has failed between two chunks: the kernel's trace can't go on.
+    fn fail_kernel(&mut self) {
+        self.kernel.iter_mut().for_each(ChunkControl::fail);
     }
 
     /// Commits the open chunk behind its manifest. Where that fails, the processes that ended in it
@@ -128,12 +153,14 @@ impl Consumer {
     /// Rotates if the open chunk has reached a limit. Its size is looked at now and then.
     pub(super) fn rotate_when_due(&mut self, with_size: bool) {
         let Some(chunks) = &self.chunks else { return };
-        if chunks.series.is_due(|| if with_size { self.chunk_bytes() } else { 0 }) {
+        let kernel = || chunks.kernel.as_ref().map_or(0, ChunkControl::bytes);
+        let bytes = || if with_size { self.chunk_bytes().saturating_add(kernel()) } else { 0 };
+        if chunks.series.is_due(bytes) {
             self.rotate();
         }
     }
 
-    /// Bytes of packets in the open chunk.
+    /// Bytes of packets in the open chunk, without the kernel's while its thread records.
     fn chunk_bytes(&self) -> u64 {
         let ended = self.chunks.as_ref().map_or(0, |chunks| chunks.written_bytes);
         let shared = self.shared.as_ref().map_or(0, SourceWriter::bytes);
@@ -151,12 +178,14 @@ impl Consumer {
             Ok(chunk) => chunk,
             Err(error) => {
                 self.stop(&error);
+                self.chunks.iter_mut().for_each(Chunks::fail_kernel);
                 None
             }
         }
     }
 
-    /// Writes all that was read. False if the recording has failed.
+    /// Writes all that was read. False if the recording has failed, or the kernel's thread is
+    /// ending: then so is the recording.
     fn settle_chunk(&mut self) -> bool {
         self.collect();
         self.sample_in_turn();
@@ -166,7 +195,29 @@ impl Consumer {
         self.wait_for_shared();
         self.attempt(|process, _| process.check_written());
         self.complete_shared();
-        self.stopped.is_none()
+        self.stopped.is_none() && self.settle_kernel()
+    }
+
+    /// Has the kernel's thread write what it has read, and wait for the next chunk. False if it is
+    /// ending. It comes last, since it waits until the chunk is committed.
+    fn settle_kernel(&mut self) -> bool {
+        let Some(kernel) = self.chunks.as_mut().and_then(|chunks| chunks.kernel.as_mut()) else {
+            return true;
+        };
+        let part = kernel.end();
+        loop {
+            match part.try_recv() {
+                Ok(part) => {
+                    self.chunks.iter_mut().for_each(|chunks| chunks.kernel_part = Some(part.clone()));
+                    return true;
+                }
+                Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => {
+                    std::thread::sleep(super::SLEEP.0);
+                    self.collect();
+                }
+            }
+        }
     }
 
     /// Waits until the shared trace is written.
@@ -180,11 +231,13 @@ impl Consumer {
     fn commit_chunk(&mut self, goes_on: bool) -> io::Result<Option<CommittedChunk>> {
         let (bytes, mut manifest) = (self.chunk_bytes(), self.manifest_of_chunk());
         let Some(chunks) = &mut self.chunks else { return Ok(None) };
-        let chunk = chunks.commit(&mut manifest, bytes)?;
+        let of_kernel = chunks.kernel_part.take().map_or(0, |part| part.bytes);
+        let chunk = chunks.commit(&mut manifest, bytes.saturating_add(of_kernel))?;
         self.processes.iter_mut().for_each(Process::commit_chunk);
         if goes_on {
             chunks.series.begin_next()?;
             self.processes.iter_mut().for_each(|process| process.begin_chunk(chunks.series.open()));
+            chunks.kernel.iter_mut().for_each(|kernel| kernel.begin(chunks.series.open()));
         }
         if let Err(error) = chunks.series.expire() {
             let text = format!("can't remove an old chunk: {}", reason(&error));
@@ -209,6 +262,11 @@ impl Consumer {
         }
         (chunks.list_bytes, chunks.written_bytes) = (0, 0);
         (chunks.begin_ns, chunks.beyond_limits) = (tompion_os::monotonic_ns(), BeyondLimits::default());
+        chunks.kernel_part = None;
+        match replaced {
+            Ok(()) => chunks.kernel.iter_mut().for_each(|kernel| kernel.replace(chunks.series.open())),
+            Err(_) => chunks.fail_kernel(),
+        }
         self.processes.iter_mut().for_each(|process| process.replace_chunk(chunks.series.open()));
         if let Err(error) = replaced {
             self.stop(&error);
@@ -246,6 +304,7 @@ impl Consumer {
             let Manifest { sources, beyond_limits, .. } = &mut manifest;
             add_source(sources, &mut list_bytes, beyond_limits, source);
         }
+        manifest.sources.extend(chunks.kernel_part.as_ref().map(|part| part.source.clone()));
         manifest
     }
 }

@@ -8,14 +8,13 @@ use std::{
 };
 
 use tompion_control::Status;
+use tompion_kernel_trace::{ChunkControl, Outcome as KernelOutcome};
 use tompion_lineage::untraced::Listed;
 use tompion_manifest::{Child, CommandEnd, Firing, Program, Snapshot};
 use tompion_protocol::rules::Rules;
 
 use super::{RecordingSummary, chunks::CommittedChunk, policy::SLEEP};
-use crate::{
-    backing::ProcessEntry, kernel::Outcome as KernelOutcome, process::Process, recover::LostProcess,
-};
+use crate::{backing::ProcessEntry, process::Process, recover::LostProcess};
 
 /// Command to the consumer.
 #[derive(Debug)]
@@ -58,6 +57,8 @@ pub enum ConsumerCommand {
     /// Complete all processes, and reply with the number of lost events. Their connections must be
     /// closed.
     CompleteProcesses(Sender<u64>),
+    /// The kernel takes part in the recording's chunks.
+    KernelBegins(ChunkControl),
     /// A source that another thread has recorded is complete.
     Recorded(Box<KernelOutcome>),
     /// Complete everything.

@@ -11,8 +11,6 @@ pub(super) const SLEEP: (Duration, Duration) = (Duration::from_micros(200), Dura
 const BUSY_SLEEP: Duration = Duration::from_millis(1);
 /// Percentage of a ring that was filled in one sleep, from which on it is a burst.
 pub(super) const BURST_PERCENT: u64 = 2;
-/// Share of a flight recorder's ring, in percent, that may be unsaved while a snapshot goes on.
-pub const MAX_UNSAVED_PERCENT: u64 = 25;
 /// Bytes that may wait for clock samples; more are converted at once.
 const MAX_PENDING_BYTES: u64 = 8 << 20;
 /// The same while the consumer is overloaded. Caches still have such bytes, and few buffers

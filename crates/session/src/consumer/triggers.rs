@@ -6,7 +6,9 @@ use std::{sync::Arc, time::Instant};
 use tompion_manifest::{self as manifest, Firing};
 use tompion_triggers::{Count, Counts};
 
-use super::{Backlog, Consumer, policy::MAX_UNSAVED_PERCENT};
+use tompion_kernel_trace::MAX_UNSAVED_PERCENT;
+
+use super::{Backlog, Consumer};
 use crate::process::Process;
 
 /// Maximum number of firings in the manifest.

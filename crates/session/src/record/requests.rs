@@ -3,6 +3,7 @@
 use std::sync::mpsc;
 
 use tompion_control::Status;
+use tompion_kernel_trace::Kernel;
 use tompion_manifest::Snapshot;
 use tompion_triggers::Condition;
 
@@ -10,7 +11,6 @@ use super::{Config, Control, Error};
 use crate::{
     consumer::ConsumerCommand,
     control::{self, Request, Requests},
-    kernel::Kernel,
     session_config::SessionConfig,
 };
 
@@ -56,7 +56,10 @@ impl Control {
                     let _ = done.send(());
                 }
                 Request::Snapshot(after, done) => self.save_after(after, Some(done), notice),
-                Request::Clear(done) => drop(self.commands.send(ConsumerCommand::Clear(done))),
+                Request::Clear(done) => {
+                    self.kernel.iter().for_each(Kernel::drop_history);
+                    let _ = self.commands.send(ConsumerCommand::Clear(done));
+                }
                 Request::Fire(word, done) => {
                     let condition = Condition::External(word);
                     let fired = self.triggers.has(&condition).then(|| {

@@ -14,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_kernel_trace::Kernel;
 use tompion_manifest::Firing;
 use tompion_os::{Inheritance, User};
 use tompion_triggers::{Action, Condition, Count, Counts, Decision, RateLimiter, Threshold, Trigger};
@@ -22,7 +23,6 @@ use super::{Config, Control};
 use crate::{
     consumer::{CommandSender, ConsumerCommand},
     control::Requests,
-    kernel::Kernel,
 };
 
 /// Interval between two looks at the counts.

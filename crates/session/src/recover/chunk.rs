@@ -28,6 +28,7 @@ impl Recovery {
             };
             (chunk.session.recorder, chunk.session.snapshot) = (None, None);
             let result = self.complete_files(&mut chunk);
+            self.complete_kernel(&mut chunk);
             chunk.sources.iter_mut().for_each(|source| earlier.subtract(source));
             let result = result.and_then(|()| self.write(&chunk));
             self.folder = above;
