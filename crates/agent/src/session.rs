@@ -1,7 +1,6 @@
 //! Handshake's end: receives a session's memory files, checks and maps them, begins the recording.
 
 use std::{
-    io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -78,7 +77,9 @@ fn begin_recording(files: &[OwnedFd], registry: &mut Registry) -> Result<(usize,
         [control, rings, selector] => (control, rings, map_selector(selector.as_fd())),
         others => return Err(format!("expected two memory files, got {}", others.len())),
     };
-    let control = map_control(control_file.as_fd()).map_err(|error| error.to_string())?;
+    // It is shorter if the session is older than this agent.
+    let control = SharedMap::received_of(control_file.as_fd(), &control::FILE_SIZES, trust::believes)
+        .map_err(|error| error.to_string())?;
     let setup = RecordingSetup::read(&control)?;
     let geometry = setup.geometry;
     let first = usize::from(!event::may_be_first(setup.form, setup.given_time));
@@ -99,13 +100,6 @@ fn begin_recording(files: &[OwnedFd], registry: &mut Registry) -> Result<(usize,
     let memory = SharedMemory::new(control, rings, selector, geometry, setup.form);
     begin(slot, &setup, &memory)?;
     Ok((slot, memory))
-}
-
-/// Maps the control file, which is shorter if the session is older than this agent.
-fn map_control(file: BorrowedFd<'_>) -> io::Result<SharedMap> {
-    let map = |size| SharedMap::received(file, size, trust::believes);
-    let shorter = control::FILE_SIZES.into_iter().rev().skip(1);
-    shorter.fold(map(control::FILE_SIZE), |mapped, size| mapped.or_else(|error| map(size).map_err(|_| error)))
 }
 
 /// Maps the word that selects the buffer, from an array of a BPF program. None if it is no such

@@ -18,6 +18,7 @@ mod containers;
 mod debug_log;
 mod durations;
 mod emit_log;
+mod event_triggers;
 mod exit_status;
 mod export_roundtrip;
 mod fallback;

@@ -292,7 +292,10 @@ fn triggers_that_can_do_nothing_are_refused() {
     for (rule, expected) in [
         ("loss -> snapshot", "needs --mode overwrite"),
         ("loss -> rotate", "needs --rotate manual"),
-        ("sometimes -> notify", "expected killed, loss, fill:PERCENT%, rate:EVENTS/s or external:WORD"),
+        (
+            "sometimes -> notify",
+            "expected event:GLOB, killed, loss, fill:PERCENT%, rate:EVENTS/s or external:WORD",
+        ),
     ] {
         let refused = tompion(&dir, &["record", "--trigger", rule, "--", "true"]).exited(125).err;
         assert!(refused.contains(expected), "{refused}");

@@ -67,6 +67,9 @@ pub enum ControlError {
         /// Word of the trigger.
         word: String,
     },
+    /// No incident can have this id.
+    #[error("expected an incident of at most 64 letters, digits and characters of -_.:, found `{0}`")]
+    InvalidIncident(String),
     /// It is about to end.
     #[error("the recording {0} is about to end")]
     Ending(String),
@@ -241,12 +244,16 @@ impl Recording {
         self.call("Clear", &json!({}), REPLY_TIMEOUT).map(|Nothing {}| ())
     }
 
-    /// Says the word of an external trigger; returns whether one has fired.
+    /// Says the word of an external trigger, with the id of the incident if there is one already;
+    /// returns whether one has fired.
     ///
     /// # Errors
     /// If the recorder refuses.
-    pub fn fire_trigger(&self, word: &str) -> Result<bool, ControlError> {
-        self.call("FireTrigger", &json!({ "word": word }), REPLY_TIMEOUT).map(|Fired { fired }| fired)
+    pub fn fire_trigger(&self, word: &str, incident: Option<&str>) -> Result<bool, ControlError> {
+        let mut parameters = json!({ "word": word });
+        // Older recorders don't know it.
+        incident.into_iter().for_each(|id| parameters["incident"] = id.into());
+        self.call("FireTrigger", &parameters, REPLY_TIMEOUT).map(|Fired { fired }| fired)
     }
 
     /// Subscribes to the firings of its triggers.
@@ -337,6 +344,7 @@ impl Recording {
             Some("InvalidRules") => ControlError::InvalidRules { name, problem: text(refused, "problem") },
             Some("NoFlightRecorder") => ControlError::NoFlightRecorder(name),
             Some("NoTrigger") => ControlError::NoTrigger { name, word: text(refused, "word") },
+            Some("InvalidIncident") => ControlError::InvalidIncident(text(refused, "incident")),
             Some("NotInChunks") => ControlError::NotInChunks(name),
             Some("Ending") => ControlError::Ending(name),
             _ => ControlError::Other { name, error },

@@ -48,7 +48,37 @@ pub struct Firing {
     /// Cause.
     pub cause: String,
     /// Number of occurrences since the trigger last fired that were beyond its limit.
+    #[serde(default)]
     pub suppressed: u64,
+    /// Id of the incident, which other programs can share.
+    #[serde(default)]
+    pub incident: String,
+    /// Number of events that matched and that this firing stands for; 0 if the trigger is on none.
+    #[serde(default)]
+    pub matches: u64,
+    /// The first ones of these events.
+    #[serde(default)]
+    pub captures: Vec<Capture>,
+}
+
+/// Event that made a trigger fire. All of it is the program's word, except the process id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capture {
+    /// Name of the program.
+    pub program: String,
+    /// Process id, as the recorder sees it.
+    pub pid: u32,
+    /// Thread id in the program's own pid namespace.
+    pub tid: u32,
+    /// Time of the event in nanoseconds since 1970.
+    pub time_ns: i64,
+    /// Name of the event, `provider:name`.
+    pub event: String,
+    /// Fields by name.
+    pub fields: serde_json::Map<String, serde_json::Value>,
+    /// Whether fields, or the end of a text, are missing: the event was too large to be copied.
+    #[serde(default)]
+    pub is_cut: bool,
 }
 
 /// Whether a process follows the newest rules.
@@ -241,7 +271,25 @@ mod tests {
         };
         let chunk = Chunk { number: 1, folder: "/".into(), events: 1 };
         assert_eq!(keys(&chunk), described("Chunk"));
-        let firing = Firing { time_ns: 1, trigger: "a".into(), cause: "b".into(), suppressed: 0 };
+        let capture = Capture {
+            program: "a".into(),
+            pid: 1,
+            tid: 1,
+            time_ns: 1,
+            event: "b:c".into(),
+            fields: serde_json::Map::new(),
+            is_cut: false,
+        };
+        assert_eq!(keys(&capture), described("Capture"));
+        let firing = Firing {
+            time_ns: 1,
+            trigger: "a".into(),
+            cause: "b".into(),
+            suppressed: 0,
+            incident: "d".into(),
+            matches: 1,
+            captures: vec![capture],
+        };
         assert_eq!(keys(&firing), described("Firing"));
         assert_eq!(keys(&rules), described("Rules"));
         assert_eq!(keys(&loss), described("Loss"));

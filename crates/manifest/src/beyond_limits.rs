@@ -40,6 +40,9 @@ pub struct BeyondLimits {
     /// Firings of triggers that the manifest does not list.
     #[serde(skip_serializing_if = "is_default")]
     pub firings: u64,
+    /// Occurrences beyond the limits of triggers that no later firing counts.
+    #[serde(skip_serializing_if = "is_default")]
+    pub occurrences: u64,
     /// Counts that only other versions of Tompion have, by name.
     #[serde(flatten, deserialize_with = "read_counts")]
     pub other: BTreeMap<String, u64>,
@@ -59,6 +62,7 @@ impl BeyondLimits {
             ("problems", self.problems),
             ("rule_changes", self.rule_changes),
             ("firings", self.firings),
+            ("occurrences", self.occurrences),
         ];
         known.into_iter().chain(self.other.iter().map(|(name, count)| (&**name, *count)))
     }

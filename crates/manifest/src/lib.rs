@@ -132,6 +132,35 @@ pub struct Firing {
     /// Number of occurrences since the trigger last fired that were beyond its limit.
     #[serde(default, skip_serializing_if = "is_default")]
     pub suppressed: u64,
+    /// Id of the incident, which other programs can share.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub incident: String,
+    /// Number of events that matched and that this firing stands for; 0 if the trigger is on none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub matches: u64,
+    /// The first ones of these events.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub captures: Vec<Capture>,
+}
+
+/// Event that made a trigger fire. All of it is the program's word, except the process id.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capture {
+    /// Name of the program.
+    pub program: String,
+    /// Process id, as the recorder sees it.
+    pub pid: u32,
+    /// Thread id in the program's own pid namespace.
+    pub tid: u32,
+    /// Time of the event in nanoseconds since 1970.
+    pub time_ns: i64,
+    /// Name of the event, `provider:name`.
+    pub event: String,
+    /// Fields by name.
+    pub fields: serde_json::Map<String, serde_json::Value>,
+    /// Whether fields, or the end of a text, are missing: the event was too large to be copied.
+    #[serde(default)]
+    pub is_cut: bool,
 }
 
 /// Counts of a source.

@@ -64,12 +64,15 @@ pub struct Recorder {
 }
 
 /// Last snapshot that was requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Begin of the snapshot, by CLOCK_MONOTONIC in nanoseconds.
     pub begun_ns: u64,
     /// Number of events that it saved.
     pub events: u64,
+    /// Incident that it is of, if a trigger asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incident: Option<String>,
 }
 
 /// Machine on which it was recorded.

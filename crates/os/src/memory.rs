@@ -49,6 +49,8 @@ const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::
 
 /// Facts about a file's size and about the users who could change it.
 struct SizeFacts {
+    /// Size in bytes.
+    size: u64,
     /// No process can resize the file.
     is_sealed: bool,
     /// A regular file whose space is all reserved: no store to its mapping finds the disk full.
@@ -62,19 +64,22 @@ impl SizeFacts {
     /// Asks the kernel about a file.
     ///
     /// # Errors
-    /// The file has another size.
-    fn of(file: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
+    /// The file has none of these sizes.
+    fn of(file: BorrowedFd<'_>, sizes: &[u64]) -> io::Result<Self> {
         // SAFETY: all-zero bytes are a valid `stat`.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         // SAFETY: `stat` is a writable structure of the right type.
         check(unsafe { libc::fstat(file.as_raw_fd(), &raw mut stat) })?;
-        if stat.st_size as u64 != size {
-            return refuse(format!("expected a memory file of {size} bytes, found {}", stat.st_size));
+        let size = stat.st_size as u64;
+        if !sizes.contains(&size) {
+            let expected = sizes.last().copied().unwrap_or_default();
+            return refuse(format!("expected a memory file of {expected} bytes, found {size}"));
         }
         // SAFETY: a plain system call on an open descriptor; files that can't be sealed refuse it.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
         let is_regular = stat.st_mode & libc::S_IFMT == libc::S_IFREG;
         Ok(Self {
+            size,
             is_sealed: seals >= 0 && seals & SIZE_SEALS == SIZE_SEALS,
             is_reserved: is_regular && stat.st_blocks as u64 * 512 >= size,
             owner: stat.st_uid,
@@ -120,7 +125,16 @@ impl SharedMap {
         size: u64,
         may_resize: impl FnOnce(u32) -> bool,
     ) -> io::Result<Self> {
-        let facts = SizeFacts::of(file, size)?;
+        Self::received_of(file, &[size], may_resize)
+    }
+
+    /// The same of a file that has one of these sizes.
+    pub fn received_of(
+        file: BorrowedFd<'_>,
+        sizes: &[u64],
+        may_resize: impl FnOnce(u32) -> bool,
+    ) -> io::Result<Self> {
+        let facts = SizeFacts::of(file, sizes)?;
         if !facts.is_sealed {
             if !facts.is_reserved || facts.is_open_to_writers {
                 return refuse("the memory file is not sealed".into());
@@ -132,13 +146,13 @@ impl SharedMap {
                 ));
             }
         }
-        Self::map(file, size)
+        Self::map(file, facts.size)
     }
 
     /// Maps a file that others may make smaller. What is cut off reads as zeros from then on, and
     /// [`SharedMap::was_cut`] tells.
     pub fn guarded(file: BorrowedFd<'_>, size: u64) -> io::Result<Self> {
-        let facts = SizeFacts::of(file, size)?;
+        let facts = SizeFacts::of(file, &[size])?;
         if !facts.is_sealed && !facts.is_reserved {
             return refuse("the memory file has space that is not reserved".into());
         }

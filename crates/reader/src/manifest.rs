@@ -8,8 +8,8 @@ use std::path::{Component, Path, PathBuf};
 use serde::Serialize;
 use tompion_manifest::{BeyondLimits, KERNEL};
 pub use tompion_manifest::{
-    Child, CommandEnd, FILE as NAME, MAX_BYTES, Manifest, Program, RUNNING, RuleChange, Source, Target,
-    VFORK_CHILD,
+    Child, CommandEnd, FILE as NAME, Firing, MAX_BYTES, Manifest, Program, RUNNING, RuleChange, Source,
+    Target, VFORK_CHILD,
 };
 
 use crate::{Corruption, TraceSet};
@@ -50,6 +50,8 @@ pub(crate) struct ManifestInfo {
     pub targets: Vec<Target>,
     /// Changes of the recordings' rules.
     pub rule_changes: Vec<RuleChange>,
+    /// Firings of the recordings' triggers.
+    pub firings: Vec<Firing>,
     /// Problems with the files.
     pub corruptions: Vec<Corruption>,
 }
@@ -106,6 +108,7 @@ pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
                 info.rejected_processes = info.rejected_processes.saturating_add(manifest.rejected_processes);
                 add_counts(&mut info.beyond_limits, &manifest.beyond_limits);
                 info.rule_changes.append(&mut manifest.rule_changes);
+                info.firings.append(&mut manifest.firings);
                 info.targets.append(&mut manifest.targets);
                 info.add_sources(&folder, manifest.sources, traces.roots());
             }

@@ -40,6 +40,9 @@ pub struct Summary {
     /// rules left out are in no count.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rule_changes: Vec<manifest::RuleChange>,
+    /// Firings of triggers, in the order of time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub firings: Vec<manifest::Firing>,
     /// Processes that ran already and were named to be recorded, and their descendants of that
     /// time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -167,6 +170,7 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     (summary.losses_unknown, summary.rejected_processes) = (info.losses_unknown, info.rejected_processes);
     summary.beyond_limits = info.beyond_limits;
     (summary.rule_changes, summary.targets) = (info.rule_changes, info.targets);
+    summary.firings = info.firings;
     (summary.programs, summary.children) = (info.programs, info.children);
     summary.commands = info.commands.into_iter().map(Command::from).collect();
     let (sources, corruptions) = (info.sources, info.corruptions);

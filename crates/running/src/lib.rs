@@ -223,7 +223,7 @@ impl Running {
             // In this order: what it wrote before its end is seen.
             let has_ended = self.process.has_ended();
             if let Ok(manifest) = Manifest::read(&self.directory) {
-                let saved = manifest.session.snapshot.filter(|snapshot| snapshot.begun_ns >= asked);
+                let saved = manifest.session.snapshot.as_ref().filter(|snapshot| snapshot.begun_ns >= asked);
                 if let Some(snapshot) = saved {
                     return Ok(Saved::Events(snapshot.events));
                 }

@@ -145,6 +145,8 @@ pub enum Interest {
     Signals,
     /// Another program calls.
     Calls,
+    /// Events have matched triggers.
+    Matches,
     /// A client said something.
     Socket(u64),
     /// A client ended.
@@ -159,6 +161,7 @@ impl Interest {
             Self::Signals => 1,
             // Clients have keys from 1 on.
             Self::Calls => 2,
+            Self::Matches => 3,
             Self::Socket(key) => key * 2 + 2,
             Self::Watch(key) => key * 2 + 3,
         }
@@ -170,6 +173,7 @@ impl Interest {
             0 => Self::Listener,
             1 => Self::Signals,
             2 => Self::Calls,
+            3 => Self::Matches,
             number if number % 2 == 0 => Self::Socket((number - 2) / 2),
             number => Self::Watch((number - 3) / 2),
         }
@@ -525,6 +529,7 @@ impl ClientAcceptor {
         self.add_client(key, client, poller)?;
         let mut process = Process::new(key, peer.pid, hello, Some(socket), recording);
         process.lineage = lineage;
+        self.check_triggers(&process);
         // If the consumer is gone, the recording is over anyway.
         let _ = self.commands.send(ConsumerCommand::Joined(Box::new(process)));
         if self.clients.get(&key).is_some_and(|client| client.watch.is_none()) {
@@ -535,6 +540,16 @@ impl ClientAcceptor {
             self.prepare_for_siblings(peer, parent, expected);
         }
         Ok(())
+    }
+
+    /// Says if a process looks for no triggers on events.
+    fn check_triggers(&mut self, process: &Process) {
+        if !self.config.event_triggers.is_empty() && !process.supports_triggers() {
+            self.report_problem(format!(
+                "triggers on events see nothing of {} ({}): its libtompion {} is older than they are",
+                process.hello.name, process.pid, process.hello.agent_version
+            ));
+        }
     }
 
     /// The lineage of a process. The child of a known parent may have ended; it has its parent's

@@ -306,6 +306,7 @@ impl SavedSession {
         Ok(SessionConfig {
             geometry: geometry.map_err(|error| error.to_string())?,
             rules: self.rules(),
+            event_triggers: String::new(),
             overwrite: self.overwrite,
             tid: self.tid,
             contexts: self.contexts.iter().map(context).collect::<Result<_, _>>()?,

@@ -42,6 +42,7 @@ pub use chunks::CommittedChunk;
 use command::CommandServer;
 pub use command::{CommandSender, ConsumerCommand};
 use policy::{BURST_PERCENT, Conversion, Observation, SLEEP};
+pub use triggers::EventWatch;
 
 /// Time for which events count as a burst after the last one.
 const BURST_TIMEOUT: Duration = Duration::from_millis(500);
@@ -102,6 +103,8 @@ pub struct Consumer {
     chunks: Option<Chunks>,
     /// Time until which flight recorders save what comes.
     saves_until: Option<Instant>,
+    /// Triggers on events, if there are any.
+    event_watch: Option<EventWatch>,
     /// Counts for triggers, if one asks for them.
     counts: Option<Arc<Counts>>,
     /// Largest share of a ring that waited since the last count, in percent.
@@ -180,6 +183,7 @@ impl Consumer {
             processes: Vec::new(),
             chunks: None,
             saves_until: None,
+            event_watch: None,
             counts: None,
             fullest: 0,
             appended_by_ended: 0,
@@ -274,6 +278,7 @@ impl CommandServer for Consumer {
                 let _ = done.send(());
             }
             ConsumerCommand::NoteFiring(firing) => self.note_firing(*firing),
+            ConsumerCommand::NoteSuppressed(count) => self.manifest.beyond_limits.occurrences = count,
             ConsumerCommand::NoteSnapshot(snapshot) => self.note_snapshot(snapshot),
             // The program that asked may have gone.
             ConsumerCommand::Rotate(done) => drop(self.rotate().map(|chunk| done.send(chunk))),
@@ -313,6 +318,7 @@ impl CommandServer for Consumer {
     }
 
     fn poll(&mut self, sleep: Duration) -> Duration {
+        self.look_for_matches();
         if self.stopped.is_some() {
             if self.flushed.elapsed() >= FLUSH_INTERVAL {
                 self.flushed = Instant::now();

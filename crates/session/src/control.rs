@@ -17,8 +17,8 @@ use std::{
         unix::net::UnixStream,
     },
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        mpsc::{self, Receiver, Sender, SyncSender, TrySendError},
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver, Sender},
     },
     thread,
     time::{Duration, Instant},
@@ -30,6 +30,7 @@ use tompion_control::{
     self as control, Call, CallError, ControlSocket, DESCRIPTION, Following, INTERFACE, Identity, Mode,
     Permissions, PlaceError, RuleChange, Server, Service, Status, qualified,
 };
+use tompion_firings::Watchers;
 use tompion_manifest::Firing;
 use tompion_os::Peer;
 use tompion_programs::ProgramSets;
@@ -45,10 +46,6 @@ const RULES_TIMEOUT: Duration = Duration::from_secs(1);
 const RULES_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of different filters of one recording: programs keep each that they compiled.
 const MAX_FILTERS: usize = 256;
-/// Maximum number of programs that watch triggers: each has a connection.
-const MAX_WATCHERS: usize = 8;
-/// Maximum number of firings that one of them has not taken.
-const MAX_WAITING_FIRINGS: usize = 64;
 /// Maximum size of a filter in bytes.
 const MAX_FILTER: usize = 4096;
 
@@ -64,8 +61,9 @@ pub enum Request {
     Snapshot(Duration, Sender<u64>),
     /// Drop what was recorded since the last rotation or snapshot.
     Clear(Sender<()>),
-    /// Fire external triggers, and say whether one did; none if no trigger has the word.
-    Fire(String, Sender<Option<bool>>),
+    /// Fire external triggers by a word, with the incident's id if it has one already, and say
+    /// whether one did; none if no trigger has the word.
+    Fire(String, Option<String>, Sender<Option<bool>>),
     /// End the open chunk, and describe it.
     Rotate(Sender<CommittedChunk>),
     /// End the recording.
@@ -84,44 +82,12 @@ pub struct Requests {
     watchers: Arc<Watchers>,
 }
 
-/// Programs that watch triggers.
-#[derive(Debug, Default)]
-struct Watchers(Mutex<Vec<SyncSender<Value>>>);
-
-impl Watchers {
-    fn lock(&self) -> MutexGuard<'_, Vec<SyncSender<Value>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Adds a watcher, unless there are too many.
-    fn add(&self) -> Option<Receiver<Value>> {
-        let (sender, receiver) = mpsc::sync_channel(MAX_WAITING_FIRINGS);
-        // That it watches.
-        let _ = sender.try_send(json!({}));
-        let mut list = self.lock();
-        if list.len() >= MAX_WATCHERS {
-            // A closed receiver is noticed only by a send, and the other watchers receive each
-            // probe as a reply.
-            list.retain(|sender| !matches!(sender.try_send(json!({})), Err(TrySendError::Disconnected(_))));
-        }
-        (list.len() < MAX_WATCHERS).then(|| {
-            list.push(sender);
-            receiver
-        })
-    }
-
-    /// Sends a firing to all. One that does not take its replies is left out.
-    fn send(&self, firing: &Value) {
-        self.lock().retain(|sender| sender.try_send(firing.clone()).is_ok());
-    }
-}
-
 impl Requests {
     /// Tells those that watch triggers of a firing.
     pub fn notify(&self, firing: &Firing) {
-        let Firing { time_ns, trigger, cause, suppressed } = firing.clone();
-        let firing = control::Firing { time_ns, trigger, cause, suppressed };
-        self.watchers.send(&json!({ "firing": firing }));
+        // The manifest leaves out what is empty.
+        let firing = serde_json::to_value(firing).and_then(serde_json::from_value::<control::Firing>);
+        firing.into_iter().for_each(|firing| self.watchers.send(&json!({ "firing": firing })));
     }
 
     /// Listens for calls, as a session of a name or by the process id. `frame` gets the name.
@@ -209,6 +175,8 @@ struct SaveAfter {
 #[serde(deny_unknown_fields)]
 struct FireTrigger {
     word: String,
+    #[serde(default)]
+    incident: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -389,8 +357,11 @@ impl Service for RecordingService {
                 self.save_snapshot(Duration::from_nanos(after_ns).min(MAX_AFTER))
             }
             "FireTrigger" => {
-                let FireTrigger { word } = call.parameters()?;
-                match self.ask(|done| Request::Fire(word.clone(), done))? {
+                let FireTrigger { word, incident } = call.parameters()?;
+                if let Some(id) = incident.as_ref().filter(|id| !tompion_firings::is_incident(id)) {
+                    return Err(CallError::new(&qualified("InvalidIncident"), "incident", id.clone()));
+                }
+                match self.ask(|done| Request::Fire(word.clone(), incident, done))? {
                     Some(fired) => Ok(json!({ "fired": fired })),
                     None => Err(CallError::new(&qualified("NoTrigger"), "word", word)),
                 }
@@ -468,17 +439,6 @@ mod tests {
             level: 14,
             filter: filter.map(str::to_owned),
         }
-    }
-
-    #[test]
-    fn watchers_are_probed_only_when_there_is_no_room_for_one_more() {
-        let watchers = Watchers::default();
-        let mut receivers: Vec<_> = (0..MAX_WATCHERS).map(|_| watchers.add().expect("room")).collect();
-        assert_eq!(receivers[0].try_iter().count(), 1, "that it watches, and no probe");
-        assert!(watchers.add().is_none(), "all of them watch");
-        assert_eq!(receivers[0].try_iter().count(), 1, "the probe");
-        receivers.pop();
-        assert!(watchers.add().is_some(), "one has gone");
     }
 
     #[test]

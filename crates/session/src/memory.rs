@@ -20,7 +20,7 @@ use tompion_protocol::{
     message::{Hello, ToAgent},
     rules::Rules,
 };
-use tompion_ring::rules_text;
+use tompion_ring::{captures, rules_text};
 
 use crate::target::Admission;
 use crate::{
@@ -153,6 +153,9 @@ impl SessionConfig {
         half(control::OFFSET_CPUS, geometry.cpus());
         half(control::OFFSET_BUFFERS, geometry.buffers());
         rules_text::publish(map, self.rules.to_text().as_bytes());
+        if !self.event_triggers.is_empty() {
+            captures::publish(map, self.event_triggers.as_bytes());
+        }
     }
 
     /// Whether a child may record before the session has seen it. Not where the session needs to

@@ -12,6 +12,7 @@ use std::{
 };
 
 use tompion_ctf::encode;
+use tompion_firings::MatchCounts;
 use tompion_jobs::ProcessJobs;
 use tompion_layout::{catalog, control, record::WriteProtocol, ring::Geometry};
 use tompion_lineage::Lineage;
@@ -41,6 +42,7 @@ mod durable;
 mod fuzz;
 mod jobs;
 mod losses;
+mod matches;
 mod placement;
 mod recovery;
 mod rules;
@@ -123,6 +125,8 @@ pub struct Process {
     snapshots: u64,
     /// Whether writing was given up.
     given_up: bool,
+    /// Matches of triggers on events that were read.
+    match_counts: MatchCounts,
     /// Time of its participation, which bounds what it can have lost.
     participation: Participation,
     /// State of a recording in chunks.
@@ -340,6 +344,7 @@ impl Process {
             damage_on_medium: Vec::new(),
             snapshots: 0,
             given_up: false,
+            match_counts: MatchCounts::default(),
             participation: Participation::begin(),
             chunk: None,
             buffers: BufferPool::default(),

@@ -270,8 +270,9 @@ fn record_into(
     let begin_ns = clock.samples().first().map_or(0, |sample| sample.ns);
     let consumer =
         Consumer::new(folder.clone(), backing, manifest, clock, notice)?.with_jobs(config.jobs.clone());
-    let mut triggers = Triggers::new(config, inheritance);
-    let consumer = consumer.with_chunks(config.chunks)?.with_counts(triggers.counts());
+    let mut triggers = Triggers::new(config, inheritance, &poller)?;
+    let consumer = consumer.with_chunks(config.chunks)?.with_counts(triggers.observations.counts());
+    let consumer = consumer.with_event_watch(triggers.event_watch(&config.triggers));
     let (commands, consumer) = consumer.start()?;
     let mut acceptor = ClientAcceptor::open(listener, session_config, commands.clone(), &poller)?;
     let command = left.as_mut().and_then(|left| left.command.take());
@@ -523,7 +524,7 @@ impl Control {
                     Interest::Signals if self.take_signals(notice) => return,
                     Interest::Signals => {}
                     Interest::Calls if self.follow_request(notice) => return,
-                    Interest::Calls => {}
+                    Interest::Calls | Interest::Matches => {}
                     Interest::Socket(key) => self.acceptor.handle_message(key, &self.poller),
                     Interest::Watch(key) => self.client_exited(key),
                 }
@@ -639,7 +640,7 @@ impl Control {
             if let Ok(Some(status)) = child.try_wait() {
                 self.status = Some(status);
                 self.child = None;
-                self.triggers.note_end(status);
+                self.triggers.observations.note_end(status);
             }
         }
     }

@@ -22,6 +22,8 @@ pub struct SessionConfig {
     pub geometry: Geometry,
     /// Rules that enable events.
     pub rules: Rules,
+    /// Text of the triggers on events, as programs read it; empty if there are none.
+    pub event_triggers: String,
     /// Overwrite mode; else discard mode.
     pub overwrite: bool,
     /// Whether events carry the id of their thread.

@@ -4,17 +4,20 @@
 //! killed -> rotate, notify limit 5/h
 //! rate:100k/s -> notify
 //! external:slow -> snapshot, run ./collect.sh --now after 2s
+//! event:app:request ? ns > 10ms -> snapshot, notify capture ns, url after 5s limit 5/h
 //! ```
 //!
 //! Pure: conditions are observed and actions are done by the recorder.
 #![forbid(unsafe_code)]
 
+mod event;
 mod parse;
 mod rate;
 mod threshold;
 
 use std::time::Duration;
 
+pub use event::{EventCondition, MAX_EVENT_TRIGGERS, event_text, event_triggers};
 pub use parse::{MAX_AFTER, TriggerError};
 pub use rate::{Decision, RateLimiter};
 pub use threshold::{Count, Counts, Threshold};
@@ -28,6 +31,8 @@ pub struct Trigger {
     pub condition: Condition,
     /// Effects, in order.
     pub actions: Vec<Action>,
+    /// Fields of the event that a firing tells; empty for all.
+    pub fields: Vec<String>,
     /// Time for which a snapshot goes on.
     pub after: Duration,
     /// Limit of its rate; it fires as often as its condition holds without.
@@ -47,6 +52,8 @@ pub enum Condition {
     Fill(u32),
     /// Programs came to record so many events per second.
     Rate(u64),
+    /// A program came to an event.
+    Event(EventCondition),
 }
 
 /// Effect of a firing.

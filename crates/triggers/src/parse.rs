@@ -2,17 +2,19 @@
 
 use std::{str::FromStr, time::Duration};
 
-use crate::{Action, Condition, Limit, Trigger};
+use crate::{Action, Condition, EventCondition, Limit, Trigger};
 
 /// Maximum length of a word by which an external trigger is known.
 const MAX_WORD: usize = 64;
+/// Maximum number of fields that a firing tells.
+const MAX_FIELDS: usize = 16;
 /// Maximum time for which a snapshot goes on.
 pub const MAX_AFTER: Duration = Duration::from_secs(3600);
 
 /// Trigger that can't be, in words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct TriggerError(String);
+pub struct TriggerError(pub(crate) String);
 
 fn error<T>(text: String) -> Result<T, TriggerError> {
     Err(TriggerError(text))
@@ -21,9 +23,9 @@ fn error<T>(text: String) -> Result<T, TriggerError> {
 impl FromStr for Trigger {
     type Err = TriggerError;
 
-    /// Parses `WHEN -> DO, DO… [after TIME] [limit N/UNIT]`.
+    /// Parses `WHEN -> DO, DO… [capture FIELD, FIELD…] [after TIME] [limit N/UNIT]`.
     fn from_str(text: &str) -> Result<Self, TriggerError> {
-        let Some((condition, effect)) = text.split_once("->") else {
+        let Some((condition, effect)) = split_effect(text) else {
             return error(format!("expected WHEN -> DO, such as `killed -> notify`, found `{text}`"));
         };
         let (effect, limit) = match effect.rsplit_once(" limit ") {
@@ -34,6 +36,14 @@ impl FromStr for Trigger {
             Some((effect, after)) => (effect, tompion_units::duration(after.trim()).map_err(TriggerError)?),
             None => (effect, Duration::ZERO),
         };
+        let condition = condition.parse()?;
+        let captured = match &condition {
+            Condition::Event(_) => format!("{effect} ")
+                .split_once(" capture ")
+                .map(|(effect, names)| fields(names).map(|names| (effect.to_owned(), names))),
+            _ => None,
+        };
+        let (effect, fields) = captured.transpose()?.unwrap_or_else(|| (effect.to_owned(), Vec::new()));
         let actions = effect.split(',').map(str::parse).collect::<Result<Vec<Action>, _>>()?;
         if after > MAX_AFTER {
             return error("expected at most 1h behind `after`".into());
@@ -41,8 +51,12 @@ impl FromStr for Trigger {
         if !after.is_zero() && !actions.contains(&Action::Snapshot) {
             return error(format!("only a snapshot goes on after its trigger, found none in `{text}`"));
         }
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        Ok(Self { text, condition: condition.parse()?, actions, after, limit })
+        let text = match condition {
+            // Spaces in a filter's texts have a meaning.
+            Condition::Event(_) => text.trim().replace(char::is_control, " "),
+            _ => text.split_whitespace().collect::<Vec<_>>().join(" "),
+        };
+        Ok(Self { text, condition, actions, fields, after, limit })
     }
 }
 
@@ -58,12 +72,44 @@ impl FromStr for Condition {
                 Some(("external", word)) => {
                     error(format!("expected letters, digits, - and _, found `{word}`"))
                 }
+                Some(("event", event)) => EventCondition::parse(event).map(Self::Event),
                 Some(("fill", percent)) => fill(percent),
                 Some(("rate", rate)) => self::rate(rate),
                 _ => error(format!(
-                    "expected killed, loss, fill:PERCENT%, rate:EVENTS/s or external:WORD, found `{other}`"
+                    "expected event:GLOB, killed, loss, fill:PERCENT%, rate:EVENTS/s or external:WORD, found \
+                     `{other}`"
                 )),
             },
+        }
+    }
+}
+
+/// Splits at the first arrow that is in no text of a filter.
+fn split_effect(text: &str) -> Option<(&str, &str)> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, character) in text.char_indices() {
+        match character {
+            _ if std::mem::take(&mut is_escaped) => {}
+            '\\' => is_escaped = is_quoted,
+            '"' => is_quoted = !is_quoted,
+            '-' if !is_quoted && text[at..].starts_with("->") => return Some((&text[..at], &text[at + 2..])),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Parses `ns, url`.
+fn fields(text: &str) -> Result<Vec<String>, TriggerError> {
+    let is_word = |name: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        !name.is_empty() && name.len() <= MAX_WORD && name.bytes().all(is_plain)
+    };
+    let names: Vec<&str> = text.split(',').map(str::trim).collect();
+    match names.iter().all(|name| is_word(name)) && names.len() <= MAX_FIELDS {
+        true => Ok(names.into_iter().map(str::to_owned).collect()),
+        false => {
+            error(format!("expected fields such as `capture ns, url`, at most {MAX_FIELDS}, found `{text}`"))
         }
     }
 }
@@ -159,7 +205,7 @@ mod tests {
             ("killed -> dance", "expected snapshot, rotate"),
             ("killed -> run", "run PROGRAM"),
             ("killed -> notify twice", "expected snapshot, rotate"),
-            ("dead -> notify", "expected killed, loss"),
+            ("dead -> notify", "expected event:GLOB, killed, loss"),
             ("external: -> notify", "expected letters"),
             ("external:a/b -> notify", "expected letters"),
             ("fill:101% -> notify", "such as 90%"),

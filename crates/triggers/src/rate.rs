@@ -25,19 +25,24 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// Decides about an occurrence at this time.
-    pub fn decide(&mut self, limit: Option<Limit>, now: Instant) -> Decision {
+    /// Decides about so many occurrences at this time, which together make one firing.
+    pub fn decide(&mut self, limit: Option<Limit>, now: Instant, occurrences: u64) -> Decision {
         if let Some(Limit { count, per }) = limit {
             while self.fired.front().is_some_and(|first| now.saturating_duration_since(*first) >= per) {
                 self.fired.pop_front();
             }
             if self.fired.len() >= count as usize {
-                self.suppressed = self.suppressed.saturating_add(1);
+                self.suppressed = self.suppressed.saturating_add(occurrences);
                 return Decision::Suppress;
             }
             self.fired.push_back(now);
         }
         Decision::Fire { suppressed: std::mem::take(&mut self.suppressed) }
+    }
+
+    /// Number of occurrences that were suppressed since the last firing.
+    pub const fn suppressed(&self) -> u64 {
+        self.suppressed
     }
 }
 
@@ -54,12 +59,13 @@ mod tests {
         let at = |seconds| begin + Duration::from_secs(seconds);
         let mut limiter = RateLimiter::default();
         let fire = |suppressed| Decision::Fire { suppressed };
-        assert_eq!(limiter.decide(limit, at(0)), fire(0));
-        assert_eq!(limiter.decide(limit, at(5)), fire(0));
-        assert_eq!(limiter.decide(limit, at(6)), Decision::Suppress);
-        assert_eq!(limiter.decide(limit, at(9)), Decision::Suppress);
-        assert_eq!(limiter.decide(limit, at(10)), fire(2), "the first is 10 s ago");
-        assert_eq!(limiter.decide(limit, at(11)), Decision::Suppress);
-        assert_eq!(limiter.decide(None, at(11)), fire(1));
+        assert_eq!(limiter.decide(limit, at(0), 1), fire(0));
+        assert_eq!(limiter.decide(limit, at(5), 1), fire(0));
+        assert_eq!(limiter.decide(limit, at(6), 1), Decision::Suppress);
+        assert_eq!(limiter.decide(limit, at(9), 5), Decision::Suppress);
+        assert_eq!(limiter.suppressed(), 6);
+        assert_eq!(limiter.decide(limit, at(10), 1), fire(6), "the first is 10 s ago");
+        assert_eq!(limiter.decide(limit, at(11), 1), Decision::Suppress);
+        assert_eq!(limiter.decide(None, at(11), 1), fire(1));
     }
 }

@@ -57,6 +57,7 @@ use crate::{
     tompion record --session flight --mode overwrite -- ./robot    # tompion status flight\n  \
     tompion record --rotate 10min --keep age=2d,size=50G -- ./server    # a chunk each 10 minutes\n  \
     tompion record --mode overwrite --trigger 'external:slow -> snapshot after 5s limit 5/h' -- ./server\n  \
+    tompion record --mode overwrite --trigger 'event:app:request ? ns > 10ms -> snapshot after 5s' -- ./server\n  \
     tompion record --session flight --linger 10s --resume -o run    # goes on after a kill\n  \
     tompion record                          # all instrumented programs of this user, until Ctrl-C\n  \
     tompion record --session shop --programs 'name=nginx*' --programs cgroup='/shop/*' -o shop\n  \

@@ -10,6 +10,7 @@ use crate::messages::{self, escape_control, print_status};
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
     tompion trigger flight slow              # --trigger 'external:slow -> …' of the recording\n  \
+    tompion trigger flight slow --incident req-17\n  \
     tompion trigger flight --watch           # a line for each firing, until the recording ends\n  \
     tompion trigger flight --watch --json\n\n\
 Exit status: 0 fired, or watched until the end; 1 not fired: the trigger is at its limit, or there is none.")]
@@ -20,6 +21,10 @@ pub struct Arguments {
     /// Word of the external trigger
     #[arg(value_name = "WORD", required_unless_present = "watch")]
     word: Option<String>,
+    /// Id of the incident, if another program knows it by one: letters, digits and -_.: [default: a
+    /// new one]
+    #[arg(long, value_name = "ID", requires = "word")]
+    incident: Option<String>,
     /// Print each firing of a trigger that notifies
     #[arg(long, conflicts_with = "word")]
     watch: bool,
@@ -31,7 +36,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let recording = Recording::find(&arguments.session)?;
     let Some(word) = &arguments.word else { return watch(recording, arguments.json) };
-    if recording.fire_trigger(word)? {
+    if recording.fire_trigger(word, arguments.incident.as_deref())? {
         print_status(format!("{}: {word} has fired", recording.name()));
         return Ok(ExitCode::SUCCESS);
     }
@@ -55,7 +60,9 @@ fn watch(recording: Recording, as_json: bool) -> anyhow::Result<ExitCode> {
 
 /// Describes a firing in a line.
 fn line_of(firing: &Firing) -> String {
-    let Firing { trigger, cause, suppressed, .. } = firing;
+    let Firing { trigger, cause, suppressed, captures, .. } = firing;
+    let fields = captures.first().map(|capture| serde_json::Value::Object(capture.fields.clone()));
+    let fields = fields.map_or_else(String::new, |fields| format!(" {fields}"));
     let more = if *suppressed == 0 { String::new() } else { format!(" ({suppressed} suppressed before)") };
-    escape_control(&format!("{cause}: {trigger}{more}")).into_owned()
+    escape_control(&format!("{cause}{fields}: {trigger}{more}")).into_owned()
 }

@@ -41,6 +41,8 @@ pub enum ConsumerCommand {
     Clear(Sender<()>),
     /// Note in the manifest that a trigger has fired.
     NoteFiring(Box<Firing>),
+    /// Note in the manifest how many occurrences no firing counts, for the recording ends.
+    NoteSuppressed(u64),
     /// Note in the manifest that a snapshot is on disk.
     NoteSnapshot(Snapshot),
     /// End the open chunk and begin the next.

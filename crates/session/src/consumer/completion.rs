@@ -14,6 +14,7 @@ impl Consumer {
         let mut process = self.processes.remove(index);
         self.appended_by_ended = self.appended_by_ended.saturating_add(process.appended());
         process.end.get_or_insert(how);
+        self.look_for_matches_of(&mut process);
         if self.stopped.is_some() {
             process.give_up();
         } else {

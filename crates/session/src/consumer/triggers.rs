@@ -3,8 +3,9 @@
 
 use std::{sync::Arc, time::Instant};
 
+use tompion_firings::Sightings;
 use tompion_manifest::{self as manifest, Firing};
-use tompion_triggers::{Count, Counts};
+use tompion_triggers::{Count, Counts, Trigger, event_triggers};
 
 use tompion_kernel_trace::MAX_UNSAVED_PERCENT;
 
@@ -16,7 +17,46 @@ const MAX_FIRINGS: usize = 256;
 /// Maximum size of their texts together, in bytes.
 const MAX_FIRINGS_TEXT: usize = 64 << 10;
 
+/// Triggers on events, and where their matches go.
+pub struct EventWatch {
+    sightings: Arc<Sightings>,
+    /// Fields that each trigger tells.
+    fields: Vec<Vec<String>>,
+}
+
+impl EventWatch {
+    /// Watches events for these triggers.
+    pub fn new(sightings: Arc<Sightings>, triggers: &[Trigger]) -> Self {
+        let fields = event_triggers(triggers).map(|(trigger, _)| trigger.fields.clone()).collect();
+        Self { sightings, fields }
+    }
+
+    /// Takes the new matches of a process.
+    fn look(&self, process: &mut Process, clock_offset_ns: i64) {
+        process.take_matches(&self.fields, clock_offset_ns, |matches| self.sightings.add(matches));
+    }
+}
+
 impl Consumer {
+    /// Looks for matches of triggers on events, if there are such triggers.
+    pub fn with_event_watch(self, event_watch: Option<EventWatch>) -> Self {
+        Self { event_watch, ..self }
+    }
+
+    /// Looks for matches of triggers on events.
+    pub(super) fn look_for_matches(&mut self) {
+        let offset = self.manifest.session.clock.realtime_offset_ns;
+        let watch = self.event_watch.iter();
+        watch.for_each(|watch| self.processes.iter_mut().for_each(|process| watch.look(process, offset)));
+    }
+
+    /// Looks for the last matches of a process that has ended.
+    pub(super) fn look_for_matches_of(&mut self, process: &mut Process) {
+        let Some(watch) = &self.event_watch else { return };
+        watch.look(process, self.manifest.session.clock.realtime_offset_ns);
+        process.problem_of_matches().into_iter().for_each(|problem| self.report_once(problem));
+    }
+
     /// Counts for triggers, if one asks for it.
     pub fn with_counts(self, counts: Option<Arc<Counts>>) -> Self {
         Self { counts, ..self }
@@ -102,7 +142,10 @@ impl Consumer {
 
 /// Whether a manifest with these firings has room for one more.
 fn has_room(firings: &[Firing], more: &Firing) -> bool {
-    let text = |firing: &Firing| firing.trigger.len() + firing.cause.len();
+    let text = |firing: &Firing| {
+        let captures = firing.captures.iter().filter_map(|capture| serde_json::to_string(capture).ok());
+        captures.fold(firing.trigger.len() + firing.cause.len(), |sum, text| sum + text.len())
+    };
     let all = firings.iter().map(text).fold(text(more), usize::saturating_add);
     firings.len() < MAX_FIRINGS && all <= MAX_FIRINGS_TEXT
 }

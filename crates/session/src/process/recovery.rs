@@ -53,6 +53,7 @@ impl Process {
         self.budget = budget;
         self.context_sources = context_sources.unwrap_or(self.context_sources);
         self.participation = Participation::since(begin_ns);
+        self.resume_matches();
         for ring in 0..self.states.len() {
             let (end, released) = (self.states[ring].read, self.reader(ring).released());
             self.states[ring].consumed = released;

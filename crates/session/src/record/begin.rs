@@ -165,6 +165,7 @@ pub(super) fn session_config(
     SessionConfig {
         geometry,
         rules: config.rules.clone(),
+        event_triggers: tompion_triggers::event_text(&config.triggers),
         overwrite: config.mode == Mode::Overwrite,
         tid: config.tid,
         contexts: config.contexts.clone(),

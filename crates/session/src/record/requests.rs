@@ -3,11 +3,12 @@
 use std::sync::mpsc;
 
 use tompion_control::Status;
+use tompion_firings::Occurrence;
 use tompion_kernel_trace::Kernel;
 use tompion_manifest::Snapshot;
 use tompion_triggers::Condition;
 
-use super::{Config, Control, Error};
+use super::{Config, Control, Error, triggers::Save};
 use crate::{
     consumer::ConsumerCommand,
     control::{self, Request, Requests},
@@ -55,17 +56,19 @@ impl Control {
                     let _ = self.commands.send(ConsumerCommand::SetRules(Box::new(rules)));
                     let _ = done.send(());
                 }
-                Request::Snapshot(after, done) => self.save_after(after, Some(done), notice),
+                Request::Snapshot(after, done) => {
+                    self.save_after(Save { after, done: Some(done), incident: None }, notice);
+                }
                 Request::Clear(done) => {
                     self.kernel.iter().for_each(Kernel::drop_history);
                     let _ = self.commands.send(ConsumerCommand::Clear(done));
                 }
-                Request::Fire(word, done) => {
+                Request::Fire(word, incident, done) => {
+                    let cause = format!("external:{word}");
                     let condition = Condition::External(word);
-                    let fired = self.triggers.has(&condition).then(|| {
-                        let Condition::External(word) = &condition else { return (false, false) };
-                        self.fire(&condition, &format!("external:{word}"), notice)
-                    });
+                    let is_known = self.triggers.observations.has(&condition);
+                    let occurrence = Occurrence { incident, ..Occurrence::new(condition, cause) };
+                    let fired = is_known.then(|| self.fire(&occurrence, notice));
                     let _ = done.send(fired.map(|(has_fired, _)| has_fired));
                     return fired.is_some_and(|(_, ends)| ends);
                 }
@@ -92,11 +95,11 @@ impl Control {
 
     /// Saves what the flight recorders hold; returns the number of events.
     pub(super) fn snapshot(&self, notice: fn(&str)) -> Option<u64> {
-        self.save(notice).map(|(events, _)| events)
+        self.save(None, notice).map(|(events, _)| events)
     }
 
     /// The same; returns the number of all events that were ever saved as well.
-    pub(super) fn save(&self, notice: fn(&str)) -> Option<(u64, u64)> {
+    pub(super) fn save(&self, incident: Option<String>, notice: fn(&str)) -> Option<(u64, u64)> {
         let begun_ns = tompion_os::monotonic_ns();
         let (sender, receiver) = mpsc::channel();
         self.commands.send(ConsumerCommand::Snapshot(sender)).ok()?;
@@ -104,7 +107,7 @@ impl Control {
         let (of_kernel, all_of_kernel) = self.kernel.as_ref().map_or((0, 0), Kernel::snapshot);
         let (events, total) = (events + of_kernel, total + all_of_kernel);
         // The program that asked looks for it there.
-        let _ = self.commands.send(ConsumerCommand::NoteSnapshot(Snapshot { begun_ns, events }));
+        let _ = self.commands.send(ConsumerCommand::NoteSnapshot(Snapshot { begun_ns, events, incident }));
         notice(&format!("saved {events} events"));
         Some((events, total))
     }

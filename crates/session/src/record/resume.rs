@@ -95,6 +95,7 @@ impl Unfinished {
         };
         let session_config = SessionConfig {
             rseq: rseq::is_usable(),
+            event_triggers: tompion_triggers::event_text(&config.triggers),
             users: users(&config),
             programs: config.programs.clone(),
             has_command: matches!(config.target, Target::Command(_)),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use tompion_chunks::{Policy, Retention, Rotation};
-use tompion_triggers::{Action, Condition, Trigger};
+use tompion_triggers::{Action, Condition, MAX_EVENT_TRIGGERS, Trigger};
 
 /// Options of a recording in chunks.
 #[derive(Args)]
@@ -15,11 +15,12 @@ pub struct ChunkOptions {
     /// Keep at most so many chunks, such as age=2d,size=50G,count=100, and remove the oldest
     #[arg(long, value_name = "LIMITS", requires = "rotate")]
     keep: Option<Retention>,
-    /// Do something when something happens, as 'WHEN -> DO, DO… [after TIME] [limit N/UNIT]'
-    /// (repeatable). WHEN is external:WORD (said by `tompion trigger`), killed (the command, by a
-    /// signal), loss, fill:90% (a ring waits to be written), or rate:100k/s (events). DO is
-    /// snapshot (of a flight recorder; it goes on for TIME), rotate, notify, stop, or `run PROGRAM
-    /// ARGUMENTS`
+    /// Do something when something happens, as 'WHEN -> DO, DO… [capture FIELDS] [after TIME]
+    /// [limit N/UNIT]' (repeatable). WHEN is an event with an optional filter, such as
+    /// 'event:app:request ? ns > 10ms', external:WORD (said by `tompion trigger`), killed (the
+    /// command, by a signal), loss, fill:90% (a ring waits to be written), or rate:100k/s (events).
+    /// DO is snapshot (of a flight recorder; it goes on for TIME), rotate, notify, stop, or `run
+    /// PROGRAM ARGUMENTS`. FIELDS are those of the event that a firing tells [default: all]
     #[arg(long = "trigger", value_name = "RULE", conflicts_with = "gather_as")]
     pub triggers: Vec<Trigger>,
 }
@@ -28,6 +29,10 @@ impl ChunkOptions {
     /// Returns the reason why a trigger can't do what it should.
     pub fn obstacle(&self, is_flight_recorder: bool) -> Option<String> {
         let wants = |trigger: &&Trigger, action: Action| trigger.actions.contains(&action);
+        let is_on_event = |trigger: &&Trigger| matches!(trigger.condition, Condition::Event(_));
+        if self.triggers.iter().filter(is_on_event).count() > MAX_EVENT_TRIGGERS {
+            return Some(format!("expected at most {MAX_EVENT_TRIGGERS} triggers on events"));
+        }
         let mut triggers = self.triggers.iter();
         triggers.find_map(|trigger| match trigger {
             trigger if wants(&trigger, Action::Snapshot) && !is_flight_recorder => {

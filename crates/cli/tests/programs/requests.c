@@ -1,0 +1,126 @@
+/*
+ * Requests, some of which trigger something:
+ *
+ *   requests values                one of each kind
+ *   requests flood THREADS EACH    all threads at once, numbered from 0 on
+ *   requests killed                one slow request, then the end by SIGKILL
+ *   requests children COUNT        one slow request of each of so many children in a row
+ *   requests vfork                 one slow request of a vfork child
+ *   requests scribble SEED         slow requests, while the region of the triggers is overwritten
+ *
+ * It begins when a recording waits for its requests, says "ready", and ends when its input does.
+ */
+#define _GNU_SOURCE
+#include <tompion/tompion.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+TOMPION_ENUM(request_state, (queued, 0), (served, 1), (failed, -9, -1));
+
+static void request(uint32_t number, uint64_t ns, const char *url, int state)
+{
+	TOMPION_EVENT(app, request, (u32, number, number), (u64, ns, ns), (str, url, url),
+		      (enum, state, request_state, state), (f64, load, (double)ns / 4));
+}
+
+static unsigned each;
+
+static void *flood(void *unused)
+{
+	for (unsigned number = 0; number < each; number++)
+		request(number, 1000, "/flood", 0);
+	return unused;
+}
+
+static void values(void)
+{
+	char long_url[1000];
+	request(1, 5000000, "/fast", 1);
+	request(2, 25000000, "/slow", 0);
+	request(3, 0, "/orders/17", 1);
+	request(4, 0, "/", -3);
+	memset(long_url, 'x', sizeof long_url - 1);
+	long_url[sizeof long_url - 1] = 0;
+	request(5, 0, long_url, 0);
+	TOMPION_EVENT(app, other, (u32, number, 6));
+}
+
+static void children(unsigned count)
+{
+	for (unsigned number = 0; number < count; number++) {
+		pid_t child = fork();
+		if (child == 0) {
+			request(number, 20000000, "/child", 1);
+			_exit(0);
+		}
+		waitpid(child, NULL, 0);
+	}
+}
+
+/* The region behind the pinned events, see crates/layout. */
+static void scribble(unsigned long seed)
+{
+	enum { REGION = 17 * 4096 + (3 << 20), SIZE = 10 * 4096 };
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512], *control = NULL;
+	unsigned long begin;
+	while (fgets(line, sizeof line, maps))
+		if (strstr(line, "memfd:tompion-control") && sscanf(line, "%lx-", &begin) == 1)
+			control = (char *)begin;
+	fclose(maps);
+	if (!control)
+		exit(3);
+	for (unsigned number = 0; number < 20000; number++) {
+		seed = seed * 6364136223846793005u + 1442695040888963407u;
+		unsigned place = (unsigned)(seed >> 33) % SIZE;
+		if (seed >> 62 == 0)
+			place = (unsigned)(seed >> 33) % 512;
+		control[REGION + place] = (char)(seed >> 20);
+		if (number % 8 == 0)
+			request(number, 20000000, "/scribble", 1);
+	}
+}
+
+int main(int count, char **arguments)
+{
+	const char *how = count > 1 ? arguments[1] : "values";
+	pthread_t threads[16];
+	while (!TOMPION_EVENT_ENABLED(app, request))
+		usleep(1000);
+	printf("ready\n");
+	fflush(stdout);
+	getchar();
+	if (strcmp(how, "flood") == 0) {
+		unsigned number = (unsigned)atoi(arguments[2]);
+		each = (unsigned)atoi(arguments[3]);
+		for (unsigned thread = 0; thread < number; thread++)
+			pthread_create(&threads[thread], NULL, flood, NULL);
+		for (unsigned thread = 0; thread < number; thread++)
+			pthread_join(threads[thread], NULL);
+	} else if (strcmp(how, "killed") == 0) {
+		request(1, 20000000, "/last", 1);
+		raise(SIGKILL);
+	} else if (strcmp(how, "children") == 0) {
+		children((unsigned)atoi(arguments[2]));
+	} else if (strcmp(how, "vfork") == 0) {
+		if (vfork() == 0) {
+			request(1, 20000000, "/vfork", 1);
+			_exit(0);
+		}
+	} else if (strcmp(how, "scribble") == 0) {
+		scribble(strtoul(arguments[2], NULL, 10));
+	} else {
+		values();
+	}
+	printf("done\n");
+	fflush(stdout);
+	while (getchar() != EOF)
+		;
+	return 0;
+}
