@@ -2,10 +2,14 @@
 //! as they would alone.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Write},
-    process::{Command, Stdio},
+    path::Path,
+    process::{Child, Command, Stdio},
     time::Duration,
 };
+
+use serde_json::Value;
 
 use crate::support::*;
 
@@ -167,4 +171,104 @@ event { id = 7; name = "seven"; };
     assert_eq!((both.out.lines().count(), both.err.lines().count()), (1, 1), "{}", both.err);
     assert!(both.err.contains("traces/refused/metadata"), "{}", both.err);
     print("traces/refused").exited(1);
+}
+
+/// A recording by its name, of programs that find it.
+fn record_with_memory(dir: &TestDir, options: &[&str]) -> Child {
+    let mut command = dir.tompion(&["record", "--session", "shared", "-o", "trace"]);
+    command.args(["--programs", "name=ticker"]).args(options);
+    command.env("TOMPION_SOCKET", dir.path("join")).env("TOMPION_CONTROL", dir.path("control"));
+    let recorder = start(&mut command);
+    wait_until("a join socket", || fs::read_dir(dir.path("join")).is_ok_and(|names| names.count() == 1));
+    recorder
+}
+
+/// State of that recording.
+fn status_of_shared(dir: &TestDir) -> Value {
+    let mut status = dir.tompion(&["status", "--json", "shared"]);
+    let shown = run(status.env("TOMPION_CONTROL", dir.path("control"))).succeeded().out;
+    serde_json::from_str::<Value>(&shown).expect("JSON")["recordings"][0].take()
+}
+
+/// Starts a ticker, and waits until so many processes are recorded or refused.
+fn start_ticker(dir: &TestDir, program: &Path, processes: u64) -> Child {
+    let mut command = Command::new(program);
+    command.env("TOMPION_SOCKET", dir.path("join")).stdin(Stdio::piped()).stdout(Stdio::null());
+    let ticker = command.spawn().expect("a program");
+    wait_until("a process", || {
+        let status = status_of_shared(dir);
+        let known = status["processes"].as_array().map_or(0, Vec::len) as u64;
+        let ended = status["ended_processes"].as_u64().expect("a number");
+        known + ended + status["rejected_processes"].as_u64().expect("a number") == processes
+    });
+    ticker
+}
+
+fn stop_shared(dir: &TestDir, recorder: Child) -> Finished {
+    run(dir.tompion(&["stop", "shared"]).env("TOMPION_CONTROL", dir.path("control"))).succeeded();
+    finish(recorder, "tompion record --memory")
+}
+
+#[test]
+fn a_program_for_which_no_memory_is_left_is_refused_and_others_are_recorded() {
+    let dir = TestDir::new();
+    let program = dir.program("ticker");
+    // Two programs fit; each ring has a header.
+    let each = (4096 + 2 * 4096) * u64::from(tompion_os::possible_cpus());
+    let memory = (2 * each + each / 2).to_string();
+    let options = ["--memory", &memory, "--subbuf-size", "4K", "--subbufs", "2"];
+    let recorder = record_with_memory(&dir, &options);
+    let mut tickers: Vec<Child> = (1..=3).map(|number| start_ticker(&dir, &program, number)).collect();
+    let status = status_of_shared(&dir);
+    assert_eq!(
+        (status["rejected_processes"].as_u64(), status["memory"].as_u64()),
+        (Some(1), memory.parse().ok())
+    );
+    let problems = status["problems"].to_string();
+    assert!(problems.contains("no memory is left for its rings: 2 programs have"), "{problems}");
+    let mut first = tickers.remove(0);
+    drop(first.stdin.take());
+    first.wait().expect("its end");
+    wait_until("its memory", || status_of_shared(&dir)["ended_processes"] == 1);
+    tickers.push(start_ticker(&dir, &program, 4));
+    assert_eq!(status_of_shared(&dir)["rejected_processes"], 1, "the next one has what came back");
+    for mut ticker in tickers {
+        drop(ticker.stdin.take());
+        ticker.wait().expect("its end");
+    }
+    let said = stop_shared(&dir, recorder).succeeded();
+    assert!(said.err.contains("no memory is left for its rings"), "{}", said.err);
+    assert_eq!(dir.trace("trace").left_out(), 1);
+}
+
+#[test]
+fn programs_share_the_memory_of_a_recording() {
+    let dir = TestDir::new();
+    let program = dir.program("ticker");
+    let recorder = record_with_memory(&dir, &["--memory", "64M"]);
+    let mut tickers: Vec<Child> = (1..=4).map(|number| start_ticker(&dir, &program, number)).collect();
+    let status = status_of_shared(&dir);
+    let bytes = |process: &Value| process["ring_bytes_in_all"].as_u64().expect("a number");
+    let shares: Vec<u64> = status["processes"].as_array().expect("processes").iter().map(bytes).collect();
+    assert!(shares.iter().sum::<u64>() <= 64 << 20 && shares[0] > shares[3], "{shares:?}");
+    assert!(shares.is_sorted_by(|one, next| one >= next) && shares[3] > 0, "{shares:?}");
+    let mut text = dir.tompion(&["status", "shared"]);
+    let text = run(text.env("TOMPION_CONTROL", dir.path("control"))).succeeded().out;
+    assert!(text.contains(" of 64.0 MiB, shared out to programs"), "{text}");
+    for ticker in &mut tickers {
+        drop(ticker.stdin.take());
+        ticker.wait().expect("its end");
+    }
+    let said = stop_shared(&dir, recorder).succeeded();
+    assert!(said.err.contains("none lost"), "{}", said.err);
+    let trace = dir.trace("trace");
+    assert_eq!(trace.manifest()["channel"]["memory"], 64 << 20);
+    assert_eq!(trace.agreed_count(), trace.events().len() as u64);
+    let too_little =
+        run(&mut dir.tompion(&["record", "-o", "none", "--memory", "4K", "--", "true"])).exited(125);
+    assert!(
+        too_little.err.contains("take at least") && too_little.err.contains("found 4096"),
+        "{}",
+        too_little.err
+    );
 }

@@ -210,7 +210,8 @@ fn a_recording_of_sets_of_programs_goes_on_with_those_that_start_later() {
         (start(&mut command), progress)
     };
     let mut recording = dir.tompion(&["record", "--session", "sets", "-o", "trace"]);
-    recording.args(["--programs", "name=emitter"]).args(LINGER);
+    // Each program has rings of a size of its own.
+    recording.args(["--programs", "name=emitter", "--linger", "20s", "--memory", "128M"]);
     recording.env(JOIN, dir.path("join")).env("TOMPION_CONTROL", dir.path("control"));
     let recorder = start(&mut recording);
     let sockets = || fs::read_dir(dir.path("join")).map_or(0, Iterator::count);

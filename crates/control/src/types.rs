@@ -136,6 +136,12 @@ pub struct Process {
     /// history, in percent.
     #[serde(default)]
     pub fill_percent: u64,
+    /// Bytes of memory that its rings may take; 0 if the recorder doesn't say.
+    #[serde(default)]
+    pub ring_bytes_in_all: u64,
+    /// Size of one of its rings in bytes; 0 if the recorder doesn't say.
+    #[serde(default)]
+    pub ring_bytes: u64,
 }
 
 /// State of a recording.
@@ -177,11 +183,14 @@ pub struct Status {
     /// Programs that the recording does not want, and refused.
     #[serde(default)]
     pub refused: Vec<Refusal>,
-    /// Bytes of memory that the rings of a process may take.
+    /// Bytes of memory that the rings of a process may take, at most.
     pub ring_bytes_per_process: u64,
-    /// Size of one ring in bytes; 0 if the recorder doesn't say.
+    /// Size of one ring in bytes, at most; 0 if the recorder doesn't say.
     #[serde(default)]
     pub ring_bytes: u64,
+    /// Bytes that the rings of all programs may take; none without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
     /// Refused and unreachable programs, and all else that went wrong, one line each.
     pub problems: Vec<String>,
 }
@@ -246,6 +255,8 @@ mod tests {
             appended: 1,
             appended_bytes: vec![1],
             fill_percent: 1,
+            ring_bytes_in_all: 0,
+            ring_bytes: 0,
         };
         let status = Status {
             name: "a".into(),
@@ -267,6 +278,7 @@ mod tests {
             refused: vec![refusal.clone()],
             ring_bytes_per_process: 0,
             ring_bytes: 0,
+            memory: None,
             problems: Vec::new(),
         };
         let chunk = Chunk { number: 1, folder: "/".into(), events: 1 };

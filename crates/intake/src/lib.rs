@@ -9,3 +9,5 @@ pub mod handshakes;
 pub mod listening;
 pub mod newcomers;
 pub mod pace;
+pub mod ring_budget;
+pub mod rseq;

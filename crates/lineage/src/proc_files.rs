@@ -1,6 +1,6 @@
 //! Facts of processes that `/proc` has in files of one line.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 pub use tompion_os::stat_field;
 
@@ -20,4 +20,22 @@ pub fn process_of(tid: u32) -> Option<u32> {
 pub fn all_processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+/// Finds the processes of a name: that of the process, of which Linux keeps 15 bytes, or that of
+/// its executable. The caller is never among them.
+pub fn processes_named(name: &str) -> Vec<u32> {
+    let is_named = |pid: &u32| {
+        let pid = pid.to_string();
+        let program = || tompion_os::executable_of(&pid).and_then(|path| Some(path.file_name()? == name));
+        tompion_os::name_of(&pid).is_some_and(|found| found == name) || program() == Some(true)
+    };
+    let own = std::process::id();
+    let mut found: Vec<u32> = all_processes().filter(|pid| *pid != own).filter(is_named).collect();
+    found.sort_unstable();
+    found
+}
+
+/// Names of all processes that can be seen.
+pub fn process_names() -> BTreeSet<String> {
+    all_processes().filter_map(|pid| tompion_os::name_of(&pid.to_string())).collect()
 }

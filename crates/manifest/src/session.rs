@@ -110,4 +110,8 @@ pub struct Channel {
     pub subbuf_size: u64,
     /// Sub-buffers of each CPU.
     pub subbufs: u64,
+    /// Bytes that all rings may take, of which programs get shares; then the sizes are those of the
+    /// first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
 }

@@ -34,6 +34,7 @@ use crate::{
     messages::reason,
     pace::Pace,
     process::Process,
+    ring_budget::RingBudget,
     session_config::SessionConfig,
     target::{self, Admission},
 };
@@ -118,6 +119,8 @@ pub struct ClientAcceptor {
     /// Conversations of clients that have ended, which their children hold open until they
     /// introduce themselves.
     inherited_sockets: BTreeMap<u64, InheritedSocket>,
+    /// Memory of all rings, where it is limited.
+    ring_budget: Option<RingBudget>,
     /// Memory for the next children of clients.
     prepared: PreparedMemory,
     /// Pace at which they come.
@@ -190,6 +193,7 @@ impl ClientAcceptor {
     ) -> io::Result<Self> {
         let entrances = Entrances::new(listener, config.keeper.clone(), poller)?;
         Ok(Self {
+            ring_budget: config.memory.map(RingBudget::new),
             config,
             entrances,
             handshakes: PendingHandshakes::default(),
@@ -277,6 +281,10 @@ impl ClientAcceptor {
         if let Err(error) = backing::keep_join_socket(folder, name) {
             self.report_problem(format!("a recorder that comes back leaves its join socket behind: {error}"));
         }
+    }
+
+    fn release_rings(&mut self, key: u64) {
+        self.ring_budget.iter_mut().for_each(|budget| budget.release(key));
     }
 
     /// The keeper of the processes' memory, if there is one.
@@ -505,6 +513,7 @@ impl ClientAcceptor {
             Ok((watch, recording))
         });
         let (watch, recording) = shared.map_err(|error| {
+            self.release_rings(key);
             let reason = reason(&error);
             let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
             self.reject_process(peer.pid);
@@ -702,6 +711,7 @@ impl ClientAcceptor {
 
     fn remove_client(&mut self, key: u64, poller: &Poller, how: String) {
         let Some(client) = self.clients.remove(&key) else { return };
+        self.release_rings(key);
         log::debug!("process {} (number {key}) left: {how}", client.pid);
         if let Some(watch) = &client.watch {
             poller.remove(watch.as_fd());

@@ -43,6 +43,7 @@ use tompion_triggers::{Trigger, TriggerError};
 use crate::{
     context::{Context, Values},
     record::Config,
+    ring_budget::RingMemory,
     session_config::SessionConfig,
     target::{Admission, ProcessTree, Target},
 };
@@ -80,6 +81,9 @@ pub struct SavedSession {
     subbufs: u64,
     cpus: u32,
     buffers: u32,
+    /// Memory that all rings share, and whether they keep their sizes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory: Option<(u64, bool)>,
     overwrite: bool,
     tid: bool,
     contexts: Vec<String>,
@@ -210,6 +214,9 @@ pub struct SavedProcess {
     pub folder: String,
     /// Its trace's id.
     pub uuid: String,
+    /// Sizes of its rings where they are its own: bytes of a sub-buffer, and their number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rings: Option<(u64, u64)>,
     #[serde(default)]
     has_listener: bool,
     #[serde(default)]
@@ -237,6 +244,7 @@ impl SavedSession {
             subbufs: session_config.geometry.subbuf_count(),
             cpus: session_config.geometry.cpus(),
             buffers: session_config.geometry.buffers(),
+            memory: session_config.memory.map(|memory| (memory.bytes, memory.fixed.is_some())),
             overwrite: session_config.overwrite,
             tid: session_config.tid,
             contexts: session_config
@@ -303,8 +311,15 @@ impl SavedSession {
             let known = Context::ALL.iter().find(|(known, _)| known == name);
             known.map(|(_, context)| *context).ok_or_else(|| format!("no context `{name}` is known"))
         };
+        let geometry = geometry.map_err(|error| error.to_string())?;
+        let (cpus, buffers) = (self.cpus, self.buffers);
+        let memory = self.memory.map(|(bytes, keeps_sizes)| {
+            let fixed = keeps_sizes.then_some(geometry);
+            RingMemory { bytes, fixed, cpus, buffers }
+        });
         Ok(SessionConfig {
-            geometry: geometry.map_err(|error| error.to_string())?,
+            geometry,
+            memory,
             rules: self.rules(),
             event_triggers: String::new(),
             overwrite: self.overwrite,
@@ -346,6 +361,7 @@ impl SavedProcess {
             given_time: false,
             folder: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             uuid: uuid.to_owned(),
+            rings: None,
             has_listener: hello.has_listener,
             control_size: hello.control_size,
             parent: 0,
@@ -356,6 +372,20 @@ impl SavedProcess {
     /// Adds the origin of the process.
     pub fn with_lineage(self, Lineage { parent, command_line, .. }: Lineage) -> Self {
         Self { parent, command_line, ..self }
+    }
+
+    /// Adds the sizes of the process's rings.
+    pub fn with_rings(self, sizes: Geometry) -> Self {
+        Self { rings: Some((sizes.subbuf_size(), sizes.subbuf_count())), ..self }
+    }
+
+    /// Returns the sizes of its rings; `session` has those of processes without their own.
+    ///
+    /// # Errors
+    /// The sizes can't be.
+    pub fn geometry(&self, session: Geometry) -> Result<Geometry, String> {
+        let Some((size, count)) = self.rings else { return Ok(session) };
+        Geometry::new(size, count, session.cpus(), session.buffers()).map_err(|error| error.to_string())
     }
 
     /// The origin of the process, as far as it was known.

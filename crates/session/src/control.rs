@@ -414,6 +414,7 @@ pub fn frame(config: &SessionConfig, command: &[String], has_kernel: bool) -> St
         refused: Vec::new(),
         ring_bytes_per_process: config.geometry.file_size(),
         ring_bytes: config.geometry.ring_size(),
+        memory: config.memory.map(|memory| memory.bytes),
         problems: Vec::new(),
     }
 }

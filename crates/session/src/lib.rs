@@ -23,22 +23,22 @@ mod messages;
 mod process;
 mod record;
 mod recover;
-mod rseq;
 mod session_config;
 mod target;
 mod targets;
 
 use tompion_context as context;
 use tompion_context::filter;
-use tompion_intake::{attach, budget, handshakes, listening, newcomers, pace};
+use tompion_intake::{attach, budget, handshakes, listening, newcomers, pace, ring_budget, rseq};
 
 pub use consumer::RecordingSummary;
-pub use record::{Config, Error, Mode, Outcome, record};
+pub use record::{Config, Error, Mode, Outcome, RingLimit, record};
 pub use recover::{Recovered, incomplete, recover};
-pub use target::{ProcessTree, Target, process_names, processes_named};
+pub use target::{ProcessTree, Target};
 pub use tompion_context::{
     Context,
     filter::{check_filter, filter_contexts, unknown_contexts},
 };
 pub use tompion_kernel_trace::KernelChoice;
+pub use tompion_lineage::proc_files::{process_names, processes_named};
 pub use tompion_programs::{ProgramSets, SetError};

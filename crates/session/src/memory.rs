@@ -14,7 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tompion_layout::{LAYOUT_VERSION, control, record::WriteProtocol, ring};
+use tompion_layout::{
+    LAYOUT_VERSION, control,
+    record::WriteProtocol,
+    ring::{self, Geometry},
+};
 use tompion_os::{PacketSocket, SharedMap, create_memfd};
 use tompion_protocol::{
     message::{Hello, ToAgent},
@@ -47,6 +51,8 @@ pub struct Writing {
     pub given_time: bool,
     /// Size of its control file.
     pub control_size: u64,
+    /// Sizes of its rings.
+    pub geometry: Geometry,
 }
 
 /// Expectation of a process's next children, from the last one.
@@ -73,7 +79,8 @@ impl SessionConfig {
     /// Format in which a process writes into its memory.
     pub fn writing(&self, hello: &Hello) -> Writing {
         let control_size = control::file_size_for(hello.control_size);
-        Writing { form: form_for(hello), given_time: !(self.tsc && hello.tsc), control_size }
+        let given_time = !(self.tsc && hello.tsc);
+        Writing { form: form_for(hello), given_time, control_size, geometry: self.geometry }
     }
 
     /// Makes two sealed memory files and sends them with a message.
@@ -96,7 +103,7 @@ impl SessionConfig {
             Ok((file, map))
         };
         let (control_file, control) = new(c"tompion-control", writing.control_size)?;
-        let (ring_file, rings) = new(c"tompion-rings", self.geometry.file_size())?;
+        let (ring_file, rings) = new(c"tompion-rings", writing.geometry.file_size())?;
         self.write_header(&control, writing);
         Ok((MappedMemory { control, rings }, [control_file, ring_file]))
     }
@@ -112,8 +119,9 @@ impl SessionConfig {
         let (memory, files) = self.create_memory(expected.writing)?;
         let catalog = memory.control.base().wrapping_add(control::CATALOG as usize);
         tompion_os::populate(catalog, tompion_layout::PAGE as usize);
-        if let Some(cpu) = expected.cpu.filter(|cpu| *cpu < self.geometry.cpus()) {
-            let ring = (self.geometry.cpu_stride() * u64::from(cpu)) as usize;
+        let geometry = expected.writing.geometry;
+        if let Some(cpu) = expected.cpu.filter(|cpu| *cpu < geometry.cpus()) {
+            let ring = (geometry.cpu_stride() * u64::from(cpu)) as usize;
             let len = ring::FIRST_OF_CHILD.min(memory.rings.len());
             tompion_os::populate(memory.rings.base().wrapping_add(ring), len);
         }
@@ -136,7 +144,7 @@ impl SessionConfig {
 
     /// Writes the configuration that a process needs into its control file.
     pub fn write_header(&self, map: &SharedMap, writing: Writing) {
-        let geometry = self.geometry;
+        let geometry = writing.geometry;
         let flags = if self.overwrite { control::FLAG_OVERWRITE } else { 0 }
             | if writing.given_time { control::FLAG_MONOTONIC } else { 0 }
             | if writing.form == WriteProtocol::ReserveCommit { control::FLAG_RESERVE } else { 0 }
@@ -159,12 +167,17 @@ impl SessionConfig {
     }
 
     /// Whether a child may record before the session has seen it. Not where the session needs to
-    /// see it alive: for its threads, for its descent, for the files of its memory.
+    /// see it alive: for its threads, for its descent, for the files of its memory, for its share of
+    /// the memory.
     fn allow_prepared(&self) -> bool {
         let looks_at_threads =
             !self.contexts.is_empty() || self.rules.filter.as_deref().is_some_and(filter::needs_session);
         let is_for_anyone = matches!(self.admission, Admission::Anyone);
-        is_for_anyone && !looks_at_threads && self.backing.is_none() && self.jobs.is_none()
+        is_for_anyone
+            && !looks_at_threads
+            && self.backing.is_none()
+            && self.jobs.is_none()
+            && self.memory.is_none()
     }
 }
 
@@ -239,23 +252,27 @@ impl PreparedMemory {
 mod tests {
     use super::*;
 
-    const WRITING: Writing =
-        Writing { form: WriteProtocol::Rseq, given_time: false, control_size: control::FILE_SIZE };
+    fn writing() -> Writing {
+        let geometry = Geometry::new(4096, 2, 1, 1).unwrap();
+        let control_size = control::FILE_SIZE;
+        Writing { form: WriteProtocol::Rseq, given_time: false, control_size, geometry }
+    }
 
     fn prepared(number: u64, parent: u64) -> Prepared {
+        let writing = writing();
         let file = create_memfd(c"test", 4096).unwrap();
         let map = || SharedMap::new(file.as_fd(), 4096).unwrap();
         let memory = MappedMemory { control: map(), rings: map() };
-        Prepared { number, parent, since: Instant::now(), orphaned: None, writing: WRITING, memory }
+        Prepared { number, parent, since: Instant::now(), orphaned: None, writing, memory }
     }
 
     #[test]
     fn memory_is_claimed_once_and_only_by_who_writes_as_it_was_made_for() {
         let mut all = PreparedMemory(vec![prepared(1, 10), prepared(2, 20)]);
-        assert!(all.claim(3, WRITING).is_none());
-        assert!(all.claim(2, Writing { given_time: true, ..WRITING }).is_none());
-        assert_eq!(all.claim(2, WRITING).map(|(parent, _)| parent), Some(20));
-        assert!(all.claim(2, WRITING).is_none());
+        assert!(all.claim(3, writing()).is_none());
+        assert!(all.claim(2, Writing { given_time: true, ..writing() }).is_none());
+        assert_eq!(all.claim(2, writing()).map(|(parent, _)| parent), Some(20));
+        assert!(all.claim(2, writing()).is_none());
     }
 
     #[test]
@@ -263,6 +280,6 @@ mod tests {
         let mut all = PreparedMemory(vec![prepared(1, 10)]);
         all.forget_taken(10);
         all.orphan(10);
-        assert!(all.claim(1, WRITING).is_some());
+        assert!(all.claim(1, writing()).is_some());
     }
 }

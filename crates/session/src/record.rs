@@ -37,6 +37,7 @@ use crate::{
     messages,
     newcomers::NewcomerSearch,
     pace::BATCH_INTERVAL,
+    ring_budget::{MemoryError, RingMemory},
     rseq,
     session_config::SessionConfig,
     target::{ProcessTree, Target},
@@ -83,6 +84,8 @@ pub struct Config {
     pub subbuf_size: u64,
     /// Sub-buffers of each CPU's ring.
     pub subbufs: u64,
+    /// Limit of the memory of all rings, if there is one.
+    pub ring_limit: Option<RingLimit>,
     /// Whether events carry the id of their thread.
     pub tid: bool,
     /// Further context in the trace.
@@ -129,12 +132,24 @@ pub struct Config {
     pub invocation: Vec<String>,
 }
 
+/// Limit of the memory of all programs' rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingLimit {
+    /// Number of bytes.
+    pub bytes: u64,
+    /// Whether the rings keep the sizes of the configuration; else programs get shares.
+    pub keeps_sizes: bool,
+}
+
 /// Reason why nothing was recorded. Nothing half-made is left behind.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The sizes can't be.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
+    /// The memory can't be shared out.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// The folder is there already.
     #[error("{0} exists already; choose another folder with -o, or remove it")]
     FolderExists(PathBuf),
@@ -214,13 +229,20 @@ impl Outcome {
 /// a line at a time.
 pub fn record(config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
     let buffers = if config.selector.is_some() { 2 } else { 1 };
-    let geometry = Geometry::new(config.subbuf_size, config.subbufs, tompion_os::possible_cpus(), buffers)?;
+    let cpus = tompion_os::possible_cpus();
+    let chosen = Geometry::new(config.subbuf_size, config.subbufs, cpus, buffers)?;
+    let memory = config.ring_limit.map(|RingLimit { bytes, keeps_sizes }| {
+        let fixed = keeps_sizes.then_some(chosen);
+        RingMemory { bytes, fixed, cpus, buffers }
+    });
+    let geometry = memory.map_or(Ok(chosen), |memory| memory.first())?;
     if let Some(unfinished) = if config.resume { Unfinished::find(config)? } else { None } {
         return unfinished.record(config, notice);
     }
     let folder = create_folder(config)?;
     let result = create_backing(config, &folder, notice).and_then(|backing| {
         let session_config = session_config(config, geometry, (folder.clone(), backing.clone()));
+        let session_config = SessionConfig { memory, ..session_config };
         record_into(config, session_config, None, notice).inspect_err(|_| {
             backing.iter().for_each(|backing| drop(backing.remove_all()));
         })
@@ -275,6 +297,9 @@ fn record_into(
     let consumer = consumer.with_event_watch(triggers.event_watch(&config.triggers));
     let (commands, consumer) = consumer.start()?;
     let mut acceptor = ClientAcceptor::open(listener, session_config, commands.clone(), &poller)?;
+    if kernel.is_some() {
+        acceptor.keep_memory_for_kernel();
+    }
     let command = left.as_mut().and_then(|left| left.command.take());
     let reached = match left {
         Some(left) => {
@@ -399,7 +424,7 @@ fn prepare_kernel(config: &Config, session_config: &SessionConfig, notice: fn(&s
         hostname: &session_config.hostname,
         boot_id: &session_config.boot_id,
         clock_offset_ns: session_config.clock_offset_ns,
-        ring_size: config.subbuf_size.saturating_mul(config.subbufs),
+        ring_size: session_config.geometry.ring_size(),
         follow: family.members().collect(),
         named: &family.named,
         notice,

@@ -13,13 +13,15 @@ use tompion_programs::ProgramSets;
 use tompion_protocol::{message::Hello, rules::Rules};
 use tompion_writer::environment;
 
-use crate::context::Context;
+use crate::{context::Context, ring_budget::RingMemory};
 
 /// Configuration that all processes of the session share.
 #[derive(Debug)]
 pub struct SessionConfig {
-    /// Sizes of its rings.
+    /// Sizes of its rings, of the first program's where programs get shares of the memory.
     pub geometry: Geometry,
+    /// Memory that all rings share, where it is limited.
+    pub memory: Option<RingMemory>,
     /// Rules that enable events.
     pub rules: Rules,
     /// Text of the triggers on events, as programs read it; empty if there are none.

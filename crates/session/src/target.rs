@@ -135,25 +135,6 @@ fn children_of_all() -> BTreeMap<u32, Vec<u32>> {
     children
 }
 
-/// Finds the processes of a name: that of the process, of which Linux keeps 15 bytes, or that of
-/// its executable. The caller is never among them.
-pub fn processes_named(name: &str) -> Vec<u32> {
-    let is_named = |pid: &u32| {
-        let pid = pid.to_string();
-        let program = || tompion_os::executable_of(&pid).and_then(|path| Some(path.file_name()? == name));
-        tompion_os::name_of(&pid).is_some_and(|found| found == name) || program() == Some(true)
-    };
-    let own = std::process::id();
-    let mut found: Vec<u32> = all_processes().filter(|pid| *pid != own).filter(is_named).collect();
-    found.sort_unstable();
-    found
-}
-
-/// Names of all processes that can be seen.
-pub fn process_names() -> BTreeSet<String> {
-    all_processes().filter_map(|pid| tompion_os::name_of(&pid.to_string())).collect()
-}
-
 /// Rule for the processes that are admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
@@ -191,6 +172,8 @@ pub fn is_of(pid: u32, users: &[u32]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tompion_lineage::proc_files::{process_names, processes_named};
+
     use super::*;
 
     #[test]

@@ -138,8 +138,21 @@ pub fn describe_rules(rules: &Rules, changes: u32) -> String {
 fn memory(status: &Status) -> String {
     let each = status.ring_bytes_per_process;
     let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
-    let all = each.saturating_mul(status.processes.len() as u64);
-    format!("rings of at most {} per process, {} in all", mib(each), mib(all))
+    let all = mib(ring_bytes(status));
+    match status.memory {
+        Some(memory) => format!("rings of at most {all} of {}, shared out to programs", mib(memory)),
+        None => format!("rings of at most {} per process, {all} in all", mib(each)),
+    }
+}
+
+/// Returns the bytes that the rings of all processes may take.
+pub fn ring_bytes(status: &Status) -> u64 {
+    // Recorders of before have one size for all.
+    let of = |process: &Process| match process.ring_bytes_in_all {
+        0 => status.ring_bytes_per_process,
+        bytes => bytes,
+    };
+    status.processes.iter().map(of).fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

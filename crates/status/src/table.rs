@@ -5,7 +5,10 @@ use std::time::Duration;
 use serde::Serialize;
 use tompion_control::{Loss, Mode, Process as Recorded};
 
-use crate::look::{Answer, Look};
+use crate::{
+    look::{Answer, Look},
+    recording::ring_bytes,
+};
 
 /// Rates between two looks, with the state at the second one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -96,7 +99,6 @@ impl Table {
 fn recording(before: Option<&Answer>, after: &Answer) -> Recording {
     let interval = before.map_or(Duration::ZERO, |before| after.at.saturating_duration_since(before.at));
     let status = &after.status;
-    let ring_bytes = status.ring_bytes_per_process;
     let is_flight_recorder = status.mode == Mode::Overwrite;
     let mut processes: Vec<_> = status
         .processes
@@ -104,7 +106,9 @@ fn recording(before: Option<&Answer>, after: &Answer) -> Recording {
         .map(|process| {
             let same = |it: &&Recorded| it.pid == process.pid && it.appended <= process.appended;
             let earlier = before.map(|before| before.status.processes.iter().find(same));
-            let history = if is_flight_recorder { status.ring_bytes } else { 0 };
+            // Recorders of before have one size for all.
+            let ring = if process.ring_bytes == 0 { status.ring_bytes } else { process.ring_bytes };
+            let history = if is_flight_recorder { ring } else { 0 };
             rates(earlier, process, Interval { seconds: interval.as_secs_f64(), history })
         })
         .collect();
@@ -122,7 +126,7 @@ fn recording(before: Option<&Answer>, after: &Answer) -> Recording {
         bytes_per_s: processes.iter().map(|process| process.bytes_per_s).sum(),
         lost_per_s: per_second(since, interval.as_secs_f64()),
         lost: all_lost,
-        ring_bytes: ring_bytes.saturating_mul(status.processes.len() as u64),
+        ring_bytes: ring_bytes(status),
         cpu: cpu.map(|(before, after)| share(after.saturating_sub(before), interval)),
         ended: status.ended_processes,
         processes,
@@ -207,6 +211,8 @@ pub(crate) mod tests {
             appended,
             appended_bytes: vec![appended * 24, appended * 8],
             fill_percent: 50,
+            ring_bytes_in_all: 0,
+            ring_bytes: 0,
         }
     }
 
@@ -231,6 +237,7 @@ pub(crate) mod tests {
             refused: Vec::new(),
             ring_bytes_per_process: 1 << 20,
             ring_bytes: 1 << 19,
+            memory: None,
             problems: Vec::new(),
         };
         Answer { at: Instant::now(), status, cpu: Some(Duration::from_millis(100)) }

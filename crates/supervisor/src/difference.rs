@@ -56,6 +56,7 @@ fn compare(before: &Channel, after: &Channel, common: Vec<String>) -> Option<Cha
         ("context", before.context != after.context),
         ("kernel", before.kernel != after.kernel),
         ("mode", before.mode != after.mode),
+        ("memory", before.memory != after.memory),
         ("subbuf-size", before.subbuf_size != after.subbuf_size),
         ("subbufs", before.subbufs != after.subbufs),
         ("rotate", before.rotate != after.rotate),

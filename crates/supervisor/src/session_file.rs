@@ -62,6 +62,9 @@ pub struct Channel {
     /// `discard`, or `overwrite` for a flight recorder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
+    /// Memory of all rings: `256M`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
     /// Size of a sub-buffer: `256K`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subbuf_size: Option<String>,
@@ -151,6 +154,7 @@ impl SessionFile {
             ("level", &channel.level),
             ("filter", &channel.filter),
             ("mode", &channel.mode),
+            ("memory", &channel.memory),
             ("subbuf-size", &channel.subbuf_size),
             ("subbufs", &subbufs),
             ("rotate", &channel.rotate),

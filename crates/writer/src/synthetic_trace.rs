@@ -105,7 +105,7 @@ pub fn write_synthetic_trace(
                 error_bound_ns: 1,
                 samples: Vec::new(),
             },
-            channel: Channel { mode: manifest::OVERWRITE.into(), subbuf_size: 0, subbufs: 0 },
+            channel: Channel { mode: manifest::OVERWRITE.into(), subbuf_size: 0, subbufs: 0, memory: None },
             kernel: traces.iter().any(|source| source.origin == Origin::Kernel),
             problems: problems.to_vec(),
             ..Session::default()

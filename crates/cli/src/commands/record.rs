@@ -2,6 +2,7 @@
 
 mod chunks;
 mod command_start;
+mod memory;
 mod targets;
 
 use std::{
@@ -44,6 +45,7 @@ use crate::{
     tompion record --mode overwrite -o crash -- ./robot    # flight recorder (tompion snapshot)\n  \
     tompion record --preload malloc -- find /usr -name '*.h'\n  \
     tompion record --duration 10s --subbuf-size 1M -- ./server\n  \
+    tompion record --mode overwrite --memory 256M -- ./server   # for the rings of all its programs\n  \
     tompion record --filter 'rows > 100 && $comm == \"worker*\"' -c comm,prio -- ./server\n  \
     tompion record -k -- make               # with the kernel, and the system calls of make\n  \
     tompion record --kernel='sched_*,irq_*' --duration 5s\n  \
@@ -99,12 +101,8 @@ pub struct Arguments {
     /// Discard new events when a ring is full, or overwrite the oldest (flight recorder)
     #[arg(long, value_enum, default_value = "discard")]
     mode: ModeArgument,
-    /// Set the size of a sub-buffer: 4K to 256M, a power of two
-    #[arg(long, value_name = "SIZE", default_value = "256K", value_parser = units::size)]
-    subbuf_size: u64,
-    /// Set the number of sub-buffers per CPU: 2 to 4096, a power of two
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    subbufs: u64,
+    #[command(flatten)]
+    memory: memory::MemoryOptions,
     /// Record the thread id with each event [default]
     #[arg(long, overrides_with = "no_tid")]
     tid: bool,
@@ -278,8 +276,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             ModeArgument::Discard => Mode::Discard,
             ModeArgument::Overwrite => Mode::Overwrite,
         },
-        subbuf_size: arguments.subbuf_size,
-        subbufs: arguments.subbufs,
+        subbuf_size: arguments.memory.subbuf_size(),
+        subbufs: arguments.memory.subbufs(),
+        ring_limit: arguments.memory.limit(),
         tid: !arguments.no_tid,
         contexts: thread_contexts(&arguments.contexts),
         application_contexts: arguments.contexts.contains(&ContextArgument::Application),
@@ -309,7 +308,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     loop {
         match tompion_session::record(&config, |text| print_status(text)) {
-            Err(Error::Geometry(error)) => {
+            Err(error @ (Error::Geometry(_) | Error::Memory(_))) => {
                 print_status(error);
                 return Ok(ExitCode::from(exit_status::OWN_FAILURE));
             }

@@ -135,6 +135,8 @@ mod tests {
             appended: 0,
             appended_bytes: Vec::new(),
             fill_percent: 0,
+            ring_bytes_in_all: 0,
+            ring_bytes: 0,
         };
         let none = RuleChange { current: 0, pending: Vec::new(), fixed: Vec::new() };
         assert_eq!(describe(&none), "programs will follow when they start");

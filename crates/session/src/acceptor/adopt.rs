@@ -98,6 +98,7 @@ impl ClientAcceptor {
         let kept_in = ProcessBacking::held(backing.join(&saved.folder), [control, rings], keeper, saved.key);
         let process = Process::resume(kept_in, saved, &self.config, false)?;
         process.check_control()?;
+        self.note_rings(saved.key, saved.geometry(self.config.geometry)?);
         self.report_damage(&process);
         let has_ended = watch.has_ended();
         if !has_ended && !process.has_begun() {

@@ -3,6 +3,7 @@
 use std::{hash::BuildHasher as _, io, os::fd::AsFd};
 
 use tompion_ctf::metadata::Uuid;
+use tompion_layout::ring::Geometry;
 use tompion_os::{DirHandle, Peer};
 use tompion_protocol::message::ToAgent;
 
@@ -15,6 +16,9 @@ use crate::{
     session_config::describe,
 };
 
+/// Key of the kernel's rings. Processes have keys from 1 on.
+const KERNEL_KEY: u64 = 0;
+
 impl ClientAcceptor {
     /// Makes the two memory files of a process and passes them on, unless it has prepared ones.
     pub(super) fn share_memory(
@@ -24,8 +28,8 @@ impl ClientAcceptor {
     ) -> io::Result<process::Recording> {
         let Introduction { socket, hello, peer, key, .. } = *introduction;
         let pid = peer.pid;
-        let geometry = self.config.geometry;
-        let writing = self.config.writing(hello);
+        let geometry = self.ring_sizes(key)?;
+        let writing = Writing { geometry, ..self.config.writing(hello) };
         let Writing { form, given_time, .. } = writing;
         let folder = self.new_folder(&hello.name, pid);
         let uuid = uuid::Uuid::new_v4();
@@ -33,9 +37,10 @@ impl ClientAcceptor {
             None => None,
             Some(backing) => {
                 let mut saved = SavedProcess::new(hello, pid, folder.path(), &uuid.to_string())
-                    .with_lineage(introduction.lineage.clone());
+                    .with_lineage(introduction.lineage.clone())
+                    .with_rings(geometry);
                 (saved.key, saved.given_time) = (key, given_time);
-                Some((self.make_backing(&backing, &saved, introduction)?, saved))
+                Some((self.make_backing(&backing, &saved, geometry, introduction)?, saved))
             }
         };
         let mut context_sources = ThreadContextSources::new(&self.config, peer, hello.pid, given_time);
@@ -71,14 +76,30 @@ impl ClientAcceptor {
         })
     }
 
+    /// Sizes of a process's rings: those of the session, or a share of its memory.
+    fn ring_sizes(&mut self, key: u64) -> io::Result<Geometry> {
+        let Some(budget) = &mut self.ring_budget else { return Ok(self.config.geometry) };
+        budget.give(key).ok_or_else(|| io::Error::other(budget.refusal()))
+    }
+
+    /// Keeps the memory of a process that was taken over.
+    pub(super) fn note_rings(&mut self, key: u64, sizes: Geometry) {
+        self.ring_budget.iter_mut().for_each(|budget| budget.note(key, sizes));
+    }
+
+    /// Keeps memory for the kernel's rings.
+    pub fn keep_memory_for_kernel(&mut self) {
+        self.note_rings(KERNEL_KEY, self.config.geometry);
+    }
+
     /// Makes the files of a process that outlast the recorder.
     fn make_backing(
         &mut self,
         backing: &DirHandle,
         saved: &SavedProcess,
+        geometry: Geometry,
         introduction: &Introduction<'_>,
     ) -> io::Result<ProcessBacking> {
-        let geometry = self.config.geometry;
         let Some(keeper) = self.config.keeper.clone() else {
             return ProcessBacking::create(backing, saved, geometry);
         };

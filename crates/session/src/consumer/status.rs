@@ -46,6 +46,8 @@ impl Consumer {
             appended: process.appended().min(MAX_INT),
             appended_bytes: process.appended_bytes().map(|bytes| bytes.min(MAX_INT)).collect(),
             fill_percent: process.fill_percent(),
+            ring_bytes_in_all: process.ring_sizes().file_size(),
+            ring_bytes: process.ring_sizes().ring_size(),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tompion_layout::{control, loss::Cause};
+use tompion_layout::{control, loss::Cause, ring::Geometry};
 use tompion_manifest as manifest;
 
 use super::Process;
@@ -154,6 +154,11 @@ impl Process {
     /// Bytes that each of its rings has taken, by its own count.
     pub fn appended_bytes(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.states.len()).map(|ring| self.reader(ring).written())
+    }
+
+    /// Sizes of its rings.
+    pub fn ring_sizes(&self) -> Geometry {
+        self.geometry
     }
 
     /// Share of its fullest ring that waits to be read, or that holds history, in percent. The

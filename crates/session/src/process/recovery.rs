@@ -119,10 +119,11 @@ impl Process {
     ) -> Result<Self, String> {
         let hello = saved.hello();
         let uuid = Uuid::parse(&saved.uuid).ok_or_else(|| format!("`{}` is no trace's id", saved.uuid))?;
-        let (control, rings) = kept_in.map(session_config.geometry).map_err(|error| error.to_string())?;
+        let geometry = saved.geometry(session_config.geometry)?;
+        let (control, rings) = kept_in.map(geometry).map_err(|error| error.to_string())?;
         let context_sources = ThreadContextSources::recall(session_config, hello.pid, &kept_in);
         let recording = Recording {
-            geometry: session_config.geometry,
+            geometry,
             form: form_for(&hello),
             overwrite: session_config.overwrite,
             given_time: saved.given_time,
@@ -136,7 +137,7 @@ impl Process {
         };
         let mut process = Self::new(saved.key, saved.pid, hello, None, recording);
         process.may_have_torn_pages = may_have_torn_pages;
-        let most_torn = MAX_TORN + 4 * session_config.geometry.ring_size();
+        let most_torn = MAX_TORN + 4 * geometry.ring_size();
         let expected = |ring| Expected { uuid, trusted: Some(process.reader(ring).released()), most_torn };
         let expected: Vec<_> = (0..process.states.len()).map(expected).collect();
         process.damage_on_medium = process.writer.resume(&expected).map_err(|error| error.to_string())?;

@@ -164,6 +164,7 @@ pub(super) fn session_config(
     let after = tompion_os::monotonic_ns();
     SessionConfig {
         geometry,
+        memory: None,
         rules: config.rules.clone(),
         event_triggers: tompion_triggers::event_text(&config.triggers),
         overwrite: config.mode == Mode::Overwrite,
@@ -237,8 +238,9 @@ fn manifest(config: &Config, session_config: &SessionConfig) -> Manifest {
             },
             channel: Channel {
                 mode: if session_config.overwrite { manifest::OVERWRITE } else { "discard" }.into(),
-                subbuf_size: config.subbuf_size,
-                subbufs: config.subbufs,
+                subbuf_size: session_config.geometry.subbuf_size(),
+                subbufs: session_config.geometry.subbuf_count(),
+                memory: session_config.memory.map(|memory| memory.bytes),
             },
             kernel: config.kernel.is_some(),
             recorder: own_recorder(),

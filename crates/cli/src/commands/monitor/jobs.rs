@@ -170,6 +170,7 @@ pub fn run_agent(args: &JobAgentArgs) -> anyhow::Result<()> {
         mode: Mode::Discard,
         subbuf_size: SUBBUF_SIZE,
         subbufs: SUBBUFS,
+        ring_limit: None,
         tid: true,
         contexts: Vec::new(),
         application_contexts: false,

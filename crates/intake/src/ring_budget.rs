@@ -1,0 +1,206 @@
+//! Memory of rings as one number, shared out to programs.
+//!
+//! ```text
+//! 256 MiB ──► first program: a quarter, 64 MiB ──► second: a quarter of the rest, 32 MiB ──► …
+//! ```
+//!
+//! Sizes are rounded down to powers of two, which rings have. So the first programs have large
+//! rings, and later ones find room all the same, down to the smallest rings. What a program got comes back when it has ended. Pages that were never written
+//! take no memory, so that the number is what rings may take at most.
+
+use std::collections::HashMap;
+
+use tompion_layout::ring::{Geometry, GeometryError, MAX_RING, SUBBUF_SIZE};
+
+/// Share of what is free that a program gets.
+const SHARE: u64 = 4;
+/// Sub-buffers of a ring, and of one that is too small for so many.
+const SUBBUFS: u64 = 8;
+const FEWEST_SUBBUFS: u64 = 2;
+
+/// Request for memory, and the sizes that a machine's rings have at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingMemory {
+    /// Bytes that all rings may take.
+    pub bytes: u64,
+    /// Sizes of all rings, if they were chosen.
+    pub fixed: Option<Geometry>,
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// Number of buffers.
+    pub buffers: u32,
+}
+
+impl RingMemory {
+    /// Returns the sizes of the first program's rings.
+    ///
+    /// # Errors
+    /// The memory is not enough for any: how much it takes.
+    pub fn first(&self) -> Result<Geometry, MemoryError> {
+        let smallest = self.fixed.map_or_else(|| self.smallest(), Ok)?;
+        let too_little = || MemoryError::TooLittle { wanted: smallest.file_size(), found: self.bytes };
+        self.share_of(self.bytes).ok_or_else(too_little)
+    }
+
+    fn smallest(&self) -> Result<Geometry, GeometryError> {
+        Geometry::new(*SUBBUF_SIZE.start(), FEWEST_SUBBUFS, self.cpus, self.buffers)
+    }
+
+    /// Returns the sizes for one more program, where so many bytes are free.
+    fn share_of(&self, free: u64) -> Option<Geometry> {
+        let sizes = match self.fixed {
+            Some(fixed) => fixed,
+            None => self.largest_within(free / SHARE).or_else(|| self.smallest().ok())?,
+        };
+        (sizes.file_size() <= free).then_some(sizes)
+    }
+
+    /// Returns the largest rings that take at most so many bytes, without their headers.
+    fn largest_within(&self, bytes: u64) -> Option<Geometry> {
+        let rings = u64::from(self.cpus) * u64::from(self.buffers);
+        let ring = (bytes / rings.max(1)).min(MAX_RING);
+        let ring = 1 << ring.checked_ilog2()?;
+        let subbufs = SUBBUFS.min(ring / SUBBUF_SIZE.start());
+        Geometry::new(ring.checked_div(subbufs)?, subbufs, self.cpus, self.buffers).ok()
+    }
+}
+
+/// Reason why a number is no memory for rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryError {
+    /// The sizes can't be.
+    Sizes(GeometryError),
+    /// It is too little for one program.
+    TooLittle {
+        /// Bytes that the smallest rings of one program take.
+        wanted: u64,
+        /// Bytes that were given.
+        found: u64,
+    },
+}
+
+impl From<GeometryError> for MemoryError {
+    fn from(error: GeometryError) -> Self {
+        Self::Sizes(error)
+    }
+}
+
+impl std::fmt::Display for MemoryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Sizes(error) => error.fmt(f),
+            Self::TooLittle { wanted, found } => {
+                write!(f, "the rings of one program take at least {wanted} bytes, found {found} as --memory")
+            }
+        }
+    }
+}
+
+impl std::error::Error for MemoryError {}
+
+/// Memory of a recording's rings, and what its programs have of it.
+#[derive(Debug)]
+pub struct RingBudget {
+    memory: RingMemory,
+    free: u64,
+    given: HashMap<u64, u64>,
+}
+
+impl RingBudget {
+    /// Begins with nothing given.
+    pub fn new(memory: RingMemory) -> Self {
+        Self { memory, free: memory.bytes, given: HashMap::new() }
+    }
+
+    /// Gives a program its share; none if too little is left. `key` names it for
+    /// [`RingBudget::release`].
+    pub fn give(&mut self, key: u64) -> Option<Geometry> {
+        let sizes = self.memory.share_of(self.free)?;
+        self.note(key, sizes);
+        Some(sizes)
+    }
+
+    /// Notes what a program has already.
+    pub fn note(&mut self, key: u64, sizes: Geometry) {
+        self.release(key);
+        self.free = self.free.saturating_sub(sizes.file_size());
+        self.given.insert(key, sizes.file_size());
+    }
+
+    /// Takes back what a program had, which has ended.
+    pub fn release(&mut self, key: u64) {
+        let bytes = self.given.remove(&key).unwrap_or(0);
+        self.free = self.free.saturating_add(bytes).min(self.memory.bytes);
+    }
+
+    /// Reason why a program gets nothing, in words.
+    pub fn refusal(&self) -> String {
+        let kib = |bytes: u64| bytes.div_ceil(1 << 10);
+        format!(
+            "no memory is left for its rings: {} programs have {} of the {} KiB of --memory",
+            self.given.len(),
+            kib(self.memory.bytes - self.free),
+            kib(self.memory.bytes)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn memory(bytes: u64) -> RingMemory {
+        RingMemory { bytes, fixed: None, cpus: 2, buffers: 1 }
+    }
+
+    #[test]
+    fn shares_become_smaller_and_never_exceed_the_memory() {
+        let whole = memory(256 * MIB);
+        let mut budget = RingBudget::new(whole);
+        let first = budget.give(0).expect("a share");
+        assert_eq!(Some(first), whole.first().ok());
+        assert_eq!((first.ring_size(), first.subbuf_count()), (32 * MIB, SUBBUFS));
+        let (mut all, mut last) = (first.file_size(), first.file_size());
+        let mut programs = 1;
+        while let Some(next) = budget.give(programs) {
+            assert!(next.file_size() <= last);
+            last = next.file_size();
+            all += last;
+            programs += 1;
+        }
+        assert!(all <= 256 * MIB && programs > 25, "{all} bytes of {programs} programs");
+        assert!(budget.refusal().contains(&format!("{programs} programs")), "{}", budget.refusal());
+        // Less than the smallest rings is left.
+        assert!(256 * MIB - all < whole.smallest().expect("sizes").file_size());
+        budget.release(0);
+        budget.release(0);
+        let again = budget.give(0).expect("what came back");
+        assert!(again.file_size() <= first.file_size() / 2 && again.file_size() >= first.file_size() / 8);
+    }
+
+    #[test]
+    fn chosen_sizes_are_kept_and_counted() {
+        let fixed = Geometry::new(1 << 20, 4, 2, 1).expect("sizes");
+        let mut budget = RingBudget::new(RingMemory { fixed: Some(fixed), ..memory(20 * MIB) });
+        assert_eq!([budget.give(1), budget.give(2), budget.give(3)], [Some(fixed), Some(fixed), None]);
+        budget.release(7);
+        assert_eq!(budget.give(3), None, "no program had it");
+        budget.release(1);
+        budget.note(9, fixed);
+        assert_eq!(budget.give(3), None, "what a program had before the restart counts");
+    }
+
+    #[test]
+    fn too_little_is_refused_with_what_it_takes() {
+        let refused = memory(4096).first().expect_err("too little");
+        let smallest = memory(0).smallest().expect("sizes").file_size();
+        assert_eq!(refused, MemoryError::TooLittle { wanted: smallest, found: 4096 });
+        assert_eq!(memory(smallest).first().map(|sizes| sizes.file_size()), Ok(smallest));
+        let none = RingMemory { cpus: 0, ..memory(MIB) }.first();
+        assert_eq!(none, Err(MemoryError::Sizes(GeometryError::Cpus(0))));
+        let huge = RingMemory { cpus: 1, ..memory(u64::MAX) }.first().expect("sizes");
+        assert!(huge.ring_size() <= MAX_RING);
+    }
+}
