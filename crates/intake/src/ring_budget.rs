@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Sizes are rounded down to powers of two, which rings have. So the first programs have large
-//! rings, and later ones find room all the same, down to the smallest rings. What a program got comes back when it has ended. Pages that were never written
-//! take no memory, so that the number is what rings may take at most.
+//! rings, and later ones find room all the same, down to the smallest rings. What a program got
+//! comes back when it has ended. Pages that were never written take no memory, so that the number
+//! is what rings may take at most.
 
 use std::collections::HashMap;
 

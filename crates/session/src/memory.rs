@@ -167,8 +167,7 @@ impl SessionConfig {
     }
 
     /// Whether a child may record before the session has seen it. Not where the session needs to
-    /// see it alive: for its threads, for its descent, for the files of its memory, for its share of
-    /// the memory.
+    /// see it alive: for its threads, its descent, its share of the memory, the files with it.
     fn allow_prepared(&self) -> bool {
         let looks_at_threads =
             !self.contexts.is_empty() || self.rules.filter.as_deref().is_some_and(filter::needs_session);
