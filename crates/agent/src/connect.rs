@@ -451,6 +451,7 @@ fn hello(origin: Origin, registry: &Registry) -> Hello {
         prepared: None,
         cpu: Some(tompion_os::current_cpu()),
         control_size: tompion_layout::control::FILE_SIZE,
+        counts: true,
     }
 }
 

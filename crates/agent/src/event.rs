@@ -23,8 +23,8 @@ use tompion_ring::{
 use crate::{
     actions,
     context::{self, EventWithContexts},
-    filters, lock,
-    site::{ACTIONS, CHOSEN, END_SHIFT, PINNED, RECORDINGS_MASK, Site},
+    counts, filters, lock,
+    site::{ACTIONS, CHOSEN, COUNTED, END_SHIFT, OTHERS, PINNED, RECORDINGS_MASK, Site},
     writer::{self, Writer},
 };
 
@@ -325,7 +325,8 @@ extern "C" fn deliver_image(site: &Site, image: *const u8, image_len: usize) {
     deliver(site, image, image_len, ptr::null(), 0);
 }
 
-/// Appends the event to each recording that takes it, if its filter lets it through. Returns those.
+/// Appends the event to each recording that takes it, if its filter lets it through. Returns those,
+/// and the bits of what else is done with the event.
 #[inline(never)]
 extern "C" fn deliver(
     site: &Site,
@@ -336,9 +337,7 @@ extern "C" fn deliver(
 ) -> u32 {
     let (enabled, recording_mask) = (site.recording_mask(), site.recordings());
     let Writer::Thread(tid) = writer::current() else {
-        if enabled & ACTIONS != 0 {
-            actions::skip(site.number());
-        }
+        skip_others(site, enabled);
         return count_shared_vm_child(recording_mask);
     };
     // SAFETY: the image and the tails of the event that is being recorded, or no tails.
@@ -346,6 +345,12 @@ extern "C" fn deliver(
         let tails = if count == 0 { &[][..] } else { std::slice::from_raw_parts(tails, count) };
         (std::slice::from_raw_parts(image, image_len), tails)
     };
+    if enabled & COUNTED != 0 {
+        counts::count(site.number(), tid, fixed, tails);
+        if enabled & (RECORDINGS_MASK | ACTIONS) == 0 {
+            return COUNTED;
+        }
+    }
     let recording_mask = match enabled & CHOSEN {
         0 => filters::passing(recording_mask, site.number(), tid, (fixed, tails)),
         _ => recording_mask,
@@ -356,7 +361,18 @@ extern "C" fn deliver(
     if enabled & ACTIONS != 0 {
         actions::run(site.number(), event, fixed);
     }
-    recording_mask
+    recording_mask | enabled & OTHERS
+}
+
+/// Counts an event that a child on this process's memory can't have counted, nor its actions run.
+#[cold]
+fn skip_others(site: &Site, enabled: u32) {
+    if enabled & ACTIONS != 0 {
+        actions::skip(site.number());
+    }
+    if enabled & COUNTED != 0 {
+        counts::lose(site.number());
+    }
 }
 
 /// Appends the end of a span to those recordings that have its begin.
@@ -369,12 +385,18 @@ extern "C" fn deliver_end(site: &Site, recordings: u32, image: *const u8) {
         Writer::Thread(tid) => {
             let event =
                 Event { id: site.id(), tid, time: 0, image, image_len: 0, tails: &[], is_pinned: false };
+            if enabled & COUNTED != 0 {
+                counts::count(site.number(), tid, &[], &[]);
+            }
             append_chosen(recording_mask, site, event, &[]);
             if enabled & ACTIONS != 0 {
                 actions::run(site.number(), event, &[]);
             }
         }
-        _ => _ = count_shared_vm_child(recording_mask),
+        _ => {
+            skip_others(site, enabled);
+            count_shared_vm_child(recording_mask);
+        }
     }
 }
 

@@ -167,7 +167,7 @@ impl Filter {
 }
 
 /// The tails of an event that is being recorded.
-struct TailBytes<'a>(&'a [Tail]);
+pub struct TailBytes<'a>(pub &'a [Tail]);
 
 /// The program's own floating-point environment may raise signals, and must not change.
 ///

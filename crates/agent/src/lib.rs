@@ -20,7 +20,7 @@
 //! session                                             handshake: from an answer to a recording
 //! registry                                            modules, events, recordings; one lock
 //! recording, pending, thread_state, objects           what the registry holds
-//! event, actions, triggers                            the event path
+//! event, actions, triggers, counts                    the event path
 //! context, filters, table                             values and predicates of the event path
 //! site, writer, fork, launch, trust, lock, heap, host, debug_log
 //! ```
@@ -31,6 +31,7 @@ mod background_thread;
 mod clone;
 mod connect;
 mod context;
+mod counts;
 mod debug_log;
 mod event;
 mod filters;

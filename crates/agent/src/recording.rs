@@ -17,7 +17,7 @@ use tompion_protocol::message::{ToAgent, ToSession};
 use tompion_ring::{captures, in_flight, rules_text};
 use tompion_schema::{Field, Integer, Type};
 
-use crate::{context, event, session::SMALL_MESSAGE};
+use crate::{context, counts::Counting, event, session::SMALL_MESSAGE};
 
 /// Maximum number of messages that a child looks at: others than prepared memory are few, as they
 /// would have been received by a thread that their process doesn't have.
@@ -43,6 +43,8 @@ pub struct JoinedRecording {
     pub contexts: bool,
     /// Whether the session keeps its rings in files, so that it admits processes more slowly.
     has_persistent_rings: bool,
+    /// Counting of events in place, if the recording does that.
+    pub counting: Option<Counting>,
     described: Described,
     /// Address ranges whose objects are unknown from now on.
     invalidated: Vec<Range<u64>>,
@@ -252,7 +254,7 @@ fn read_triggers(control: &SharedMap) -> String {
 
 impl JoinedRecording {
     /// Describes a recording that has just begun.
-    pub fn new(name: String, socket: PacketSocket, memory: SharedMemory) -> Self {
+    pub fn new(name: String, socket: PacketSocket, memory: SharedMemory, counting: Option<Counting>) -> Self {
         // Without rules nothing is recorded until the session says that they have changed.
         let (rules, generation) = read_rules(&memory.control).unwrap_or_default();
         let triggers = read_triggers(&memory.control);
@@ -271,6 +273,7 @@ impl JoinedRecording {
             triggers,
             contexts,
             has_persistent_rings,
+            counting,
             described,
             invalidated,
         }
@@ -465,6 +468,9 @@ impl JoinedRecording {
     /// `no_sections`: no thread is inside a section. Returns memory that a thread may still write.
     pub fn abandon(self, slot: usize, no_sections: bool) -> (InheritedConnection, Vec<Retired>) {
         let Self { name, socket, identity, has_persistent_rings, memory, described, .. } = self;
+        if let Some(counting) = self.counting {
+            counting.end(slot);
+        }
         let (rules, triggers, contexts) = (self.rules, self.triggers, self.contexts);
         let events = ParentEvents { slot, rules, triggers, contexts, described };
         let connection = InheritedConnection { name, socket, identity, has_persistent_rings, events };

@@ -17,11 +17,11 @@ use tompion_ring::in_flight;
 use tompion_schema::Kind;
 
 use crate::{
-    actions, context, filters, heap, lock,
+    actions, context, counts, filters, heap, lock,
     objects::{self, Object, Objects},
     pending::{Pending, RetryLater},
     recording::{InheritedConnection, JoinedRecording, ParentEvents},
-    site::{ACTIONS, END_SHIFT, Module, PINNED, RECORDINGS_MASK, SITE_ASKS, SLOW, Site},
+    site::{ACTIONS, COUNTED, END_SHIFT, Module, OTHERS, PINNED, RECORDINGS_MASK, SITE_ASKS, SLOW, Site},
     thread_state::Background,
     triggers,
     writer::{self, Writer},
@@ -42,6 +42,8 @@ pub struct Registry {
     numbered_contexts: u32,
     /// Compiled filters.
     filters: filters::Cache,
+    /// Layouts and plans of events that are counted.
+    pub counts: counts::Cache,
     /// Events for which triggers wait.
     triggers: triggers::Cache,
     /// Executables and libraries whose addresses stand in events.
@@ -93,6 +95,7 @@ static REGISTRY: Guarded = Guarded {
         next_number: 0,
         numbered_contexts: 0,
         filters: filters::Cache::new(),
+        counts: counts::Cache::new(),
         triggers: triggers::Cache::new(),
         objects: Objects::new(),
         recordings: [const { None }; MAX_RECORDINGS],
@@ -261,7 +264,7 @@ impl Registry {
         if sites(true).next().is_none() {
             return;
         }
-        let bits = |site: &Site| site.recording_mask() & (RECORDINGS_MASK | ACTIONS);
+        let bits = |site: &Site| site.recording_mask() & (RECORDINGS_MASK | OTHERS);
         for site in sites(false).filter(|site| bits(site) != 0) {
             if heap::is_short() {
                 break;
@@ -297,8 +300,13 @@ impl Registry {
         }
         site.head.store(record::Head::empty(record::FIRST_EVENT + number as u16), Ordering::Relaxed);
         let mut recording_mask = 0;
+        let event = counts::EventToCount { number, names, description: &description };
         for (slot, joined) in self.recordings.iter_mut().enumerate() {
             let Some(joined) = joined else { continue };
+            if let Some(counting) = &joined.counting {
+                let is_counted = counting.enable(slot, &event, (&mut self.counts, &mut self.filters));
+                recording_mask |= if is_counted { COUNTED } else { 0 };
+            }
             if !joined.describe(number, &description, self.numbered_contexts) {
                 joined.count_undescribed(slot);
                 continue;
@@ -321,7 +329,7 @@ impl Registry {
                 };
             }
         }
-        if recording_mask & !ACTIONS != 0 && names.init {
+        if recording_mask & !OTHERS != 0 && names.init {
             recording_mask |= SLOW | PINNED;
         }
         // Ordering: pairs with the acquire load in `Site::recording_mask`: a thread that sees a bit
@@ -401,12 +409,15 @@ impl Registry {
     /// Turns off one recording's bit at every site.
     pub fn disable(&self, slot: usize) {
         actions::forget(slot);
+        counts::forget(slot);
         for &module in &self.modules {
             // SAFETY: modules in the list are loaded.
             for site in unsafe { (*module).sites() } {
                 let others = site.recording_mask() & !(1 << slot | 1 << slot << END_SHIFT);
                 let is_done = others & ACTIONS != 0 && !actions::any(site.number());
                 let others = if is_done { others & !ACTIONS } else { others };
+                let is_done = others & COUNTED != 0 && !counts::any(site.number());
+                let others = if is_done { others & !COUNTED } else { others };
                 let recording_mask = if others & !(SLOW | PINNED) == 0 { 0 } else { others };
                 // Ordering: only changed under the registry's lock; a thread that saw the bit finds
                 // out later. Release for the bits that stay: pairs with the acquire load in

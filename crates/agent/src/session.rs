@@ -19,6 +19,7 @@ use tompion_ring::producer::{Recording, ReserveSetup, RseqSetup};
 
 use crate::{
     context,
+    counts::Counting,
     debug_log::debug,
     event,
     recording::{JoinedRecording, SharedMemory},
@@ -54,8 +55,8 @@ pub fn begin_with(
     files: &[OwnedFd],
 ) -> Option<usize> {
     match begin_recording(files, registry) {
-        Ok((slot, memory)) => {
-            let joined = JoinedRecording::new(name, socket, memory);
+        Ok((slot, memory, counting)) => {
+            let joined = JoinedRecording::new(name, socket, memory, counting);
             debug(format_args!("session {}: joined, slot {slot}", joined.name));
             context::set_wanted(slot, joined.contexts);
             registry.recordings[slot] = Some(joined);
@@ -71,16 +72,28 @@ pub fn begin_with(
 
 /// Maps the files that came with the answer and begins the recording. The session shows errors to
 /// its user.
-fn begin_recording(files: &[OwnedFd], registry: &mut Registry) -> Result<(usize, SharedMemory), String> {
-    let (control_file, ring_file, selector) = match files {
-        [control, rings] => (control, rings, None),
-        [control, rings, selector] => (control, rings, map_selector(selector.as_fd())),
-        others => return Err(format!("expected two memory files, got {}", others.len())),
+fn begin_recording(
+    files: &[OwnedFd],
+    registry: &mut Registry,
+) -> Result<(usize, SharedMemory, Option<Counting>), String> {
+    let (control_file, ring_file, others) = match files {
+        [control, rings, others @ ..] if others.len() <= 2 => (control, rings, others),
+        _ => return Err(format!("expected two memory files, got {}", files.len())),
     };
     // It is shorter if the session is older than this agent.
     let control = SharedMap::received_of(control_file.as_fd(), &control::FILE_SIZES, trust::believes)
         .map_err(|error| error.to_string())?;
     let setup = RecordingSetup::read(&control)?;
+    let (selector, counts) = match others.split_last() {
+        Some((counts, selector)) if setup.counts => (selector.first(), Some(counts)),
+        _ => (others.first(), None),
+    };
+    let selector = selector.and_then(|selector| map_selector(selector.as_fd()));
+    // Without it the recording goes on. The session sees that nothing was accepted.
+    let counting = counts.and_then(|file| {
+        let opened = Counting::open(file.as_fd(), &mut registry.counts);
+        opened.inspect_err(|reason| debug(format_args!("counts nothing: {reason}"))).ok()
+    });
     let geometry = setup.geometry;
     let first = usize::from(!event::may_be_first(setup.form, setup.given_time));
     let slot = (first..MAX_RECORDINGS).find(|&slot| registry.recordings[slot].is_none());
@@ -99,7 +112,11 @@ fn begin_recording(files: &[OwnedFd], registry: &mut Registry) -> Result<(usize,
     tompion_os::populate(rings.base().wrapping_add(warm as usize), warm_bytes.min(rings.len()));
     let memory = SharedMemory::new(control, rings, selector, geometry, setup.form);
     begin(slot, &setup, &memory)?;
-    Ok((slot, memory))
+    if let Some(counting) = &counting {
+        let rseq = if setup.form == WriteProtocol::Rseq { tompion_os::rseq_area() } else { None };
+        counting.begin(slot, rseq).map_err(|error| format!("can't count events: {error}"))?;
+    }
+    Ok((slot, memory, counting))
 }
 
 /// Maps the word that selects the buffer, from an array of a BPF program. None if it is no such
@@ -114,6 +131,7 @@ struct RecordingSetup {
     form: WriteProtocol,
     overwrite: bool,
     given_time: bool,
+    counts: bool,
 }
 
 impl RecordingSetup {
@@ -141,13 +159,14 @@ impl RecordingSetup {
             },
             overwrite: flags & control::FLAG_OVERWRITE != 0,
             given_time: flags & control::FLAG_MONOTONIC != 0,
+            counts: flags & control::FLAG_COUNTS != 0,
         })
     }
 }
 
 /// Begins the recording in a slot that has none.
 fn begin(slot: usize, setup: &RecordingSetup, memory: &SharedMemory) -> Result<(), String> {
-    let RecordingSetup { geometry, form, overwrite, given_time } = *setup;
+    let RecordingSetup { geometry, form, overwrite, given_time, .. } = *setup;
     let (place, rings, control) = (event::place(slot), memory.rings().base(), memory.control());
     let selector = memory.selector().map(|array| {
         // SAFETY: the word stays as long as the rings: `SharedMemory::release` releases both.

@@ -20,7 +20,7 @@ pub const ABI: u32 = 1;
 pub struct Site {
     /// Bit n: recording n records the event. Bit [`END_SHIFT`] + n: it records the event only as
     /// the end of a span that it has the begin of. The other bits are [`SLOW`], [`PINNED`],
-    /// [`CHOSEN`] and [`ACTIONS`].
+    /// [`CHOSEN`], [`ACTIONS`] and [`COUNTED`].
     pub enabled: AtomicU32,
     /// Half of the head of the event's records, see [`tompion_layout::record::Head::empty`].
     pub head: AtomicU32,
@@ -47,6 +47,11 @@ pub const PINNED: u32 = 1 << 30;
 pub const CHOSEN: u32 = 1 << 29;
 /// Bit of [`Site::enabled`]: the event has actions, whether or not it is recorded.
 pub const ACTIONS: u32 = 1 << 28;
+/// Bit of [`Site::enabled`]: the event is counted in place, whether or not it is recorded.
+pub const COUNTED: u32 = 1 << 27;
+/// Bits of [`Site::enabled`] that are no recordings, and that the begin of a span returns for its
+/// end.
+pub const OTHERS: u32 = ACTIONS | COUNTED;
 /// Bits of [`Site::enabled`] that stand for recordings.
 pub const RECORDINGS_MASK: u32 = (1 << MAX_RECORDINGS) - 1;
 /// Shift of the bits of recordings that record the event only as the end of a span whose begin they

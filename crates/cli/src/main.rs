@@ -51,6 +51,8 @@ enum Command {
     Status(commands::status::Arguments),
     /// Show rates, losses and memory of running recordings, refreshed
     Top(commands::top::Arguments),
+    /// Show what programs of a running recording have counted in place
+    Counts(commands::counts::Arguments),
     /// Show or change which events of programs a running recording records
     Rules(commands::rules::Arguments),
     /// End the open chunk of a running recording, and begin the next one
@@ -128,6 +130,7 @@ fn main() -> ExitCode {
         Command::Snapshot(arguments) => commands::snapshot::run(&arguments),
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Top(arguments) => commands::top::run(&arguments),
+        Command::Counts(arguments) => commands::counts::run(&arguments),
         Command::Rules(arguments) => commands::rules::run(&arguments),
         Command::Rotate(arguments) => commands::rotate::run(&arguments),
         Command::Clear(arguments) => commands::clear::run(&arguments),

@@ -15,6 +15,7 @@ mod command_lines;
 mod config;
 mod conformance;
 mod containers;
+mod counts;
 mod debug_log;
 mod durations;
 mod emit_log;

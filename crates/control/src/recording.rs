@@ -59,6 +59,9 @@ pub enum ControlError {
     /// It is not in chunks.
     #[error("{0} is recorded into one trace; chunks take: tompion record --rotate manual")]
     NotInChunks(String),
+    /// It counts nothing.
+    #[error("{0} counts no events; start it with --count 'count GLOB by FIELD'")]
+    NoCounts(String),
     /// It has no such trigger.
     #[error("{name} has no external trigger {word}; start it with --trigger 'external:{word} -> …'")]
     NoTrigger {
@@ -106,6 +109,11 @@ pub fn recordings() -> Vec<Recording> {
 #[derive(Deserialize)]
 struct StatusReply {
     status: Status,
+}
+
+#[derive(Deserialize)]
+struct CountsReply {
+    counts: serde_json::Value,
 }
 
 #[derive(Deserialize)]
@@ -207,6 +215,14 @@ impl Recording {
             answer => answer,
         };
         answer.map(|StatusReply { status }| status)
+    }
+
+    /// Asks for what programs have counted in place, as JSON: the document of `tompion-counting`.
+    ///
+    /// # Errors
+    /// If the recorder counts nothing, has ended, or does not answer.
+    pub fn counts(&self) -> Result<serde_json::Value, ControlError> {
+        self.call("GetCounts", &json!({}), REPLY_TIMEOUT).map(|CountsReply { counts }| counts)
     }
 
     /// Replaces its rules.
@@ -345,6 +361,7 @@ impl Recording {
             Some("NoFlightRecorder") => ControlError::NoFlightRecorder(name),
             Some("NoTrigger") => ControlError::NoTrigger { name, word: text(refused, "word") },
             Some("InvalidIncident") => ControlError::InvalidIncident(text(refused, "incident")),
+            Some("NoCounts") => ControlError::NoCounts(name),
             Some("NotInChunks") => ControlError::NotInChunks(name),
             Some("Ending") => ControlError::Ending(name),
             _ => ControlError::Other { name, error },

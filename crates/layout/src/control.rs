@@ -97,6 +97,8 @@ pub const FLAG_RESERVE: u32 = 8;
 /// Flag: the memory is in files that outlast the session. To make those of a child takes the
 /// session longer than to make memory, and the child should wait for it longer.
 pub const FLAG_PERSISTENT: u32 = 16;
+/// Flag: the last file that comes with this one is a count file, see [`crate::counts`].
+pub const FLAG_COUNTS: u32 = 32;
 
 #[cfg(test)]
 mod tests {

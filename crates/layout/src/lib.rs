@@ -25,6 +25,7 @@
 
 pub mod catalog;
 pub mod control;
+pub mod counts;
 pub mod loss;
 pub mod pinned;
 pub mod record;

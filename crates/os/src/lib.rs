@@ -38,6 +38,7 @@ mod sigbus_guard;
 pub mod signal;
 mod socket;
 mod socket_folder;
+mod sparse;
 mod spawn_detached;
 mod terminal;
 mod thread;
@@ -92,6 +93,7 @@ pub use socket::{
     Heard, Identity, Listener, MAX_SOCKET_PATH, PacketSocket, Peer, Received, peer_of, wait_readable,
 };
 pub use socket_folder::{FolderList, list_folder};
+pub use sparse::{data_ranges, file_size};
 pub use spawn_detached::{READY_DESCRIPTOR, Ready, report_ready, spawn_detached};
 pub use terminal::terminal_size;
 pub use thread::{

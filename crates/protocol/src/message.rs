@@ -73,6 +73,8 @@ pub struct Hello {
     pub cpu: Option<u32>,
     /// Size of the longest control file that it knows; 0 for older versions, which don't tell.
     pub control_size: u64,
+    /// Whether it can count events in place.
+    pub counts: bool,
 }
 
 /// Message from a session to an agent.
@@ -139,6 +141,8 @@ const HAS_PREPARED: u32 = 1 << 3;
 const HAS_CPU: u32 = 1 << 4;
 /// The size of the control file follows.
 const HAS_CONTROL_SIZE: u32 = 1 << 5;
+/// The agent can count events in place.
+const COUNTS: u32 = 1 << 6;
 
 struct Writer(Vec<u8>);
 
@@ -209,6 +213,7 @@ impl Hello {
         flags |= if self.has_listener { 0 } else { NO_LISTENER };
         flags |= if self.prepared.is_some() { HAS_PREPARED } else { 0 };
         flags |= if self.cpu.is_some() { HAS_CPU } else { 0 };
+        flags |= if self.counts { COUNTS } else { 0 };
         flags | if self.control_size != 0 { HAS_CONTROL_SIZE } else { 0 }
     }
 }
@@ -255,6 +260,7 @@ impl ToSession {
                     prepared: if flags & HAS_PREPARED != 0 { Some(reader.u64()?) } else { None },
                     cpu: if flags & HAS_CPU != 0 { Some(reader.u32()?) } else { None },
                     control_size: if flags & HAS_CONTROL_SIZE != 0 { reader.u64()? } else { 0 },
+                    counts: flags & COUNTS != 0,
                 }))
             }
             FAILED => Ok(Self::Failed(reader.text()?)),
@@ -310,6 +316,7 @@ mod tests {
             prepared: None,
             cpu: None,
             control_size: 0,
+            counts: false,
         }
     }
 
@@ -322,7 +329,7 @@ mod tests {
             ToSession::Hello(Hello { has_listener: false, prepared: Some(u64::MAX), ..hello() }),
             ToSession::Hello(Hello { prepared: Some(7), cpu: Some(u32::MAX), ..hello() }),
             ToSession::Hello(Hello { cpu: Some(3), ..hello() }),
-            ToSession::Hello(Hello { cpu: Some(3), control_size: 1 << 22, ..hello() }),
+            ToSession::Hello(Hello { cpu: Some(3), control_size: 1 << 22, counts: true, ..hello() }),
             ToSession::Failed("no memory".into()),
             ToSession::ChildFailed("timed out".into()),
             ToSession::Ask,

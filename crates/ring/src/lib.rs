@@ -7,14 +7,18 @@
 //! what stayed intact. [`records`] walks the copied bytes, which it does not trust.
 //! [`pinned_events`] is for the few events that must not be overwritten. [`rules_text`] is the
 //! text that says which events are recorded. [`captures`] counts and copies events on which
-//! triggers wait. [`in_flight`] tells when a recording's memory can be unmapped.
+//! triggers wait. [`counts`] counts events by their [`keys`]. [`in_flight`] tells when the memory
+//! of a recording can be unmapped.
 //!
 //! The bytes themselves are drawn in `tompion-layout`; `docs/design/ring.md` has the argument why
 //! readers and writers agree. This crate knows nothing of events, files or sockets.
 
 pub mod captures;
+#[cfg(not(loom))]
+pub mod counts;
 mod event;
 pub mod in_flight;
+pub mod keys;
 #[cfg(all(test, loom))]
 mod loom_tests;
 pub mod memory;

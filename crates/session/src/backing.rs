@@ -341,6 +341,7 @@ impl SavedSession {
             backing: None,
             keeper: None,
             jobs: None,
+            counting: None,
             selector: None,
         })
     }
@@ -406,6 +407,7 @@ impl SavedProcess {
             has_listener: self.has_listener,
             prepared: None,
             cpu: None,
+            counts: false,
             control_size: self.control_size,
         }
     }

@@ -25,6 +25,7 @@ use std::{
 };
 
 use tompion_clock::ClockMap;
+use tompion_counting::Collector;
 use tompion_jobs::JobSink;
 use tompion_manifest::{self as manifest, Manifest};
 use tompion_os::{DirHandle, sample_clocks};
@@ -152,6 +153,8 @@ pub struct Consumer {
     reported_saves: usize,
     /// Sink of jobs; then nothing is written.
     jobs: Option<JobSink>,
+    /// Counts of events, if some are counted in place.
+    counting: Option<Arc<Collector>>,
     /// The trace that short processes share, once there is one.
     shared: Option<SourceWriter>,
     /// Number of processes that got traces of their own.
@@ -212,6 +215,7 @@ impl Consumer {
             askers: BTreeSet::new(),
             reported_saves: 0,
             jobs: None,
+            counting: None,
             shared: None,
             traces: 0,
         })
@@ -220,6 +224,11 @@ impl Consumer {
     /// Tells jobs, if anywhere, instead of writing.
     pub fn with_jobs(self, jobs: Option<JobSink>) -> Self {
         Self { jobs, ..self }
+    }
+
+    /// Has the last counts of each process taken when it ends.
+    pub fn with_counting(self, counting: Option<Arc<Collector>>) -> Self {
+        Self { counting, ..self }
     }
 
     /// Starts the thread that runs until it is told to finish, or all senders of commands are gone.
@@ -362,6 +371,9 @@ impl CommandServer for Consumer {
         }
         if self.flushed.elapsed() >= FLUSH_INTERVAL {
             self.flushed = Instant::now();
+            if self.counting.is_some() {
+                self.processes.iter_mut().for_each(Process::read_catalog);
+            }
             self.attempt(|process, _| process.flush());
             self.check_shared();
             self.keep_clock(|file, _| file.sync());

@@ -30,6 +30,7 @@ use tompion_control::{
     self as control, Call, CallError, ControlSocket, DESCRIPTION, Following, INTERFACE, Identity, Mode,
     Permissions, PlaceError, RuleChange, Server, Service, Status, qualified,
 };
+use tompion_counting::Collector;
 use tompion_firings::Watchers;
 use tompion_manifest::Firing;
 use tompion_os::Peer;
@@ -154,6 +155,7 @@ struct RecordingService {
     filters: Mutex<BTreeSet<String>>,
     is_flight_recorder: bool,
     is_in_chunks: bool,
+    counting: Option<Arc<Collector>>,
     watchers: Arc<Watchers>,
     /// The trace's owner may call `GetStatus`; the recorder's user and root, every method.
     permissions: Permissions,
@@ -196,6 +198,7 @@ impl RecordingService {
             filters: Mutex::new(config.rules.filter.iter().cloned().collect()),
             is_flight_recorder: config.overwrite,
             is_in_chunks: config.is_in_chunks,
+            counting: config.counting.clone(),
             watchers: Arc::default(),
             permissions: Permissions::of_this_process(),
         }
@@ -341,6 +344,13 @@ impl Service for RecordingService {
         if method == "GetStatus" {
             let NoParameters {} = call.parameters()?;
             return Ok(json!({ "status": self.ask(Request::Status)? }));
+        }
+        if method == "GetCounts" {
+            let NoParameters {} = call.parameters()?;
+            // Read by this thread: no ring waits for it.
+            let missing = || CallError { name: qualified("NoCounts"), parameters: Default::default() };
+            let counting = self.counting.as_ref().ok_or_else(missing)?;
+            return Ok(json!({ "counts": counting.document() }));
         }
         self.permissions.check_may_change(peer, &qualified("NotPermitted"))?;
         match method {

@@ -14,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_counting::CountFile;
 use tompion_layout::{
     LAYOUT_VERSION, control,
     record::WriteProtocol,
@@ -53,6 +54,8 @@ pub struct Writing {
     pub control_size: u64,
     /// Sizes of its rings.
     pub geometry: Geometry,
+    /// It counts events in place.
+    pub counts: bool,
 }
 
 /// Expectation of a process's next children, from the last one.
@@ -73,6 +76,8 @@ pub struct MappedMemory {
     pub control: SharedMap,
     /// Ring file.
     pub rings: SharedMap,
+    /// Count file, if the process counts.
+    pub counts: Option<CountFile>,
 }
 
 impl SessionConfig {
@@ -80,7 +85,8 @@ impl SessionConfig {
     pub fn writing(&self, hello: &Hello) -> Writing {
         let control_size = control::file_size_for(hello.control_size);
         let given_time = !(self.tsc && hello.tsc);
-        Writing { form: form_for(hello), given_time, control_size, geometry: self.geometry }
+        let counts = hello.counts && self.counting.is_some() && self.backing.is_none();
+        Writing { form: form_for(hello), given_time, control_size, geometry: self.geometry, counts }
     }
 
     /// Makes two sealed memory files and sends them with a message.
@@ -91,7 +97,7 @@ impl SessionConfig {
         message: &ToAgent,
     ) -> io::Result<MappedMemory> {
         let (memory, files) = self.create_memory(writing)?;
-        self.send_memory(socket, message, files.each_ref().map(AsFd::as_fd))?;
+        self.send_memory(socket, message, files.each_ref().map(AsFd::as_fd), memory.counts.as_ref())?;
         Ok(memory)
     }
 
@@ -105,7 +111,9 @@ impl SessionConfig {
         let (control_file, control) = new(c"tompion-control", writing.control_size)?;
         let (ring_file, rings) = new(c"tompion-rings", writing.geometry.file_size())?;
         self.write_header(&control, writing);
-        Ok((MappedMemory { control, rings }, [control_file, ring_file]))
+        let counting = self.counting.as_ref().filter(|_| writing.counts);
+        let counts = counting.map(|counting| counting.create_file()).transpose()?;
+        Ok((MappedMemory { control, rings, counts }, [control_file, ring_file]))
     }
 
     /// Makes memory for a child, with the pages present that each child needs if it runs on this
@@ -126,19 +134,20 @@ impl SessionConfig {
             tompion_os::populate(memory.rings.base().wrapping_add(ring), len);
         }
         let message = ToAgent::Prepared { number };
-        self.send_memory(socket, &message, files.each_ref().map(AsFd::as_fd))?;
+        self.send_memory(socket, &message, files.each_ref().map(AsFd::as_fd), memory.counts.as_ref())?;
         Ok(memory)
     }
 
-    /// Sends memory files with a message, and what selects the buffer.
+    /// Sends memory files with a message, what selects the buffer, and the count file.
     pub fn send_memory(
         &self,
         socket: &PacketSocket,
         message: &ToAgent,
         files: [BorrowedFd<'_>; 2],
+        counts: Option<&CountFile>,
     ) -> io::Result<()> {
         let selector = self.selector.as_ref().map(|array| array.as_fd());
-        let files: Vec<_> = files.into_iter().chain(selector).collect();
+        let files: Vec<_> = files.into_iter().chain(selector).chain(counts.map(CountFile::as_fd)).collect();
         socket.send(&message.encode(), &files)
     }
 
@@ -149,6 +158,7 @@ impl SessionConfig {
             | if writing.given_time { control::FLAG_MONOTONIC } else { 0 }
             | if writing.form == WriteProtocol::ReserveCommit { control::FLAG_RESERVE } else { 0 }
             | if self.backing.is_some() { control::FLAG_PERSISTENT } else { 0 }
+            | if writing.counts { control::FLAG_COUNTS } else { 0 }
             | if self.application_contexts { control::FLAG_CONTEXTS } else { 0 };
         // Ordering: the file is passed on afterwards, by a system call.
         let half = |offset, value| map.half(offset).store(value, Ordering::Relaxed);
@@ -254,14 +264,14 @@ mod tests {
     fn writing() -> Writing {
         let geometry = Geometry::new(4096, 2, 1, 1).unwrap();
         let control_size = control::FILE_SIZE;
-        Writing { form: WriteProtocol::Rseq, given_time: false, control_size, geometry }
+        Writing { form: WriteProtocol::Rseq, given_time: false, control_size, geometry, counts: false }
     }
 
     fn prepared(number: u64, parent: u64) -> Prepared {
         let writing = writing();
         let file = create_memfd(c"test", 4096).unwrap();
         let map = || SharedMap::new(file.as_fd(), 4096).unwrap();
-        let memory = MappedMemory { control: map(), rings: map() };
+        let memory = MappedMemory { control: map(), rings: map(), counts: None };
         Prepared { number, parent, since: Instant::now(), orphaned: None, writing, memory }
     }
 

@@ -11,6 +11,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
+use tompion_counting::ProcessCounts;
 use tompion_ctf::encode;
 use tompion_firings::MatchCounts;
 use tompion_jobs::ProcessJobs;
@@ -77,6 +78,8 @@ pub struct Process {
     pub end: Option<String>,
     control: SharedMap,
     rings: SharedMap,
+    /// Events that it counts in place.
+    pub counts: Option<Arc<ProcessCounts>>,
     /// Backing files, if it is to outlast the machine.
     kept_in: Option<ProcessBacking>,
     geometry: Geometry,
@@ -211,6 +214,8 @@ pub struct Recording {
     pub control: SharedMap,
     /// Ring file, mapped.
     pub rings: SharedMap,
+    /// Events that it counts in place.
+    pub counts: Option<Arc<ProcessCounts>>,
     /// Folder of its trace.
     pub folder: DirHandle,
     /// Description of its trace.
@@ -301,7 +306,7 @@ impl Process {
         recording: Recording,
     ) -> Self {
         let Recording { geometry, form, overwrite, given_time, control, rings, .. } = recording;
-        let Recording { folder, description, context_sources, kept_in, budget, .. } = recording;
+        let Recording { folder, description, context_sources, kept_in, budget, counts, .. } = recording;
         let mode = match &kept_in {
             None => WriteMode::Deferred,
             Some(files) if files.is_memory() => WriteMode::Immediate,
@@ -316,6 +321,7 @@ impl Process {
             end: None,
             control,
             rings,
+            counts,
             kept_in,
             geometry,
             form,
@@ -589,6 +595,9 @@ impl Process {
         let span = filter.and_then(|filter| filter::span_with_fields(filter, &event));
         self.spans_with_fields.extend(span);
         let filter = filter.map(|filter| SessionFilter::new(filter, &event));
+        if let Some(counts) = &self.counts {
+            counts.name_event(number, || event.full_name());
+        }
         place.insert(Class { filter, event, id: None });
     }
 

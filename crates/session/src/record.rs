@@ -12,6 +12,8 @@ use std::{
 };
 
 use tompion_control::PlaceError;
+use tompion_counting::Document;
+use tompion_counts::Rule;
 use tompion_jobs::JobSink;
 use tompion_kernel_trace::{self as kernel, Kernel, KernelChoice};
 use tompion_layout::ring::{Geometry, GeometryError};
@@ -112,6 +114,8 @@ pub struct Config {
     pub chunks: Option<tompion_chunks::Policy>,
     /// Triggers.
     pub triggers: Vec<Trigger>,
+    /// Rules by which events are counted in place.
+    pub counts: Vec<Rule>,
     /// Sink of jobs' begins and ends as they happen; then nothing is written, and nothing is left
     /// of the folder.
     pub jobs: Option<JobSink>,
@@ -213,6 +217,8 @@ pub struct Outcome {
     pub processes: u64,
     /// The trace's folder.
     pub folder: DirHandle,
+    /// Counts of events that were counted in place.
+    pub counts: Option<Document>,
 }
 
 impl Outcome {
@@ -241,7 +247,7 @@ pub fn record(config: &Config, notice: fn(&str)) -> Result<Outcome, Error> {
     }
     let folder = create_folder(config)?;
     let result = create_backing(config, &folder, notice).and_then(|backing| {
-        let session_config = session_config(config, geometry, (folder.clone(), backing.clone()));
+        let session_config = session_config(config, geometry, (folder.clone(), backing.clone()))?;
         let session_config = SessionConfig { memory, ..session_config };
         record_into(config, session_config, None, notice).inspect_err(|_| {
             backing.iter().for_each(|backing| drop(backing.remove_all()));
@@ -295,6 +301,8 @@ fn record_into(
     let mut triggers = Triggers::new(config, inheritance, &poller)?;
     let consumer = consumer.with_chunks(config.chunks)?.with_counts(triggers.observations.counts());
     let consumer = consumer.with_event_watch(triggers.event_watch(&config.triggers));
+    let counting = session_config.counting.clone();
+    let consumer = consumer.with_counting(counting.clone());
     let (commands, consumer) = consumer.start()?;
     let mut acceptor = ClientAcceptor::open(listener, session_config, commands.clone(), &poller)?;
     if kernel.is_some() {
@@ -357,7 +365,9 @@ fn record_into(
     control.run(notice);
     control.leave_command(notice);
     control.follow_last_triggers(notice);
-    close(control, config, consumer, folder)
+    let outcome = close(control, config, consumer, folder)?;
+    let counts = counting.map(|counting| counting.write_last(&outcome.folder, notice));
+    Ok(Outcome { counts, ..outcome })
 }
 
 /// Ends a recording: completes the trace.
@@ -400,7 +410,7 @@ fn close(
     let _ = consumer.join();
     // All is in the trace. Else the next recorder, or a recovery, has what is left.
     keeper.iter().filter(|_| report.is_complete).for_each(|keeper| keeper.end());
-    Ok(Outcome { report, status, time_was_up, problems, processes: admitted, folder })
+    Ok(Outcome { report, status, time_was_up, problems, processes: admitted, folder, counts: None })
 }
 
 /// The kernel's programs, attached. Where that can't be, one line says why, and programs are

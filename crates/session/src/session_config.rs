@@ -3,6 +3,7 @@
 use std::{os::fd::OwnedFd, sync::Arc};
 
 use crate::target::Admission;
+use tompion_counting::Collector;
 use tompion_ctf::{encode, metadata::Uuid};
 use tompion_jobs::JobSink;
 use tompion_keeper::Keeper;
@@ -62,6 +63,8 @@ pub struct SessionConfig {
     pub keeper: Option<Arc<Keeper>>,
     /// Sink of jobs; then nothing is written.
     pub jobs: Option<JobSink>,
+    /// Counts of events, if some are counted in place.
+    pub counting: Option<Arc<Collector>>,
     /// The array whose first word selects the buffer, where that isn't for the session to say.
     pub selector: Option<Arc<OwnedFd>>,
 }

@@ -62,6 +62,7 @@ fn compare(before: &Channel, after: &Channel, common: Vec<String>) -> Option<Cha
         ("rotate", before.rotate != after.rotate),
         ("keep", before.keep != after.keep),
         ("trigger", before.trigger != after.trigger),
+        ("count", before.count != after.count),
         ("linger", before.linger != after.linger),
     ] {
         if differs {

@@ -80,6 +80,9 @@ pub struct Channel {
     /// Triggers: `external:slow -> snapshot after 5s limit 5/h`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trigger: Vec<String>,
+    /// Rules by which events are counted in place: `count app:request by status`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub count: Vec<String>,
     /// Time for which programs write on if the recorder is killed: `10s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linger: Option<String>,
@@ -124,7 +127,16 @@ impl SessionFile {
         if let Some(name) = self.channel.keys().find(|name| !is_sound(name)) {
             return Err(format!("expected letters, digits and `_` in a channel's name, found `{name}`"));
         }
+        for (name, channel) in &self.channel {
+            let rules = channel.count.iter().map(|rule| rule.parse::<tompion_counts::Rule>());
+            let rules: Vec<_> =
+                rules.collect::<Result<_, _>>().map_err(|error| format!("channel {name}: {error}"))?;
+            tompion_counts::check(&rules).map_err(|error| format!("channel {name}: {error}"))?;
+        }
         for (name, channel) in self.channel.iter().filter(|(_, channel)| channel.linger.is_some()) {
+            if !channel.count.is_empty() {
+                return Err(format!("channel {name}: `linger` does not go with `count` yet; leave one out"));
+            }
             if channel.rotate.is_some() {
                 return Err(format!("channel {name}: `linger` does not go with `rotate` yet; leave one out"));
             }
@@ -146,6 +158,7 @@ impl SessionFile {
         channel.exclude.iter().for_each(|glob| add("exclude", glob));
         channel.context.iter().for_each(|name| add("context", name));
         channel.trigger.iter().for_each(|rule| add("trigger", rule));
+        channel.count.iter().for_each(|rule| add("count", rule));
         if let Some(patterns) = &channel.kernel {
             add("kernel", &patterns.join(","));
         }
@@ -203,6 +216,7 @@ mod tests {
         rotate = "10min"
         keep = "age=2d"
         trigger = ["killed -> notify"]
+        count = ["count app:request by status"]
     "#;
 
     #[test]
@@ -218,6 +232,7 @@ mod tests {
             [
                 "--programs=name=nginx",
                 "--trigger=killed -> notify",
+                "--count=count app:request by status",
                 "--kernel=sched_*,irq_*",
                 "--mode=overwrite",
                 "--subbuf-size=1M",

@@ -13,7 +13,7 @@ pub struct Layer {
 
 /// The layers, from the bottom.
 pub const LAYERS: &[Layer] = &[
-    Layer { name: "contracts", crates: &["layout", "schema", "filter", "protocol", "units"] },
+    Layer { name: "contracts", crates: &["layout", "schema", "filter", "counts", "protocol", "units"] },
     Layer {
         name: "mechanisms",
         crates: &[
@@ -22,6 +22,7 @@ pub const LAYERS: &[Layer] = &[
             "ctf",
             "http",
             "histogram",
+            "counting",
             "plot",
             "syscalls",
             "manifest",
@@ -83,6 +84,10 @@ pub struct Edge {
 /// The edges within a layer.
 pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "filter", to: "schema", reason: "filters are bound to the fields of events" },
+    Edge { from: "counts", to: "filter", reason: "events are counted that pass a filter" },
+    Edge { from: "counts", to: "layout", reason: "a rule says how much memory its channel takes" },
+    Edge { from: "counting", to: "histogram", reason: "histograms have its buckets" },
+    Edge { from: "counting", to: "os", reason: "count files are mapped, and read where they have pages" },
     Edge { from: "protocol", to: "schema", reason: "rules choose events by their level" },
     Edge { from: "tracing", to: "tompion", reason: "a bridge to the events of Rust programs" },
     Edge { from: "session", to: "firings", reason: "triggers fire by what recordings observe" },
@@ -153,7 +158,8 @@ pub const SAME_LAYER: &[Edge] = &[
 /// The library inside other people's processes.
 pub const AGENT: &str = "agent";
 /// All that the agent may depend on.
-pub const AGENT_SEES: &[&str] = &["layout", "schema", "filter", "protocol", "ring", "os"];
+pub const AGENT_SEES: &[&str] =
+    &["layout", "schema", "filter", "counts", "histogram", "protocol", "ring", "os"];
 
 /// Foreign packages that the agent may use, with the reason.
 pub const AGENT_TAKES: &[(&str, &str)] =

@@ -2,6 +2,7 @@
 
 pub mod apply;
 pub mod clear;
+pub mod counts;
 pub mod doctor;
 pub mod export;
 pub mod keep;
@@ -29,6 +30,7 @@ pub mod view;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use tompion_control::{Recording, recordings};
 use tompion_os::{FileRights, User};
 
 /// Returns the given traces, or the newest one in the current folder.
@@ -50,6 +52,25 @@ fn traces(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         }
         None => {
             bail!("no trace given, and none in this folder; record one: tompion record -- CMD")
+        }
+    }
+}
+
+/// Returns the named recording, or this user's only one. None, which is reported, if there are
+/// several.
+fn only_recording(name: Option<&str>) -> anyhow::Result<Option<Recording>> {
+    if let Some(name) = name {
+        return Ok(Some(Recording::find(name)?));
+    }
+    let mut all = recordings();
+    match all.len() {
+        0 => bail!("no recording of this user is running"),
+        1 => Ok(all.pop()),
+        _ => {
+            let names: Vec<&str> = all.iter().map(Recording::name).collect();
+            let text = format!("several recordings are running; name one: {}", names.join(", "));
+            crate::messages::print_status(text);
+            Ok(None)
         }
     }
 }

@@ -17,6 +17,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use tompion_counting::Document;
 use tompion_kernel::{
     AvailableEvents, Selection, UnknownEvent,
     context::{Context as KernelContext, Contexts},
@@ -24,17 +25,18 @@ use tompion_kernel::{
     probes::{ProbeSpec, ProbeSpecError},
     syscalls::Calls,
 };
-use tompion_manifest::{KERNEL, Manifest};
+use tompion_manifest::KERNEL;
 use tompion_os::{DirHandle, User};
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
 use tompion_session::{Config, Context, Error, KernelChoice, Mode, Outcome, RecordingSummary, Target};
+use tompion_status::{NOT_WRITTEN, describe_sources, losses, none_fired, suggestion, total};
 
 pub use command_start::separate as separate_command;
 
 use crate::{
     exit_status, filter,
-    messages::{self, nearest, nearest_hint, pluralize, print_status, with_thousands},
+    messages::{self, nearest, nearest_hint, pluralize, print_status},
     units,
 };
 
@@ -60,6 +62,8 @@ use crate::{
     tompion record --rotate 10min --keep age=2d,size=50G -- ./server    # a chunk each 10 minutes\n  \
     tompion record --mode overwrite --trigger 'external:slow -> snapshot after 5s limit 5/h' -- ./server\n  \
     tompion record --mode overwrite --trigger 'event:app:request ? ns > 10ms -> snapshot after 5s' -- ./server\n  \
+    tompion record --count 'count app:request by status' -e none -- ./server    # tompion counts\n  \
+    tompion record --count 'histogram of size by comm' -x 'net:*' -- ./server\n  \
     tompion record --session flight --linger 10s --resume -o run    # goes on after a kill\n  \
     tompion record                          # all instrumented programs of this user, until Ctrl-C\n  \
     tompion record --session shop --programs 'name=nginx*' --programs cgroup='/shop/*' -o shop\n  \
@@ -120,6 +124,12 @@ pub struct Arguments {
     backing: Option<PathBuf>,
     #[command(flatten)]
     chunks: chunks::ChunkOptions,
+    /// Count events in the programs, without a record, as '[NAME =] FUNCTION [GLOBS] [by KEYS]
+    /// [limit N] [if EXPR]' (repeatable). FUNCTION is count, or sum, min, max or histogram of an
+    /// integer FIELD: 'histogram of size net:*'. KEYS are up to two of fields, event and tid, and
+    /// comm, pid and cgroup (of the process). See `tompion counts`; -e none records nothing besides
+    #[arg(long = "count", value_name = "RULE", conflicts_with_all = ["backing", "linger", "resume", "gather_as", "selector"])]
+    counts: Vec<tompion_counts::Rule>,
     /// Stop recording, and end the command, after this time, such as 10s
     #[arg(long, alias = "for", value_name = "DURATION", value_parser = units::duration)]
     duration: Option<Duration>,
@@ -250,6 +260,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         print_status(problem);
         return Ok(ExitCode::from(exit_status::OWN_FAILURE));
     }
+    if let Err(problem) = tompion_counts::check(&arguments.counts) {
+        print_status(problem);
+        return Ok(ExitCode::from(exit_status::OWN_FAILURE));
+    }
     let kernel = match kernel(&arguments, &target) {
         Ok(kernel) => kernel,
         Err(problem) => {
@@ -263,10 +277,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut config = Config {
         folder: folder(&arguments, &target),
         rules: Rules {
-            include: if arguments.events.is_empty() {
-                Rules::all().include
-            } else {
-                arguments.events.clone()
+            include: match &arguments.events[..] {
+                [] => Rules::all().include,
+                [none] if none == NO_EVENTS && !arguments.counts.is_empty() => Vec::new(),
+                events => events.to_vec(),
             },
             exclude: arguments.exclude.clone(),
             level: arguments.level.unwrap_or(Level::LOWEST),
@@ -297,6 +311,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         backing: arguments.backing.clone(),
         chunks: arguments.chunks.policy(),
         triggers: arguments.chunks.triggers.clone(),
+        counts: arguments.counts.clone(),
         jobs: None,
         selector: selector(arguments.selector)?,
         // A program that records itself keeps its own user.
@@ -570,6 +585,15 @@ fn report_outcome(config: &Config, arguments: &Arguments, outcome: &Outcome) -> 
     if let Some(status) = outcome.status.filter(|status| !status.success()) {
         print_status(format!("{} ended with {status}", config.target.describe()));
     }
+    let counted = outcome.counts.as_ref().map_or(0, Document::total);
+    if let Some(counts) = &outcome.counts {
+        counts.gaps().iter().for_each(print_status);
+        let folder = config.folder.display();
+        print_status(format!("counted {}; next: tompion stat {folder}", pluralize(counted, "event")));
+    }
+    if events == 0 && counted != 0 {
+        return lost == 0;
+    }
     if events == 0 {
         let _ = outcome.folder.remove_all();
         if lost != 0 {
@@ -596,83 +620,8 @@ fn report_outcome(config: &Config, arguments: &Arguments, outcome: &Outcome) -> 
     stopped.is_none() && !manifest.sources.iter().any(|source| source.lost.contains_key(NOT_WRITTEN))
 }
 
-/// Loss cause of events that could not be written, for instance on a full disk.
-const NOT_WRITTEN: &str = "not_written";
-
-/// Describes the sources that have events.
-pub fn describe_sources(manifest: &Manifest) -> String {
-    let with_events = || manifest.sources.iter().filter(|source| source.events != 0);
-    let of_processes = || with_events().filter(|source| source.kind != KERNEL);
-    let processes = of_processes().filter(|source| source.pid.is_some()).count() as u64;
-    // A killed recorder did not write how many processes share a trace.
-    let is_shared = of_processes().any(|source| source.pid.is_none());
-    let kernel = with_events().any(|source| source.kind == KERNEL);
-    let mut parts = Vec::new();
-    if kernel {
-        parts.push("the kernel".to_owned());
-    }
-    if processes != 0 || !kernel && !is_shared {
-        parts.push(pluralize(processes, "process"));
-    }
-    if is_shared {
-        parts.push("an unknown number of short-lived processes".to_owned());
-    }
-    parts.join(" and ")
-}
-
-/// Adds counts, which faulty programs may have set to any value.
-pub fn total(counts: impl Iterator<Item = u64>) -> u64 {
-    counts.fold(0, u64::saturating_add)
-}
-
-/// Describes the losses, with their causes and advice.
-pub fn losses(manifest: &Manifest, lost: u64) -> String {
-    let overwritten = total(manifest.sources.iter().map(|source| source.overwritten));
-    let mut causes = manifest.lost_by_cause();
-    // A recorder can't record these: the child runs in its parent's memory.
-    let untraced = causes.remove(tompion_manifest::VFORK_CHILD).unwrap_or(0);
-    let lost = lost.saturating_sub(untraced);
-    let causes: Vec<String> =
-        causes.iter().map(|(cause, count)| format!("{cause}: {}", with_thousands(*count))).collect();
-    // In this state, a killed recording was not recovered yet.
-    let is_known = !manifest.losses_unknown && !manifest.is_recording();
-    let mut text = match (is_known, lost) {
-        (true, 0) => nothing_lost(manifest),
-        (false, 0) => "losses not known".to_owned(),
-        (true, lost) => format!("{} LOST ({})", with_thousands(lost), causes.join(", ")),
-        (false, lost) => format!("{} or more LOST ({})", with_thousands(lost), causes.join(", ")),
-    };
-    let unknown = manifest.sources.iter().filter(|source| source.losses_unknown).count() as u64;
-    if unknown != 0 {
-        let processes = pluralize(unknown, "process");
-        text = format!("losses of {processes} UNKNOWN (their counts are impossible), {text}");
-    }
-    // The most important part comes first: "none lost" must not hide processes that were not
-    // recorded.
-    if manifest.rejected_processes != 0 {
-        text = format!("{} NOT RECORDED, {text}", pluralize(manifest.rejected_processes, "process"));
-    }
-    if overwritten != 0 {
-        text += &format!(", {} overwritten by design", with_thousands(overwritten));
-    }
-    if untraced != 0 {
-        text += &format!(", {} of vfork children not traced", pluralize(untraced, "event"));
-    }
-    // Rings also fill up if nothing can be written.
-    if causes.iter().any(|cause| cause.starts_with(NOT_WRITTEN)) {
-        text += " (make room there, or record elsewhere: -o DIR)";
-    } else if causes.iter().any(|cause| cause.starts_with("full")) {
-        text += " (try a larger --subbuf-size)";
-    }
-    text
-}
-
-/// Says that nothing was lost, of the processes of which that is known.
-fn nothing_lost(manifest: &Manifest) -> String {
-    let unknown = manifest.sources.iter().any(|source| source.losses_unknown);
-    if unknown || manifest.rejected_processes != 0 { "none lost of the others" } else { "none lost" }
-        .to_owned()
-}
+/// Word that chooses no event, in recordings that count some.
+const NO_EVENTS: &str = "none";
 
 /// Returns the reason for an empty recording, with advice.
 fn explain_empty_recording(config: &Config, arguments: &Arguments, outcome: &Outcome) -> String {
@@ -740,44 +689,4 @@ fn not_loaded(command: &str, arguments: &Arguments, config: &Config, outcome: &O
         "{command} did not load libtompion (it is not linked with -ltompion, or it is static or \
          set-user-ID); try --preload malloc"
     )
-}
-
-/// Says that no known event fired, with some of their names.
-fn none_fired(known: &[(String, String)]) -> String {
-    let names: Vec<String> =
-        known.iter().take(3).map(|(provider, name)| format!("{provider}:{name}")).collect();
-    let more = if known.len() > names.len() { ", …" } else { "" };
-    if known.len() == 1 {
-        return format!("the only known event did not fire ({})", names.join(", "));
-    }
-    let count = pluralize(known.len() as u64, "known event");
-    format!("none of the {count} fired ({}{more})", names.join(", "))
-}
-
-fn suggestion(glob: &str, known: &[(String, String)]) -> String {
-    let names: Vec<String> = known.iter().map(|(provider, name)| format!("{provider}:{name}")).collect();
-    let hint = nearest_hint(glob, names.iter().map(String::as_str));
-    if !hint.is_empty() {
-        return hint;
-    }
-    let some: Vec<&str> = names.iter().take(3).map(String::as_str).collect();
-    let more = if names.len() > some.len() { ", …" } else { "" };
-    if some.is_empty() { String::new() } else { format!("; there are {}{more}", some.join(", ")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::none_fired;
-
-    #[test]
-    fn events_that_did_not_fire_are_counted_and_named() {
-        let known = |names: &[&str]| -> Vec<(String, String)> {
-            names.iter().map(|name| ("db".to_owned(), (*name).to_owned())).collect()
-        };
-        assert_eq!(none_fired(&known(&["a"])), "the only known event did not fire (db:a)");
-        assert_eq!(
-            none_fired(&known(&["a", "b", "c", "d"])),
-            "none of the 4 known events fired (db:a, db:b, db:c, …)"
-        );
-    }
 }

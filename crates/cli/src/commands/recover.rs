@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Args;
 use tompion_session::Recovered;
 
-use super::record::{describe_sources, losses, total};
 use crate::messages::{self, pluralize, print_status};
+use tompion_status::{describe_sources, losses, total};
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use tompion_control::{Process, Recording, RuleChange, Rules, recordings};
+use tompion_control::{Process, RuleChange, Rules};
 use tompion_schema::Level;
 use tompion_status::describe_rules;
 
@@ -61,20 +61,8 @@ impl Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let recording = match &arguments.session {
-        Some(named) => Recording::find(named)?,
-        None => {
-            let mut all = recordings();
-            match all.len() {
-                0 => anyhow::bail!("no recording of this user is running"),
-                1 => all.remove(0),
-                _ => {
-                    let names: Vec<&str> = all.iter().map(Recording::name).collect();
-                    print_status(format!("several recordings are running; name one: {}", names.join(", ")));
-                    return Ok(ExitCode::from(messages::WRONG_USAGE));
-                }
-            }
-        }
+    let Some(recording) = super::only_recording(arguments.session.as_deref())? else {
+        return Ok(ExitCode::from(messages::WRONG_USAGE));
     };
     let Some(rules) = arguments.rules() else {
         let status = recording.status()?;

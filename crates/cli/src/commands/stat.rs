@@ -13,6 +13,7 @@ use std::{
 use clap::Args;
 use serde::Serialize;
 use tompion_analysis::durations::Durations;
+use tompion_counting::Document;
 use tompion_filter::Expression;
 use tompion_reader::{
     manifest::{Child, ExecutedProgram},
@@ -53,7 +54,16 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let paths = super::traces(&arguments.traces)?;
     let incomplete = super::warn_if_incomplete(&paths);
-    let mut traces = tompion_reader::open(&paths)?;
+    let counts: Result<Vec<_>, _> = paths.iter().map(|path| Document::of_trace(path)).collect();
+    let counts: Vec<Document> = counts.map_err(anyhow::Error::msg)?.into_iter().flatten().collect();
+    let mut traces = match tompion_reader::open(&paths) {
+        // All was counted, and nothing recorded.
+        Err(tompion_reader::Error::NoTrace(_)) if !counts.is_empty() && !arguments.json => {
+            write_counts(&counts, &mut anstream::stdout().lock())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        traces => traces?,
+    };
     let filter = filter::compile(arguments.filter.as_ref())?;
     let events = arguments.events.clone();
     traces.select(tompion_reader::Selection { events, filter, ..Default::default() });
@@ -69,7 +79,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         serde_json::to_writer_pretty(
             &mut output,
-            &Stat { incomplete, summary: &summary, durations: durations.as_ref() },
+            &Stat { incomplete, summary: &summary, durations: durations.as_ref(), counts: &counts },
         )?;
         writeln!(output)?;
     } else {
@@ -77,6 +87,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         if let Some(durations) = &durations {
             durations::write(durations, &mut output)?;
         }
+    }
+    if !arguments.json && !counts.is_empty() {
+        writeln!(output)?;
+        write_counts(&counts, &mut output)?;
     }
     for regression in &summary.timestamp_regressions {
         print_status(format!("warning: {regression}"));
@@ -87,6 +101,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let finds_names = selection::find_names(&arguments.events, &traces);
     let is_sound = summary.corruptions.is_empty() && finds_names;
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
+}
+
+fn write_counts(counts: &[Document], output: &mut dyn Write) -> std::io::Result<()> {
+    let tables: Vec<_> = counts.iter().map(|document| document.to_table(false)).collect();
+    write!(output, "{}", tables.join("\n"))
 }
 
 /// Maximum number of rows of each table in the text.
@@ -103,6 +122,9 @@ struct Stat<'a> {
     /// Durations of jobs, spans and system calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     durations: Option<&'a Durations>,
+    /// Events that were counted in place, of each trace that has counts.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    counts: &'a [Document],
 }
 
 /// Writes how often triggers have fired, and the last firing with its first event.

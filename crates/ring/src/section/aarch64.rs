@@ -30,6 +30,7 @@ use core::{
 use tompion_layout::{record, ring};
 
 use super::{CHANGED, FLAG_GIVEN_TIME, NEEDS_SUBBUFFER, NO_RING, RESTARTED_TOO_OFTEN, tompion_rseq_offset};
+use crate::counts::{CountArea, Exchange};
 use crate::producer::{Extras, MAX_RESTARTS, Put, Recording, tompion_append_otherwise};
 
 // The exclusive pair and the acquiring load take no offsets.
@@ -292,6 +293,82 @@ tompion_count_too_often:
     ret
     TOMPION_ABORT tompion_count
     .size tompion_section_count, . - tompion_section_count
+
+    // One more event in the cell at x2 of the current CPU's area. x0 is the slot of the recording,
+    // x1 the area that the caller has found there (with an acquiring load), which must still be
+    // there.
+    .balign 16
+    .globl tompion_section_increment
+    .hidden tompion_section_increment
+    .type tompion_section_increment, %function
+tompion_section_increment:
+    TOMPION_DESCRIPTOR tompion_increment
+    TOMPION_BEGIN tompion_increment
+    ldr x9, [x0]
+    cmp x9, x1
+    b.ne tompion_increment_ended
+    ldr w9, [x7, #4]
+    ldr w10, [x1, #{area_cpus}]
+    cmp w9, w10
+    b.hs tompion_increment_no_area
+    ldr x10, [x1, #{area_stride}]
+    ldr x11, [x1, #{area_first}]
+    madd x9, x9, x10, x11
+    add x9, x9, x2
+    ldr x10, [x9]
+    add x10, x10, #1
+    str x10, [x9]
+tompion_increment_commit:
+    mov w0, #{written}
+    ret
+tompion_increment_ended:
+    mov w0, #{changed}
+    ret
+tompion_increment_no_area:
+tompion_increment_too_often:
+    mov w0, #{no_ring}
+    ret
+    TOMPION_ABORT tompion_increment
+    .size tompion_section_increment, . - tompion_section_increment
+
+    // Exchanges both words of a cell, if they and the CPU are still as the request at x2 has them.
+    // x0 and x1 as above. The exclusive pair is there for the same reason as in the append.
+    .balign 16
+    .globl tompion_section_exchange
+    .hidden tompion_section_exchange
+    .type tompion_section_exchange, %function
+tompion_section_exchange:
+    TOMPION_DESCRIPTOR tompion_exchange
+    TOMPION_BEGIN tompion_exchange
+    ldr x9, [x0]
+    cmp x9, x1
+    b.ne tompion_exchange_changed
+    ldr w9, [x7, #4]
+    ldr w10, [x2, #{exchange_cpu}]
+    cmp w9, w10
+    b.ne tompion_exchange_changed
+    ldr x9, [x2, #{exchange_cell}]
+    ldp x10, x11, [x2, #{exchange_old}]
+    ldp x12, x13, [x2, #{exchange_new}]
+    ldxp x14, x15, [x9]
+    cmp x14, x10
+    b.ne tompion_exchange_changed
+    cmp x15, x11
+    b.ne tompion_exchange_changed
+    stxp w14, x12, x13, [x9]
+tompion_exchange_commit:
+    cbnz w14, tompion_exchange_abort    // it was not stored
+    mov w0, #{written}
+    ret
+tompion_exchange_changed:
+    clrex
+    mov w0, #{changed}
+    ret
+tompion_exchange_too_often:
+    mov w0, #{restarted}
+    ret
+    TOMPION_ABORT tompion_exchange
+    .size tompion_section_exchange, . - tompion_section_exchange
     "#,
     flags = const offset_of!(Recording, flags),
     selector = const offset_of!(Recording, selector),
@@ -315,6 +392,13 @@ tompion_count_too_often:
     put_position = const offset_of!(Put, position),
     put_lost = const offset_of!(Put, lost),
     put_time = const offset_of!(Put, time),
+    area_cpus = const offset_of!(CountArea, cpus),
+    area_stride = const offset_of!(CountArea, stride),
+    area_first = const offset_of!(CountArea, first),
+    exchange_cpu = const offset_of!(Exchange, cpu),
+    exchange_cell = const offset_of!(Exchange, cell),
+    exchange_old = const offset_of!(Exchange, old),
+    exchange_new = const offset_of!(Exchange, new),
     given_time = const FLAG_GIVEN_TIME,
     written = const super::WRITTEN,
     needs_subbuffer = const NEEDS_SUBBUFFER,

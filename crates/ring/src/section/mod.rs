@@ -11,6 +11,8 @@
 //! | `tompion_append_image`, `tompion_append_parts` | stores `write` and `events` together: the record is there |
 //! | `tompion_section_put` | stores `write`: a sub-buffer is padded, or a new one opened |
 //! | `tompion_section_count` | adds one to a loss counter |
+//! | `tompion_section_increment` | adds one to the count of a cell |
+//! | `tompion_section_exchange` | stores both words of a cell |
 //!
 //! After an abort the registers are as they were, so whatever a restart needs is never changed
 //! inside, and the stack pointer isn't touched at all.
@@ -23,7 +25,10 @@
 
 use core::sync::atomic::{AtomicI64, Ordering};
 
-use crate::producer::{Extras, Put, Recording};
+use crate::{
+    counts::{CountArea, CountSlot, Exchange},
+    producer::{Extras, Put, Recording},
+};
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -77,6 +82,18 @@ unsafe extern "C" {
     ) -> u32;
     pub(crate) fn tompion_section_put(recording: *const Recording, request: *mut Put) -> u32;
     pub(crate) fn tompion_section_count(recording: *const Recording, offset: u64) -> u32;
+    /// Returns [`WRITTEN`], [`CHANGED`] if the area is no longer that of the slot, or [`NO_RING`].
+    pub(crate) fn tompion_section_increment(
+        slot: *const CountSlot,
+        area: *const CountArea,
+        offset: u64,
+    ) -> u32;
+    /// Returns [`WRITTEN`], [`CHANGED`], or [`RESTARTED_TOO_OFTEN`].
+    pub(crate) fn tompion_section_exchange(
+        slot: *const CountSlot,
+        area: *const CountArea,
+        request: *const Exchange,
+    ) -> u32;
 
     /// Distance of threads' rseq areas from their thread pointers. The same for the whole life of a
     /// process, and not among what a fork wipes: a section that begins in a child must still find

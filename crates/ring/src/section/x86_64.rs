@@ -10,6 +10,7 @@ use core::{arch::global_asm, mem::offset_of, sync::atomic::Ordering};
 use tompion_layout::{record, ring};
 
 use super::{CHANGED, FLAG_GIVEN_TIME, NEEDS_SUBBUFFER, NO_RING, RESTARTED_TOO_OFTEN, tompion_rseq_offset};
+use crate::counts::{CountArea, Exchange};
 use crate::producer::{Extras, MAX_RESTARTS, Put, Recording, tompion_append_otherwise};
 
 /// Distance ahead of a record at which lines are fetched, in bytes: some thirty events of two
@@ -303,6 +304,71 @@ tompion_count_too_often:
     ret
     TOMPION_ABORT tompion_count
     .size tompion_section_count, . - tompion_section_count
+
+    // One more event in the cell at rdx of the current CPU's area. rdi is the recording's slot,
+    // rsi the area that the caller has found there, which must still be there.
+    .balign 16
+    .globl tompion_section_increment
+    .hidden tompion_section_increment
+    .type tompion_section_increment, @function
+tompion_section_increment:
+    TOMPION_DESCRIPTOR tompion_increment
+    TOMPION_BEGIN tompion_increment
+    cmp rsi, [rdi]
+    jne tompion_increment_ended
+    mov r10d, fs:[r9 + 4]
+    cmp r10d, [rsi + {area_cpus}]
+    jae tompion_increment_no_area
+    imul r10, [rsi + {area_stride}]
+    add r10, [rsi + {area_first}]
+    inc qword ptr [r10 + rdx]
+tompion_increment_commit:
+    xor eax, eax
+    ret
+tompion_increment_ended:
+    mov eax, {changed}
+    ret
+tompion_increment_no_area:
+tompion_increment_too_often:
+    mov eax, {no_ring}
+    ret
+    TOMPION_ABORT tompion_increment
+    .size tompion_section_increment, . - tompion_section_increment
+
+    // Exchanges both words of a cell, if they and the CPU are still as the request at rdx has them.
+    // rdi and rsi as above.
+    .balign 16
+    .globl tompion_section_exchange
+    .hidden tompion_section_exchange
+    .type tompion_section_exchange, @function
+tompion_section_exchange:
+    TOMPION_DESCRIPTOR tompion_exchange
+    TOMPION_BEGIN tompion_exchange
+    cmp rsi, [rdi]
+    jne tompion_exchange_changed
+    mov eax, fs:[r9 + 4]
+    cmp eax, [rdx + {exchange_cpu}]
+    jne tompion_exchange_changed
+    mov r10, [rdx + {exchange_cell}]
+    mov rax, [rdx + {exchange_old}]
+    cmp rax, [r10]
+    jne tompion_exchange_changed
+    mov rax, [rdx + {exchange_old} + 8]
+    cmp rax, [r10 + 8]
+    jne tompion_exchange_changed
+    movups xmm0, [rdx + {exchange_new}]
+    movaps [r10], xmm0
+tompion_exchange_commit:
+    xor eax, eax
+    ret
+tompion_exchange_changed:
+    mov eax, {changed}
+    ret
+tompion_exchange_too_often:
+    mov eax, {restarted}
+    ret
+    TOMPION_ABORT tompion_exchange
+    .size tompion_section_exchange, . - tompion_section_exchange
     "#,
     cpus = const offset_of!(Recording, cpus),
     ahead = const AHEAD,
@@ -331,6 +397,13 @@ tompion_count_too_often:
     put_position = const offset_of!(Put, position),
     put_lost = const offset_of!(Put, lost),
     put_time = const offset_of!(Put, time),
+    area_cpus = const offset_of!(CountArea, cpus),
+    area_stride = const offset_of!(CountArea, stride),
+    area_first = const offset_of!(CountArea, first),
+    exchange_cpu = const offset_of!(Exchange, cpu),
+    exchange_cell = const offset_of!(Exchange, cell),
+    exchange_old = const offset_of!(Exchange, old),
+    exchange_new = const offset_of!(Exchange, new),
     given_time = const FLAG_GIVEN_TIME,
     needs_subbuffer = const NEEDS_SUBBUFFER,
     restarted = const RESTARTED_TOO_OFTEN,

@@ -76,6 +76,12 @@ pub unsafe fn between(
 
 /// The ring's own sections.
 pub fn of_the_ring() -> Vec<Section> {
+    let is_of_counts = |section: &Section| [INCREMENT, EXCHANGE].contains(&section.name);
+    all().into_iter().filter(|section| !is_of_counts(section)).collect()
+}
+
+/// The sections of this library.
+fn all() -> Vec<Section> {
     unsafe extern "C" {
         static __start___rseq_cs: Descriptor;
         static __stop___rseq_cs: Descriptor;
@@ -83,6 +89,8 @@ pub fn of_the_ring() -> Vec<Section> {
         static tompion_append_again: u8;
         static tompion_section_put: u8;
         static tompion_section_count: u8;
+        static tompion_section_increment: u8;
+        static tompion_section_exchange: u8;
     }
     // SAFETY: only addresses are taken, of functions; the linker makes the marks for the kernel's
     // name of the section, in which only descriptors stand.
@@ -92,6 +100,8 @@ pub fn of_the_ring() -> Vec<Section> {
             (&raw const tompion_append_again as u64, PARTS),
             (&raw const tompion_section_put as u64, "put"),
             (&raw const tompion_section_count as u64, COUNT),
+            (&raw const tompion_section_increment as u64, INCREMENT),
+            (&raw const tompion_section_exchange as u64, EXCHANGE),
         ];
         between(&__start___rseq_cs, &raw const __stop___rseq_cs, &names)
     }
@@ -103,3 +113,7 @@ pub const APPEND: &str = "append";
 pub const PARTS: &str = "append parts";
 /// The section that counts a loss.
 pub const COUNT: &str = "count";
+/// The section that counts an event in place.
+pub const INCREMENT: &str = "increment";
+/// The section that counts an event with its value.
+pub const EXCHANGE: &str = "exchange";

@@ -44,7 +44,7 @@ impl ClientAcceptor {
             }
         };
         let mut context_sources = ThreadContextSources::new(&self.config, peer, hello.pid, given_time);
-        let MappedMemory { control, rings } = match (&kept_in, prepared) {
+        let MappedMemory { control, rings, counts } = match (&kept_in, prepared) {
             (None, Some(memory)) => memory,
             (None, None) => self.config.make_memory(socket, writing, &ToAgent::Welcome)?,
             (Some((kept_in, saved)), _) => {
@@ -54,11 +54,11 @@ impl ClientAcceptor {
                 let _ = context_sources.keep(kept_in);
                 kept_in.describe(saved)?;
                 let files = kept_in.files().map(AsFd::as_fd);
-                self.config.send_memory(socket, &ToAgent::Welcome, files).inspect_err(|_| {
+                self.config.send_memory(socket, &ToAgent::Welcome, files, None).inspect_err(|_| {
                     // It has ended meanwhile, and has recorded nothing.
                     let _ = kept_in.remove();
                 })?;
-                MappedMemory { control, rings }
+                MappedMemory { control, rings, counts: None }
             }
         };
         Ok(process::Recording {
@@ -68,6 +68,7 @@ impl ClientAcceptor {
             given_time,
             control,
             rings,
+            counts: self.config.counting.as_ref().and_then(|all| all.add(pid, &hello.name, counts)),
             folder,
             description: describe(&self.config, hello, pid, Uuid(uuid.into_bytes())),
             context_sources,

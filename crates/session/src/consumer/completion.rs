@@ -34,6 +34,9 @@ impl Consumer {
             return self.flush_jobs();
         }
         process.read_catalog();
+        if let (Some(counting), Some(counts)) = (&self.counting, &process.counts) {
+            counting.end(counts);
+        }
         self.manifest.beyond_limits.descriptions += process.descriptions_beyond_budget();
         self.remember_names(&process);
         self.report_conflicts(&process);

@@ -143,6 +143,7 @@ impl Fixture {
             has_listener: true,
             prepared: None,
             cpu: None,
+            counts: false,
             control_size: control::FILE_SIZE,
         };
         let filter = (random.index(4) == 0).then(|| "$cpu == 0 && f1 < 9 || $tid == 3".to_owned());
@@ -154,6 +155,7 @@ impl Fixture {
             given_time: random.index(4) == 0,
             control: map(c"control", control::FILE_SIZE),
             rings: map(c"rings", geometry.file_size()),
+            counts: None,
             folder: folder.clone(),
             description: source(),
             context_sources: ThreadContextSources {

@@ -129,6 +129,7 @@ impl Process {
             given_time: saved.given_time,
             control,
             rings,
+            counts: None,
             folder: session_config.folder.join("user").join(&saved.folder),
             description: describe(session_config, &hello, saved.pid, uuid),
             context_sources,

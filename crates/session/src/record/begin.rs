@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fs, io, os::unix::fs::MetadataExt, sync::Arc, thread, time::Duration};
 
 use tompion_clock::ClockMap;
+use tompion_counting::Collector;
 use tompion_keeper::{HandOver, Keeper};
 use tompion_layout::ring::Geometry;
 use tompion_manifest::{self as manifest, Channel, Clock, Host, Manifest, SCHEMA, Session};
@@ -157,12 +158,12 @@ pub(super) fn session_config(
     config: &Config,
     geometry: Geometry,
     (folder, backing): (DirHandle, Option<DirHandle>),
-) -> SessionConfig {
+) -> io::Result<SessionConfig> {
     let host = HostInfo::read();
     let monotonic = tompion_os::monotonic_ns();
     let realtime = tompion_os::realtime_ns();
     let after = tompion_os::monotonic_ns();
-    SessionConfig {
+    Ok(SessionConfig {
         geometry,
         memory: None,
         rules: config.rules.clone(),
@@ -186,8 +187,9 @@ pub(super) fn session_config(
         backing,
         keeper: None,
         jobs: config.jobs.clone(),
+        counting: Collector::new(&config.counts, geometry.cpus())?.map(Arc::new),
         selector: config.selector.clone(),
-    }
+    })
 }
 
 /// Users whose processes may take part. Each once: every one takes a place among the sessions that

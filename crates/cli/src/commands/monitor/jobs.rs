@@ -184,6 +184,7 @@ pub fn run_agent(args: &JobAgentArgs) -> anyhow::Result<()> {
         jobs: Some(JobSink::new(File::from(output))),
         chunks: None,
         triggers: Vec::new(),
+        counts: Vec::new(),
         selector: None,
         user: None,
         session: None,

@@ -1,0 +1,224 @@
+//! Counts of a recording: those of running processes, read when they are asked for, and the sums of
+//! processes that have ended.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write as _},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tompion_counts::{Key, Rule};
+use tompion_layout::counts::CountGeometry;
+use tompion_os::DirHandle;
+
+use crate::{
+    CountFile,
+    document::{Aggregation, Document, FILE_NAME, KeyValue, Processes, SCHEMA},
+    file::Completion,
+    sums::AggregationSums,
+};
+
+/// Maximum number of names of processes that can't count.
+const MAX_UNABLE_NAMES: usize = 16;
+/// Maximum number of event names of a process.
+const MAX_EVENT_NAMES: usize = 1 << 16;
+
+/// Values of a process for keys that all of its events have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Identity {
+    pid: u32,
+    name: String,
+    /// Its control group, if it could be read.
+    cgroup: Option<String>,
+}
+
+/// Control group of a process, in the unified hierarchy.
+fn cgroup_of(pid: u32) -> Option<String> {
+    let lines = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    lines.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
+}
+
+/// Counts of one process.
+#[derive(Debug)]
+pub struct ProcessCounts {
+    identity: Identity,
+    file: CountFile,
+    /// Names of its events by number, if a rule has them as a key.
+    events: Mutex<BTreeMap<u32, String>>,
+    names_events: bool,
+}
+
+/// Counts of a recording.
+#[derive(Debug)]
+pub struct Collector {
+    rules: Vec<Rule>,
+    geometry: CountGeometry,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: Vec<Arc<ProcessCounts>>,
+    /// Sums of processes that have ended, one for each aggregation.
+    ended: Arc<Vec<AggregationSums>>,
+    ended_processes: u64,
+    unable: u64,
+    unable_names: Vec<String>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ProcessCounts {
+    /// Notes the name of an event.
+    pub fn name_event(&self, number: u32, name: impl FnOnce() -> String) {
+        let mut events = lock(&self.events);
+        if self.names_events && events.len() < MAX_EVENT_NAMES {
+            events.entry(number).or_insert_with(name);
+        }
+    }
+
+    fn read(&self, rules: &[Rule], geometry: &CountGeometry) -> Vec<AggregationSums> {
+        let Identity { pid, name, cgroup } = &self.identity;
+        let of_process = |key: &Key| match key {
+            Key::Command => KeyValue::Text(name.clone()),
+            Key::Process => KeyValue::Natural((*pid).into()),
+            Key::Cgroup => cgroup.clone().map_or(KeyValue::Absent, KeyValue::Text),
+            Key::Field(_) | Key::Event | Key::Thread => KeyValue::Absent,
+        };
+        let events = lock(&self.events).clone();
+        self.file.read(rules, geometry, &Completion { events: &events, of_process: &of_process })
+    }
+}
+
+impl Collector {
+    /// Counts by these rules on a machine with so many CPUs. None without rules.
+    ///
+    /// # Errors
+    /// The rules together need too much memory.
+    pub fn new(rules: &[Rule], cpus: u32) -> io::Result<Option<Self>> {
+        if rules.is_empty() {
+            return Ok(None);
+        }
+        let sizes: Vec<_> = rules.iter().map(Rule::size).collect();
+        let too_large = || {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the counts (--count) need too much memory together; give them smaller limits",
+            )
+        };
+        let geometry = CountGeometry::new(&sizes, cpus).ok_or_else(too_large)?;
+        let ended = Arc::new(vec![AggregationSums::default(); rules.len()]);
+        let state = Mutex::new(State { ended, ..State::default() });
+        Ok(Some(Self { rules: rules.to_vec(), geometry, state }))
+    }
+
+    /// Makes the count file of a process.
+    ///
+    /// # Errors
+    /// The system has no memory for it.
+    pub fn create_file(&self) -> io::Result<CountFile> {
+        CountFile::create(&self.rules, &self.geometry)
+    }
+
+    fn has_key(&self, key: &Key) -> bool {
+        self.rules.iter().any(|rule| rule.keys.contains(key))
+    }
+
+    /// Adds a process by its id and name, with its file; without one it can't count.
+    pub fn add(&self, pid: u32, name: &str, file: Option<CountFile>) -> Option<Arc<ProcessCounts>> {
+        let Some(file) = file else {
+            let mut state = lock(&self.state);
+            state.unable = state.unable.saturating_add(1);
+            if state.unable_names.len() < MAX_UNABLE_NAMES {
+                state.unable_names.push(format!("{name} ({pid})"));
+            }
+            return None;
+        };
+        let cgroup = if self.has_key(&Key::Cgroup) { cgroup_of(pid) } else { None };
+        let identity = Identity { pid, name: name.to_owned(), cgroup };
+        let names_events = self.has_key(&Key::Event);
+        let mut state = lock(&self.state);
+        let process = Arc::new(ProcessCounts { identity, file, events: Mutex::default(), names_events });
+        state.running.push(Arc::clone(&process));
+        Some(process)
+    }
+
+    /// Adds what a process has counted to the sums of those that have ended. It counts nothing any
+    /// more.
+    pub fn end(&self, process: &Arc<ProcessCounts>) {
+        let sums = process.read(&self.rules, &self.geometry);
+        let mut state = lock(&self.state);
+        let before = state.running.len();
+        state.running.retain(|running| !Arc::ptr_eq(running, process));
+        if state.running.len() == before {
+            return;
+        }
+        state.ended_processes = state.ended_processes.saturating_add(1);
+        // Copied if a document is being made of them.
+        let ended = Arc::make_mut(&mut state.ended);
+        for ((rule, all), sums) in self.rules.iter().zip(ended).zip(&sums) {
+            all.add_all(rule, sums);
+        }
+    }
+
+    /// Reads what was counted so far. Processes go on meanwhile, and so do sessions: nothing is
+    /// locked while memory is read.
+    pub fn document(&self) -> Document {
+        let (running, ended, processes) = {
+            let state = lock(&self.state);
+            let processes = Processes {
+                counting: state.running.len() as u64,
+                ended: state.ended_processes,
+                unable: state.unable,
+                unable_names: state.unable_names.clone(),
+            };
+            (state.running.clone(), Arc::clone(&state.ended), processes)
+        };
+        let mut sums = AggregationSumsOfAll(self, (*ended).clone());
+        drop(ended);
+        running.iter().for_each(|process| sums.add(process));
+        let aggregations = self.rules.iter().zip(sums.1).map(|(rule, sums)| {
+            let (entries, other) = sums.to_entries();
+            Aggregation {
+                name: rule.name.clone(),
+                rule: rule.to_text(),
+                function: rule.function.word().into(),
+                keys: rule.keys.iter().map(Key::label).collect(),
+                entries,
+                other,
+                lost: sums.lost,
+                refused: sums.refused,
+                not_counting: sums.not_counting,
+                unfit: sums.unfit,
+            }
+        });
+        let time_ns = i64::try_from(tompion_os::realtime_ns()).unwrap_or(i64::MAX);
+        Document { schema: SCHEMA, time_ns, processes, aggregations: aggregations.collect() }
+    }
+}
+
+impl Collector {
+    /// Writes the last counts of a recording into its folder, and returns them.
+    pub fn write_last(&self, folder: &DirHandle, notice: fn(&str)) -> Document {
+        let document = self.document();
+        let written = folder.create_new(FILE_NAME).and_then(|mut file| file.write_all(&document.to_json()));
+        if let Err(error) = written {
+            notice(&format!("can't write {FILE_NAME}: {error}"));
+        }
+        document
+    }
+}
+
+/// Sums of all aggregations, to which processes are added.
+struct AggregationSumsOfAll<'a>(&'a Collector, Vec<AggregationSums>);
+
+impl AggregationSumsOfAll<'_> {
+    fn add(&mut self, process: &ProcessCounts) {
+        let read = process.read(&self.0.rules, &self.0.geometry);
+        for ((rule, all), sums) in self.0.rules.iter().zip(&mut self.1).zip(&read) {
+            all.add_all(rule, sums);
+        }
+    }
+}

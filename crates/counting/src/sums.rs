@@ -1,0 +1,195 @@
+//! Counts by key, as they are added up: over CPUs, processes, and equal keys.
+
+use std::collections::BTreeMap;
+
+use tompion_counts::{Function, Rule};
+use tompion_histogram::LogLinear;
+use tompion_layout::counts::{EXACT_BITS, NEGATIVE_BUCKET, OVERFLOWS, STEP_BITS};
+
+use crate::document::{Bucket, Entry, KeyValue};
+
+/// Buckets of histograms.
+pub(crate) const BUCKETS: LogLinear = LogLinear::new(EXACT_BITS, STEP_BITS);
+/// Maximum number of keys of an aggregation. Each process may bring others.
+const MAX_ENTRIES: usize = 1 << 16;
+
+/// Sum of the events that have equal keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sum {
+    pub count: u64,
+    /// Sum, smallest or largest value; none without one.
+    value: Option<i128>,
+    /// Whether a sum has overflowed.
+    overflowed: bool,
+    /// Count of each bucket.
+    buckets: BTreeMap<u32, u64>,
+}
+
+/// Sums of an aggregation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AggregationSums {
+    entries: BTreeMap<Vec<KeyValue>, Sum>,
+    other: Sum,
+    pub lost: u64,
+    pub refused: u64,
+    pub not_counting: u64,
+    pub unfit: u64,
+}
+
+impl Sum {
+    /// Adds a cell: a number of events and their value. `bucket` is the cell's in a histogram.
+    pub fn add_cell(&mut self, function: &Function, bucket: u32, [count, value]: [u64; 2]) {
+        let value = value as i64;
+        self.count = self.count.saturating_add(count);
+        match function {
+            Function::Count => {}
+            Function::Min(_) | Function::Max(_) => self.join(function, Some(value.into())),
+            Function::Sum(_) | Function::Histogram(_) => {
+                self.overflowed |= OVERFLOWS.contains(&value);
+                self.join(function, Some(value.into()));
+            }
+        }
+        if matches!(function, Function::Histogram(_)) {
+            let total = self.buckets.entry(bucket).or_default();
+            *total = total.saturating_add(count);
+        }
+    }
+
+    fn join(&mut self, function: &Function, other: Option<i128>) {
+        let Some(other) = other else { return };
+        let value = self.value.unwrap_or(other);
+        self.value = Some(match (function, self.value) {
+            (Function::Min(_), _) => value.min(other),
+            (Function::Max(_), _) => value.max(other),
+            (_, None) => other,
+            (_, Some(value)) => value.saturating_add(other),
+        });
+    }
+
+    fn add(&mut self, function: &Function, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.join(function, other.value);
+        self.overflowed |= other.overflowed;
+        for (bucket, count) in &other.buckets {
+            let total = self.buckets.entry(*bucket).or_default();
+            *total = total.saturating_add(*count);
+        }
+    }
+
+    fn to_entry(&self, key: Vec<KeyValue>) -> Entry {
+        let known = self.value.filter(|_| !self.overflowed);
+        let bucket = |(&bucket, &count): (&u32, &u64)| {
+            let range = (bucket != NEGATIVE_BUCKET).then(|| bucket as usize);
+            let (first, last) = (range.map(|it| BUCKETS.first(it)), range.map(|it| BUCKETS.last(it)));
+            Bucket { first, last, count }
+        };
+        let (negative, others): (Vec<_>, Vec<_>) =
+            self.buckets.iter().partition(|(bucket, _)| **bucket == NEGATIVE_BUCKET);
+        let buckets = negative.into_iter().chain(others).map(bucket).collect();
+        Entry { key, count: self.count, value: known.and_then(|value| i64::try_from(value).ok()), buckets }
+    }
+}
+
+impl AggregationSums {
+    /// Adds what was counted for a key. Of too many keys, the others are added up.
+    pub fn add(&mut self, rule: &Rule, key: Vec<KeyValue>, sum: &Sum) {
+        if sum.count == 0 {
+            return;
+        }
+        let has_room = self.entries.len() < MAX_ENTRIES || self.entries.contains_key(&key);
+        let place = if has_room { self.entries.entry(key).or_default() } else { &mut self.other };
+        place.add(&rule.function, sum);
+    }
+
+    /// Adds what was counted for keys without room.
+    pub fn add_other(&mut self, rule: &Rule, sum: &Sum) {
+        if sum.count != 0 {
+            self.other.add(&rule.function, sum);
+        }
+    }
+
+    /// Adds the sums of another process, or of many.
+    pub fn add_all(&mut self, rule: &Rule, other: &Self) {
+        other.entries.iter().for_each(|(key, sum)| self.add(rule, key.clone(), sum));
+        self.add_other(rule, &other.other);
+        self.lost = self.lost.saturating_add(other.lost);
+        self.refused = self.refused.saturating_add(other.refused);
+        self.not_counting = self.not_counting.saturating_add(other.not_counting);
+        self.unfit = self.unfit.saturating_add(other.unfit);
+    }
+
+    /// Counts by key, as a document has them, and the count of all other keys.
+    pub fn to_entries(&self) -> (Vec<Entry>, Option<Entry>) {
+        let entries = self.entries.iter().map(|(key, sum)| sum.to_entry(key.clone())).collect();
+        (entries, (self.other.count != 0).then(|| self.other.to_entry(Vec::new())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(text: &str) -> Function {
+        text.parse::<Rule>().expect("a rule").function
+    }
+
+    fn sum(function: &Function, cells: &[[i64; 2]]) -> Sum {
+        let mut sum = Sum::default();
+        cells.iter().for_each(|[count, value]| sum.add_cell(function, 0, [*count as u64, *value as u64]));
+        sum
+    }
+
+    #[test]
+    fn cells_of_cpus_are_added_by_the_function() {
+        let entry = |text, cells: &[[i64; 2]]| sum(&function(text), cells).to_entry(Vec::new());
+        let values = |entry: Entry| (entry.count, entry.value);
+        assert_eq!(values(entry("count", &[[1, 9], [2, 9]])), (3, None));
+        assert_eq!(values(entry("sum of x", &[[1, -9], [2, 20]])), (3, Some(11)));
+        assert_eq!(values(entry("min of x", &[[1, -9], [2, 20]])), (3, Some(-9)));
+        assert_eq!(values(entry("max of x", &[[1, -9], [2, 20]])), (3, Some(20)));
+        assert_eq!(values(entry("max of x", &[[1, i64::MAX]])), (1, Some(i64::MAX)));
+    }
+
+    #[test]
+    fn a_sum_that_overflows_is_unknown() {
+        let overflow = |cells: &[[i64; 2]]| sum(&function("sum of x"), cells).to_entry(Vec::new()).value;
+        assert_eq!(overflow(&[[5, i64::MAX]]), None);
+        assert_eq!(overflow(&[[5, i64::MIN], [1, 3]]), None);
+        assert_eq!(overflow(&[[1, i64::MAX - 1], [1, 2]]), None);
+        assert_eq!(overflow(&[[1, i64::MAX - 1], [1, 2], [1, -2]]), Some(i64::MAX - 1));
+    }
+
+    #[test]
+    fn buckets_are_added_one_by_one() {
+        let histogram = function("histogram of x");
+        let mut sum = Sum::default();
+        for (bucket, cell) in [(0, [2, 0]), (NEGATIVE_BUCKET, [1, -5i64 as u64]), (9, [1, 10])] {
+            sum.add_cell(&histogram, bucket, cell);
+        }
+        let mut twice = sum.clone();
+        twice.add(&histogram, &sum);
+        let entry = twice.to_entry(vec![KeyValue::Natural(1)]);
+        assert_eq!((entry.count, entry.value), (8, Some(10)));
+        let bucket = |first, last, count| Bucket { first, last, count };
+        let first = BUCKETS.first(9);
+        let last = BUCKETS.last(9);
+        assert_eq!(
+            entry.buckets,
+            [bucket(None, None, 2), bucket(Some(0), Some(0), 4), bucket(Some(first), Some(last), 2)]
+        );
+    }
+
+    #[test]
+    fn too_many_keys_are_added_up() {
+        let rule: Rule = "count by pid".parse().expect("a rule");
+        let mut sums = AggregationSums::default();
+        let one = sum(&rule.function, &[[1, 0]]);
+        for key in 0..MAX_ENTRIES as u64 + 5 {
+            sums.add(&rule, vec![KeyValue::Natural(key)], &one);
+        }
+        sums.add(&rule, vec![KeyValue::Natural(0)], &one);
+        let (entries, other) = sums.to_entries();
+        assert_eq!((entries.len(), entries[0].count), (MAX_ENTRIES, 2));
+        assert_eq!(other.map(|other| other.count), Some(5));
+    }
+}

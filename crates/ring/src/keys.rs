@@ -1,0 +1,173 @@
+//! Table of the keys by which events are counted: open addressing in shared memory, without locks.
+//!
+//! ```text
+//!            claim (CAS)             words, then READY (release)
+//!   EMPTY ────────────────► CLAIMED ─────────────────────────────► READY
+//! ```
+//!
+//! - A slot that is READY never changes again. So a thread that finds its key there may use the
+//!   slot's cells for ever.
+//! - A thread that finds a slot CLAIMED does not wait: it may be the handler of a signal that has
+//!   interrupted the thread which fills the slot. It passes on, and may add the same key a second
+//!   time. Readers add up the cells of equal keys.
+//! - A process that is killed leaves CLAIMED slots behind. No event was counted in them: a thread
+//!   counts only in slots that it has seen READY, or made so.
+//! - The number of slots that are looked at is bounded. Where none is free, events are counted in
+//!   the slot that is for all other keys.
+
+use std::sync::atomic::Ordering;
+
+use tompion_layout::counts::{CLAIMED, EMPTY, KEY_SLOT, KEY_WORDS, MAX_PROBES, READY, SHAPE, STATE, WORDS};
+
+use crate::memory::Part;
+
+/// Key of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Kinds and lengths of the parts, see [`tompion_layout::counts`].
+    pub shape: u64,
+    /// Bytes of the parts; those that are not used are zero.
+    pub words: [u64; KEY_WORDS],
+    /// Number of words that can differ from zero.
+    pub used: usize,
+}
+
+impl Key {
+    /// A key without parts.
+    pub const EMPTY: Self = Self { shape: 0, words: [0; KEY_WORDS], used: 0 };
+
+    /// Hash of the words: its lower half goes into the slot, its upper half says where to look.
+    #[inline(always)]
+    fn hash(&self) -> u64 {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut hash = self.shape;
+        for word in self.words.iter().take(self.used) {
+            hash = (hash.rotate_left(29) ^ word).wrapping_mul(FACTOR);
+        }
+        hash ^ hash >> 29
+    }
+}
+
+/// Returns the slot of a key in a table of this many slots, a power of two, and adds it if it is
+/// not there. None if there is no room.
+///
+/// The table is as large as that.
+#[inline(always)]
+pub(crate) fn find(table: &Part<'_>, slots: u32, key: &Key) -> Option<u32> {
+    let hash = key.hash();
+    let state = |state: u64| hash << 32 | state;
+    let mask = slots - 1;
+    let mut slot = (hash >> 32) as u32 & mask;
+    for _ in 0..slots.min(MAX_PROBES) {
+        let place = slot as usize * KEY_SLOT;
+        // Ordering: pairs with the release store in `add`: a thread that sees READY sees the key.
+        let found = table.load(place + STATE, Ordering::Acquire);
+        if found == state(READY) && has(table, place, key) || found == EMPTY && add(table, place, key, state)
+        {
+            return Some(slot);
+        }
+        slot = (slot + 1) & mask;
+    }
+    None
+}
+
+#[inline(always)]
+fn has(table: &Part<'_>, place: usize, key: &Key) -> bool {
+    // Ordering: the words don't change behind the state that was seen.
+    let load = |offset| table.load(place + offset, Ordering::Relaxed);
+    let words = key.words.iter().take(key.used).enumerate();
+    load(SHAPE) == key.shape
+        && words.fold(true, |same, (index, word)| same & (load(WORDS + index * 8) == *word))
+}
+
+/// Adds the key to a slot that was empty. False if another thread has been quicker, and has not
+/// just added the same key.
+#[cold]
+#[inline(never)]
+fn add(table: &Part<'_>, place: usize, key: &Key, state: impl Fn(u64) -> u64) -> bool {
+    if table.claim(place + STATE, state(CLAIMED)).is_err() {
+        // Ordering: as in `find`.
+        return table.load(place + STATE, Ordering::Acquire) == state(READY) && has(table, place, key);
+    }
+    // Ordering: the words are seen by the state that is stored behind them.
+    table.store(place + SHAPE, key.shape, Ordering::Relaxed);
+    for (index, word) in key.words.iter().enumerate() {
+        table.store(place + WORDS + index * 8, *word, Ordering::Relaxed);
+    }
+    // Ordering: pairs with the acquire loads in `find` and `add`, and with the session's.
+    table.store(place + STATE, state(READY), Ordering::Release);
+    true
+}
+
+/// Loom's tests: their names begin as those in `loom_tests.rs`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use loom::thread;
+
+    use super::*;
+    use crate::memory::{Fault, SharedMap, break_by};
+
+    fn key(number: u64) -> Key {
+        let mut words = [0; KEY_WORDS];
+        (words[0], words[KEY_WORDS - 1]) = (number, !number);
+        Key { shape: 7, words, used: KEY_WORDS }
+    }
+
+    fn find_in(map: &SharedMap, slots: u32, key: &Key) -> Option<u32> {
+        find(&Part::of(map, 0, map.len()), slots, key)
+    }
+
+    /// Keys that are READY, as a reader sees them.
+    fn keys_in(map: &SharedMap, slots: u32) -> Vec<u64> {
+        let table = Part::of(map, 0, map.len());
+        let ready = |slot: &usize| table.load(slot * KEY_SLOT, Ordering::Acquire) as u32 == READY as u32;
+        let word = |slot, index| table.load(slot * KEY_SLOT + WORDS + index * 8, Ordering::Relaxed);
+        let slots = (0..slots as usize).filter(ready);
+        slots
+            .map(|slot| {
+                assert_eq!(word(slot, KEY_WORDS - 1), !word(slot, 0), "a key in parts");
+                word(slot, 0)
+            })
+            .collect()
+    }
+
+    /// Two threads and a reader, of which each thread finds two keys.
+    fn explore() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(|| {
+            let map = SharedMap::for_words(4 * KEY_SLOT);
+            let threads = [[1, 2], [2, 1]].map(|numbers| {
+                let map = map.clone();
+                thread::spawn(move || {
+                    for number in numbers {
+                        let slot = find_in(&map, 4, &key(number)).expect("room");
+                        assert_eq!(find_in(&map, 4, &key(number)), Some(slot), "a key that moves");
+                    }
+                })
+            });
+            assert!(keys_in(&map, 4).iter().all(|key| [1, 2].contains(key)));
+            threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+            let mut keys = keys_in(&map, 4);
+            assert!((2..=4).contains(&keys.len()), "{keys:?}");
+            keys.sort_unstable();
+            keys.dedup();
+            assert_eq!(keys, [1, 2]);
+        });
+    }
+
+    #[test]
+    fn threads_that_add_the_same_keys_find_them_whole() {
+        explore();
+    }
+
+    #[test]
+    fn a_key_that_is_ready_too_early_is_noticed() {
+        break_by(Some(Fault::NoRelease));
+        let result = catch_unwind(AssertUnwindSafe(explore));
+        break_by(None);
+        assert!(result.is_err(), "a missing release was not noticed");
+    }
+}
