@@ -21,7 +21,7 @@ const MAX_DESCRIPTIONS_OF_USER: u64 = 384 << 20;
 /// Bytes of descriptions of all processes.
 const MAX_DESCRIPTIONS: u64 = 512 << 20;
 /// Maximum number of names of events that are remembered of an ended process, for hints.
-pub const MAX_NAMES_OF_PROCESS: usize = 4096;
+pub const MAX_NAMES_OF_PROCESS: usize = 16_384;
 /// Maximum number of names of events that are remembered, of all processes.
 pub const MAX_NAMES: usize = 1 << 16;
 /// Maximum number of bytes of these names.

@@ -610,7 +610,9 @@ impl Process {
     pub fn event_names(&self) -> impl Iterator<Item = (&str, &str)> {
         let events = self.classes.values().map(|class| &class.event);
         events.flat_map(|event| {
-            [event.name.as_str(), event.base_name()].map(|name| (event.provider.as_str(), name))
+            let (name, base) = (event.name.as_str(), event.base_name());
+            let names = std::iter::once(name).chain(Some(base).filter(|base| *base != name));
+            names.map(|name| (event.provider.as_str(), name))
         })
     }
 

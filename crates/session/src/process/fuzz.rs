@@ -317,7 +317,8 @@ impl Fixture {
             let classes = events.iter().zip(0..).map(|(event, id)| encode::event_class(event, id));
             decoder_of(classes.collect());
             self.process.conflicts();
-            assert!(self.process.event_names().count() <= 2 * events.len());
+            let with_span = events.iter().filter(|event| event.base_name() != event.name).count();
+            assert_eq!(self.process.event_names().count(), events.len() + with_span);
         }
         self.process.finish().unwrap();
     }
