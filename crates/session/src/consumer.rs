@@ -16,10 +16,7 @@ use std::{
     collections::BTreeSet,
     fs::File,
     io,
-    sync::{
-        Arc,
-        mpsc::{Receiver, Sender},
-    },
+    sync::{Arc, mpsc::Sender},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -40,9 +37,9 @@ use crate::{
 };
 use chunks::Chunks;
 pub use chunks::CommittedChunk;
-use command::CommandServer;
 pub use command::{CommandSender, ConsumerCommand};
-use policy::{BURST_PERCENT, Conversion, Observation, SLEEP};
+use command::{CommandServer, Commands};
+use policy::{BURST_PERCENT, Conversion, IDLE_SLEEP, Observation, SLEEP};
 pub use triggers::EventWatch;
 
 /// Time for which events count as a burst after the last one.
@@ -239,7 +236,7 @@ impl Consumer {
         command::start(|commands| self.run(&commands))
     }
 
-    fn run(mut self, commands: &Receiver<ConsumerCommand>) {
+    fn run(mut self, commands: &Commands) {
         tompion_os::prefer_this_thread();
         // Before the watchdog moves this thread: a new thread inherits its affinity.
         disk::start();
@@ -384,7 +381,10 @@ impl CommandServer for Consumer {
         if fullest >= BURST_PERCENT {
             self.last_burst = Some(Instant::now());
         }
-        let sleep = policy::next_sleep(sleep, fullest, self.is_burst());
+        let sleep = match self.is_idle() {
+            true => IDLE_SLEEP,
+            false => policy::next_sleep(sleep, fullest, self.is_burst()),
+        };
         self.arm_watchdog(sleep);
         sleep
     }
@@ -423,6 +423,11 @@ impl Consumer {
         if let Some(Err(error)) = self.jobs.as_ref().map(JobSink::flush) {
             self.stop(&error);
         }
+    }
+
+    /// Whether there is nothing to look at before the next command. Chunks end by time and size.
+    fn is_idle(&self) -> bool {
+        self.processes.is_empty() && self.finished.is_empty() && self.chunks.is_none() && !self.is_burst()
     }
 
     /// Whether events come in a rush, or did a short time ago.

@@ -2,7 +2,11 @@
 
 use std::{
     io,
-    sync::mpsc::{self, Receiver, SendError, Sender, TryRecvError},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering, fence},
+        mpsc::{self, Receiver, SendError, Sender, TryRecvError},
+    },
     thread::{self, JoinHandle, Thread},
     time::{Duration, Instant},
 };
@@ -13,7 +17,11 @@ use tompion_lineage::untraced::Listed;
 use tompion_manifest::{Child, CommandEnd, Firing, Program, Snapshot};
 use tompion_protocol::rules::Rules;
 
-use super::{RecordingSummary, chunks::CommittedChunk, policy::SLEEP};
+use super::{
+    RecordingSummary,
+    chunks::CommittedChunk,
+    policy::{IDLE_SLEEP, SLEEP},
+};
 use crate::{backing::ProcessEntry, process::Process, recover::LostProcess};
 
 /// Command to the consumer.
@@ -86,13 +94,14 @@ impl ConsumerCommand {
     }
 }
 
-/// Sender of commands. It wakes the consumer for urgent ones; the others wait for its next poll,
-/// 4 ms at most, or 10 ms where jobs are sent. Short processes send three each: the wake-ups would
-/// cost more than the work.
+/// Sender of commands. It wakes the consumer for urgent ones, and for any while no process is
+/// recorded. The others wait for its next poll, 4 ms at most, or 10 ms where jobs are sent. Short
+/// processes send three each: the wake-ups would cost more than the work.
 #[derive(Clone, Debug)]
 pub struct CommandSender {
     sender: Sender<ConsumerCommand>,
     consumer: Thread,
+    is_idle: Arc<AtomicBool>,
 }
 
 impl CommandSender {
@@ -103,7 +112,10 @@ impl CommandSender {
     pub fn send(&self, command: ConsumerCommand) -> Result<(), SendError<ConsumerCommand>> {
         let is_urgent = command.is_urgent();
         self.sender.send(command)?;
-        if is_urgent {
+        // Ordering: pairs with the fence in `serve`. Either this sees that the consumer is idle, or
+        // the consumer sees the command before it parks.
+        fence(Ordering::SeqCst);
+        if is_urgent || self.is_idle.load(Ordering::Relaxed) {
             self.consumer.unpark();
         }
         Ok(())
@@ -115,12 +127,20 @@ impl CommandSender {
 ///
 /// # Errors
 /// The thread can't be started.
-pub fn start(
-    run: impl FnOnce(Receiver<ConsumerCommand>) + Send + 'static,
-) -> io::Result<(CommandSender, JoinHandle<()>)> {
+pub fn start(run: impl FnOnce(Commands) + Send + 'static) -> io::Result<(CommandSender, JoinHandle<()>)> {
     let (sender, receiver) = mpsc::channel();
-    let thread = thread::Builder::new().name("consumer".into()).spawn(move || run(receiver))?;
-    Ok((CommandSender { sender, consumer: thread.thread().clone() }, thread))
+    let is_idle = Arc::<AtomicBool>::default();
+    let commands = Commands { receiver, is_idle: is_idle.clone() };
+    let thread = thread::Builder::new().name("consumer".into()).spawn(move || run(commands))?;
+    Ok((CommandSender { sender, consumer: thread.thread().clone(), is_idle }, thread))
+}
+
+/// Receiver of commands.
+#[derive(Debug)]
+pub struct Commands {
+    receiver: Receiver<ConsumerCommand>,
+    /// Whether the thread sleeps for so long that any command is to wake it.
+    is_idle: Arc<AtomicBool>,
 }
 
 /// Thread's state that follows commands and polls at times of its own.
@@ -134,18 +154,17 @@ pub trait CommandServer {
 
 /// Follows commands and polls until everything is to be completed, and returns the summary's
 /// receiver; none if all senders are gone. Polls are on time however many commands come.
-pub fn serve(
-    commands: &Receiver<ConsumerCommand>,
-    server: &mut impl CommandServer,
-) -> Option<Sender<RecordingSummary>> {
+pub fn serve(commands: &Commands, server: &mut impl CommandServer) -> Option<Sender<RecordingSummary>> {
     let mut interval = SLEEP.0;
     let mut due = Instant::now() + interval;
     loop {
-        match commands.try_recv() {
+        match commands.receiver.try_recv() {
             Ok(command) => {
                 if let Some(done) = server.follow(command) {
                     return Some(done);
                 }
+                // It may have ended the idleness.
+                due = due.min(Instant::now() + SLEEP.1);
             }
             Err(TryRecvError::Empty) => thread::park_timeout(due.saturating_duration_since(Instant::now())),
             Err(TryRecvError::Disconnected) => return None,
@@ -153,6 +172,12 @@ pub fn serve(
         if Instant::now() >= due {
             interval = server.poll(interval);
             due = Instant::now() + interval;
+            let is_idle = interval >= IDLE_SLEEP;
+            if is_idle != commands.is_idle.load(Ordering::Relaxed) {
+                commands.is_idle.store(is_idle, Ordering::Relaxed);
+                // Ordering: pairs with the fence of `send`, before the next look for a command.
+                fence(Ordering::SeqCst);
+            }
         }
     }
 }
@@ -184,6 +209,43 @@ mod tests {
         }
     }
 
+    fn commands(receiver: Receiver<ConsumerCommand>) -> Commands {
+        Commands { receiver, is_idle: Arc::default() }
+    }
+
+    /// Server that has nothing to do.
+    struct IdleServer(Sender<&'static str>);
+
+    impl CommandServer for IdleServer {
+        fn follow(&mut self, command: ConsumerCommand) -> Option<Sender<RecordingSummary>> {
+            let _ = self.0.send("command");
+            match command {
+                ConsumerCommand::Finish(done) => Some(done),
+                _ => None,
+            }
+        }
+
+        fn poll(&mut self, _interval: Duration) -> Duration {
+            let _ = self.0.send("poll");
+            Duration::from_secs(3600)
+        }
+    }
+
+    #[test]
+    fn an_idle_thread_is_woken_by_any_command_and_polls_after_it() {
+        let (report, reports) = mpsc::channel();
+        let run = move |commands: Commands| drop(serve(&commands, &mut IdleServer(report)));
+        let (sender, thread) = start(run).expect("a thread");
+        let next = || reports.recv_timeout(Duration::from_secs(30)).expect("a report");
+        assert_eq!(next(), "poll");
+        for _ in 0..100 {
+            sender.send(ConsumerCommand::ProblemSuppressed).expect("a thread");
+            assert_eq!((next(), next()), ("command", "poll"));
+        }
+        sender.send(ConsumerCommand::Finish(mpsc::channel().0)).expect("a thread");
+        thread.join().expect("its end");
+    }
+
     #[test]
     fn a_flood_of_commands_does_not_keep_polls_from_being_made() {
         let (sender, receiver) = mpsc::channel();
@@ -192,7 +254,7 @@ mod tests {
         }
         sender.send(ConsumerCommand::Finish(mpsc::channel().0)).expect("a receiver");
         let mut server = SlowServer::default();
-        assert!(serve(&receiver, &mut server).is_some());
+        assert!(serve(&commands(receiver), &mut server).is_some());
         assert_eq!(server.commands, 101);
         assert!(server.polls >= 50, "{} polls", server.polls);
     }
@@ -202,14 +264,15 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         sender.send(ConsumerCommand::ProblemSuppressed).expect("a receiver");
         drop(sender);
-        assert!(serve(&receiver, &mut SlowServer::default()).is_none());
+        assert!(serve(&commands(receiver), &mut SlowServer::default()).is_none());
     }
 
     #[test]
     fn only_urgent_commands_wake_the_thread() {
         let (report, woken) = mpsc::channel();
-        let run = move |commands: Receiver<ConsumerCommand>| {
-            while report.send(()).is_ok() && !commands.try_iter().any(|command| command.is_urgent()) {
+        let run = move |commands: Commands| {
+            while report.send(()).is_ok() && !commands.receiver.try_iter().any(|command| command.is_urgent())
+            {
                 thread::park();
             }
         };

@@ -6,6 +6,8 @@ use std::time::Duration;
 /// Shortest and longest sleep. The longest one bounds how much a sudden burst may bring before the
 /// consumer polls.
 pub(super) const SLEEP: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(4));
+/// Sleep while no process is recorded. The next one that joins ends it.
+pub(super) const IDLE_SLEEP: Duration = Duration::from_millis(100);
 /// Longest sleep while events come, and for some time after a burst: a program that had to wait for
 /// a CPU makes up for it in a burst, at a gigabyte or two a second.
 const BUSY_SLEEP: Duration = Duration::from_millis(1);
