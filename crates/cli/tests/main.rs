@@ -35,6 +35,7 @@ mod kernel;
 mod kernel_chunks;
 mod kernel_counts;
 mod kernel_filter;
+mod kernel_rules;
 mod kernel_stacks;
 mod kernel_state;
 mod kernel_states;

@@ -191,6 +191,36 @@ fn a_session_begins_records_changes_and_ends() {
 }
 
 #[test]
+fn kernel_events_of_a_channel_change_while_its_recorder_runs() {
+    if !crate::kernel::permitted() {
+        return;
+    }
+    let dir = TestDir::new();
+    let kernel = |events: &str| describe(&dir, "k", &format!("[channel.main]\nkernel = [{events}]\n"));
+    kernel("'sched_process_exec'");
+    let supervisor = Supervisor::start(&dir);
+    supervisor.command(&["apply", "k"]).succeeded();
+    let before = supervisor.wait_for("k", "main", "running");
+    run(Command::new("true").arg("first")).succeeded();
+    kernel("'sched_process_exec', 'sched_process_fork'");
+    let applied = supervisor.command(&["apply", "k"]).succeeded().err;
+    assert!(applied.contains("k: main: new rules"), "{applied}");
+    assert_eq!(supervisor.channel("k", "main")["pid"], before["pid"], "the same recorder");
+    run(Command::new("true").arg("second")).succeeded();
+    let applied = supervisor.command(&["apply", "k"]).succeeded().err;
+    assert!(applied.contains("k: nothing to change"), "{applied}");
+    supervisor.command(&["stop", "k"]).succeeded();
+    let trace = dir.trace(before["folder"].as_str().expect("a folder"));
+    let words = trace.manifest()["rule_changes"][1]["kernel"].clone();
+    assert_eq!(words, json!(["sched_process_exec", "sched_process_fork"]));
+    let events = trace.events();
+    let first = events.iter().find(|event| event.name == "sched_process_fork").expect("a fork");
+    let is_exec = |event: &&crate::support::Event| event.name == "sched_process_exec";
+    assert!(events.iter().filter(is_exec).any(|event| event.time < first.time));
+    supervisor.end().succeeded();
+}
+
+#[test]
 fn recorders_and_supervisors_that_are_killed_come_back() {
     let dir = TestDir::new();
     describe(&dir, "flight", "[channel.main]\n[channel.other]");

@@ -25,6 +25,8 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Time for a recording to end. Its command has five seconds, its disk may be slow.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time for a change of kernel events: the kernel checks each program that it has not loaded yet.
+const KERNEL_TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval between two looks whether it has.
 const END_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -104,6 +106,11 @@ pub fn recordings() -> Vec<Recording> {
     let folders = place::folders().into_iter();
     let found = folders.map(|(name, folder)| Recording { name, folder, recorder: None });
     found.filter(|recording| recording.folder.connect(SOCKET).is_ok()).collect()
+}
+
+#[derive(Deserialize)]
+struct KernelReply {
+    problems: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -231,6 +238,15 @@ impl Recording {
     /// If the recorder refuses.
     pub fn set_rules(&self, rules: &Rules) -> Result<RuleChange, ControlError> {
         self.call("SetRules", &json!({ "rules": rules }), REPLY_TIMEOUT)
+    }
+
+    /// Replaces the choice of kernel events. Returns lines about those that can't be recorded.
+    ///
+    /// # Errors
+    /// If the recorder refuses.
+    pub fn set_kernel_events(&self, events: &[String]) -> Result<Vec<String>, ControlError> {
+        let parameters = json!({ "events": events });
+        self.call("SetKernelEvents", &parameters, KERNEL_TIMEOUT).map(|KernelReply { problems }| problems)
     }
 
     /// Has what a flight recorder holds saved. Returns the number of events.

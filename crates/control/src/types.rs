@@ -167,6 +167,9 @@ pub struct Status {
     pub rule_changes: u32,
     /// Whether kernel events are recorded, too.
     pub kernel: bool,
+    /// Words that choose kernel events.
+    #[serde(default)]
+    pub kernel_events: Vec<String>,
     /// Processes that are recorded.
     pub processes: Vec<Process>,
     /// Number of recorded processes that have ended.
@@ -269,6 +272,7 @@ mod tests {
             rules: rules.clone(),
             rule_changes: 0,
             kernel: false,
+            kernel_events: Vec::new(),
             processes: vec![process.clone()],
             ended_processes: 0,
             ended_events: 0,

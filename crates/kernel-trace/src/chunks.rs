@@ -122,8 +122,6 @@ pub struct ChunkState {
     /// Receiver of the first chunk, for which the thread waits.
     first: Option<Receiver<NextChunk>>,
     bytes: Arc<AtomicU64>,
-    /// Whether the trace has an initial state.
-    has_state: bool,
 }
 
 /// Puts a trace that is not written yet into chunks.
@@ -135,7 +133,6 @@ pub fn control(drain: &mut Drain, commands: Sender<KernelCommand>) -> ChunkContr
         dropped: 0,
         first: Some(first),
         bytes: Arc::clone(&bytes),
-        has_state: drain.state.is_some(),
     });
     ChunkControl { commands, next: Some(sender), bytes }
 }
@@ -159,6 +156,7 @@ impl Drain {
     /// Writes all that was read into the chunk, and goes on in the next.
     pub fn end_chunk(&mut self, end: ChunkEnd) {
         let ChunkEnd { done, next } = end;
+        self.end_change();
         if !self.overwrite {
             self.collect();
         }
@@ -211,14 +209,13 @@ impl Drain {
 
     fn enter(&mut self, folder: DirHandle) {
         self.writer.continue_in(folder);
-        let has_state = self.chunks.as_ref().is_some_and(|state| state.has_state);
         let limit = self.state_bytes.saturating_mul(2).saturating_add(MAX_REPEATED_BYTES);
         if self.state.is_some() || self.writer.initial_bytes() <= limit {
             return;
         }
         self.writer.restart_initial_state();
         self.stacks.describe_again(tompion_os::monotonic_ns());
-        if has_state {
+        if self.has_state {
             // What processes are is root's to read.
             let _rights = FileRights::of_the_process().ok();
             self.state = read_state().ok();

@@ -35,6 +35,7 @@ use tompion_os::DirHandle;
 use tompion_writer::{HostInfo, Mark, Pushed, SourceWriter, WriteMode, environment, reason};
 
 use crate::{
+    change::Changing,
     chunks::ChunkState,
     classes::Classes,
     losses::{KnownLosses, lost_of, lost_otherwise},
@@ -60,12 +61,16 @@ pub const MAX_UNSAVED_PERCENT: u64 = 25;
 /// The thread's state.
 pub struct Drain {
     pub recorder: Recorder,
-    decoder: Decoder,
+    pub decoder: Decoder,
     pub vocabulary: Arc<Vocabulary>,
     inbox: Receiver<KernelCommand>,
     /// The state at the start, as far as it was read; none when all of it was taken, or if it isn't
     /// recorded.
     pub state: Option<Receiver<Vec<State>>>,
+    /// Whether the trace has an initial state.
+    pub has_state: bool,
+    /// Change of the events that is being made.
+    pub changing: Option<Changing>,
     folder: DirHandle,
     pub overwrite: bool,
     pub writer: SourceWriter,
@@ -141,6 +146,8 @@ impl Drain {
             vocabulary,
             inbox,
             state: None,
+            has_state: false,
+            changing: None,
             overwrite: plan.overwrite,
             writer,
             folder,
@@ -181,6 +188,7 @@ impl Drain {
                 Ok(command) => self.follow(command),
                 Err(RecvTimeoutError::Timeout) => {}
             }
+            self.look_at_change();
             self.take_state(false);
             self.write_definitions();
             if self.overwrite {
@@ -217,6 +225,7 @@ impl Drain {
             }
             KernelCommand::DropHistory if self.overwrite => self.drop_history(),
             KernelCommand::DropHistory => {}
+            KernelCommand::Change(change) => self.begin_change(change),
             KernelCommand::EndChunk(end) => self.end_chunk(end),
             KernelCommand::Finish => {}
         }
@@ -411,6 +420,7 @@ impl Drain {
     }
 
     fn finish(mut self) -> Outcome {
+        self.end_change();
         self.recorder.detach();
         self.take_state(true);
         let until = Instant::now() + DETACH_TIMEOUT;

@@ -13,6 +13,7 @@
 //! looks like is `tompion_kernel`'s business, and sessions and chunks' folders are their owners'.
 #![forbid(unsafe_code)]
 
+mod change;
 mod chunks;
 mod classes;
 mod drain;
@@ -21,8 +22,9 @@ mod losses;
 mod outcome;
 mod recording;
 
+pub use change::ChangeableChoice;
 pub use chunks::{ChunkControl, ChunkPart};
 pub use drain::MAX_UNSAVED_PERCENT;
 pub use outcome::Outcome;
 pub use recording::{Kernel, KernelChoice, Plan};
-pub use tompion_kernel::Error;
+pub use tompion_kernel::{Error, Selection};

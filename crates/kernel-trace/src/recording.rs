@@ -25,6 +25,7 @@ use tompion_manifest::KERNEL;
 use tompion_os::DirHandle;
 
 use crate::{
+    change::KernelChange,
     chunks::{self, ChunkControl, ChunkEnd},
     drain::Drain,
     outcome::Outcome,
@@ -41,6 +42,10 @@ pub struct KernelChoice {
     pub filter: Option<Filter>,
     /// Context of events.
     pub contexts: Contexts,
+    /// Words by which the user has chosen.
+    pub words: Vec<String>,
+    /// Whether system calls of some processes alone are recorded.
+    pub follows: bool,
 }
 
 /// Size of the kernel's rings, and destination of their events.
@@ -82,6 +87,8 @@ pub enum KernelCommand {
     KeepSaving(Instant),
     /// Pass over what the flight recorder holds.
     DropHistory,
+    /// Record other events.
+    Change(KernelChange),
     /// End the chunk.
     EndChunk(ChunkEnd),
     /// Complete everything.
@@ -104,7 +111,7 @@ impl Kernel {
     /// # Errors
     /// If the kernel can't be recorded.
     pub fn prepare(plan: &Plan<'_>) -> Result<Self, Error> {
-        let KernelChoice { selection, calls, filter, contexts } = plan.choice;
+        let KernelChoice { selection, calls, filter, contexts, .. } = plan.choice;
         let options = Options {
             selection: selection.clone(),
             overwrite: plan.overwrite,
@@ -128,7 +135,7 @@ impl Kernel {
             drain.switch_gaps = None;
         }
         if selection.state {
-            drain.state = Some(read_state()?);
+            (drain.state, drain.has_state) = (Some(read_state()?), true);
         }
         let chunks = plan.is_in_chunks.then(|| chunks::control(&mut drain, commands.clone()));
         Ok(Self { idle: Some(drain), commands, chunks, thread: None })
@@ -176,6 +183,12 @@ impl Kernel {
     /// Drops what the flight recorder holds: the next snapshot begins behind it.
     pub fn drop_history(&self) {
         let _ = self.commands.send(KernelCommand::DropHistory);
+    }
+
+    /// Records other events from now on. `done` receives lines about those that can't be recorded,
+    /// once the others are.
+    pub fn change(&self, selection: Selection, done: Sender<Vec<String>>) {
+        let _ = self.commands.send(KernelCommand::Change(KernelChange { selection, done }));
     }
 
     /// Detaches the programs and completes the trace.

@@ -9,6 +9,7 @@
 //! [`tracepoints`]. Where the trace goes is left to others.
 #![forbid(unsafe_code)]
 
+mod change;
 pub mod context;
 pub mod decode;
 pub mod events;
@@ -24,7 +25,10 @@ pub mod state;
 pub mod switch_gaps;
 pub mod syscalls;
 pub mod tracepoints;
+mod words;
 
+pub use change::add_tracepoints;
 pub use fitness::{Obstacle, obstacles};
-pub use load::{Error, Options, Recorder, chain, misses_of, refused};
+pub use load::{Error, Options, Programs, Recorder, chain, misses_of, refused};
 pub use select::{AvailableEvents, Selection, UnknownEvent};
+pub use words::Words;

@@ -22,7 +22,7 @@ use crate::{
     events::{FIRST, KNOWN, Known, SYSCALL_ENTRY, SYSCALL_EXIT},
     filter::{self, Filter},
     fitness,
-    probes::{self, Attached, Probe},
+    probes::{self, Attached},
     ring::{Geometry, RingReader},
     select::Selection,
     stacks::KernelSymbols,
@@ -79,29 +79,39 @@ pub struct Options {
 
 /// The programs in the kernel, and their rings.
 pub struct Recorder {
-    ebpf: Ebpf,
+    /// None while they are changed elsewhere.
+    programs: Option<Programs>,
     rings: SharedMap,
     data: SharedMap,
     geometry: Geometry,
+}
+
+/// The programs in the kernel.
+pub struct Programs {
+    pub(crate) ebpf: Ebpf,
+    cpus: u32,
+    /// Events that are recorded now.
+    pub(crate) selection: Selection,
+    pub(crate) calls: Calls,
+    /// Whether system calls of some processes alone are recorded.
+    pub(crate) follows: bool,
     /// Programs that are loaded.
-    loaded: Vec<&'static str>,
+    pub(crate) loaded: Vec<&'static str>,
     /// Programs among them that record nothing, and mark where wakeups come from.
     wakers: Vec<&'static str>,
-    links: Vec<BtfTracePointLink>,
-    /// Probes that were asked for.
-    probes: Vec<Probe>,
+    pub(crate) links: Vec<(&'static str, BtfTracePointLink)>,
     attached: Attached,
     /// Events that this kernel doesn't have.
     missing: Vec<&'static str>,
-    /// Tracepoints without programs of their own.
-    tracepoints: Vec<Tracepoint>,
-    attachments: Attachments,
+    /// Tracepoints without programs of their own, those that were chosen once included.
+    pub(crate) tracepoints: Vec<Tracepoint>,
+    pub(crate) attachments: Attachments,
     /// Tracepoints that the kernel refused, with the reasons.
     refused: Vec<String>,
 }
 
-/// The program for those.
-const FOR_TRACEPOINTS: &str = "any_tracepoint";
+/// The program for tracepoints without one of their own.
+pub(crate) const FOR_TRACEPOINTS: &str = "any_tracepoint";
 
 /// Programs that tell where wake-ups come from (`src/bpf/wakers.h`), and their tracepoints. Ends
 /// stand before begins: none that begins when they are attached is taken to go on for ever.
@@ -146,11 +156,11 @@ fn is_recorded_with_its_context(selection: &Selection, tracepoint: &str) -> bool
 }
 
 /// The programs that system calls take.
-const SYSCALLS: [(u16, &str, &str); 2] =
+pub(crate) const SYSCALLS: [(u16, &str, &str); 2] =
     [(SYSCALL_ENTRY, "sys_enter", "syscall_entry"), (SYSCALL_EXIT, "sys_exit", "syscall_exit")];
 
 /// Beginning of the names of the programs for switches.
-const SWITCH: &str = "sched_switch";
+pub(crate) const SWITCH: &str = "sched_switch";
 
 impl Recorder {
     /// Loads the programs that the options ask for; nothing is recorded yet.
@@ -176,7 +186,6 @@ impl Recorder {
             .set_global("filtered", &filtered, true)
             .set_global("overwrite", &overwrite, true)
             .set_global("follow", &follow, true)
-            .set_global("wanted", &selection.events, true)
             .set_global("recorder", &recorder, true)
             .set_global("contexts", &options.contexts.bits(), true)
             .set_global("stacks_last", &stacks_last, true)
@@ -190,27 +199,92 @@ impl Recorder {
         let rings = map_array(&ebpf, "rings", geometry.rings_bytes())?;
         let data = map_array(&ebpf, "data", geometry.data_bytes())?;
         tell_calls(&mut ebpf, selection, calls)?;
+        tell_wanted(&mut ebpf, selection.events)?;
         tell_followed(&mut ebpf, &options.follow)?;
-        let mut recorder = Self {
+        let mut programs = Programs {
             ebpf,
-            rings,
-            data,
-            geometry: *geometry,
+            cpus: geometry.cpus,
+            selection: selection.clone(),
+            calls: calls.clone(),
+            follows: !options.follow.is_empty(),
             loaded: Vec::new(),
             wakers: Vec::new(),
             links: Vec::new(),
-            probes: selection.probes.clone(),
             attached: Attached::default(),
             missing: Vec::new(),
             tracepoints: selection.tracepoints.clone(),
             attachments: Attachments::default(),
             refused: Vec::new(),
         };
-        recorder.load_programs(options, calls, &btf)?;
-        Ok(recorder)
+        programs.load(options, &btf)?;
+        Ok(Self { programs: Some(programs), rings, data, geometry: *geometry })
     }
 
-    fn load_programs(&mut self, options: &Options, calls: &Calls, btf: &Btf) -> Result<(), Error> {
+    /// Begins to record.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn attach(&mut self) -> Result<(), Error> {
+        self.programs.as_mut().map_or(Ok(()), Programs::attach)
+    }
+
+    /// Takes the programs, to change them in another thread. Rings can be read meanwhile.
+    pub fn take_programs(&mut self) -> Option<Programs> {
+        self.programs.take()
+    }
+
+    /// Takes the programs back.
+    pub fn put_programs(&mut self, programs: Programs) {
+        self.programs = Some(programs);
+    }
+
+    /// Follows more processes while the programs run, with the children that they will have.
+    ///
+    /// # Errors
+    /// If the set of processes can't be mapped.
+    pub fn follow(&self, pids: &[u32]) -> Result<(), Error> {
+        self.programs.as_ref().map_or(Ok(()), |programs| programs.follow(pids))
+    }
+
+    /// Whether the programs follow a process; none is followed where all are recorded.
+    pub fn follows(&self, pid: u32) -> bool {
+        self.programs.as_ref().is_some_and(|programs| programs.has_in_set(pid))
+    }
+
+    /// Ends recording. What the rings have can still be read.
+    pub fn detach(&mut self) {
+        self.programs.iter_mut().for_each(Programs::detach);
+    }
+
+    /// The rings' number and size.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The ring of a CPU.
+    pub fn ring(&self, cpu: u32) -> RingReader<'_> {
+        RingReader::new(&self.rings, &self.data, self.geometry, cpu)
+    }
+
+    /// Names of chosen events that this kernel doesn't have.
+    pub fn missing(&self) -> &[&'static str] {
+        self.programs.as_ref().map_or(&[], |programs| &programs.missing)
+    }
+
+    /// Chosen tracepoints to which the kernel allows no attachment, with the reasons.
+    pub fn refused(&self) -> &[String] {
+        self.programs.as_ref().map_or(&[], |programs| &programs.refused)
+    }
+
+    /// Number of times that the kernel did not start a program because it ran on that CPU already.
+    /// Each was an event.
+    pub fn misses(&self) -> u64 {
+        self.programs.as_ref().map_or(0, Programs::misses)
+    }
+}
+
+impl Programs {
+    fn load(&mut self, options: &Options, btf: &Btf) -> Result<(), Error> {
         let selection = &options.selection;
         let waking = KNOWN.iter().zip(FIRST..).find(|(known, _)| known.name == "sched_waking");
         if waking.is_some_and(|(_, number)| selection.has(number)) {
@@ -222,24 +296,23 @@ impl Recorder {
                 self.load_known(known, btf)?;
             }
         }
-        // Each reads what the other one can't: paths at exits, sizes of buffers at entries.
-        let needed = |number| match number {
-            SYSCALL_ENTRY => selection.exits.iter().any(|call| calls.returned_address(*call).is_some()),
-            _ => !selection.entries.is_empty(),
-        };
         for (number, tracepoint, program) in SYSCALLS {
-            let wanted = if number == SYSCALL_ENTRY { &selection.entries } else { &selection.exits };
-            if !wanted.is_empty() || needed(number) {
+            if needs_calls(selection, &self.calls, number) {
                 self.load_program(program, tracepoint, btf).map_err(|error| refused(program, &error))?;
             }
         }
         if !self.tracepoints.is_empty() {
-            let loaded = tracepoint_program(&mut self.ebpf).and_then(TracePoint::load);
-            if let Err(error) = loaded {
-                self.do_without_tracepoints(refused(FOR_TRACEPOINTS, &error))?;
+            if let Err(error) = self.load_for_tracepoints() {
+                self.do_without_tracepoints(error)?;
             }
         }
         Ok(())
+    }
+
+    /// Loads the program for tracepoints without one of their own.
+    pub(crate) fn load_for_tracepoints(&mut self) -> Result<(), Error> {
+        let loaded = tracepoint_program(&mut self.ebpf).and_then(TracePoint::load);
+        loaded.map_err(|error| refused(FOR_TRACEPOINTS, &error))
     }
 
     /// Loads the programs that mark where wakeups come from. They are attached before those that
@@ -260,17 +333,22 @@ impl Recorder {
                 }
             }
         }
+        self.tell_handlers(is_known)
+    }
+
+    /// Says whether the programs know from which context a wakeup comes. None is active so far.
+    pub(crate) fn tell_handlers(&mut self, is_known: bool) -> Result<(), Error> {
         let mut handlers = array::<[u64; 6]>(&mut self.ebpf, "handlers")
             .map_err(|error| Error::Refused("the map handlers".into(), chain(&error)))?;
         let entry = [u64::from(is_known), 0, 0, 0, 0, 0];
-        (0..self.geometry.cpus)
+        (0..self.cpus)
             .try_for_each(|cpu| handlers.set(cpu, entry, 0))
             .map_err(|error| Error::Refused("the map handlers".into(), chain(&error)))
     }
 
     /// The one program was refused (before Linux 5.15): the rest is recorded, if there is any.
     fn do_without_tracepoints(&mut self, error: Error) -> Result<(), Error> {
-        if self.loaded.is_empty() && self.probes.is_empty() {
+        if self.loaded.is_empty() && self.selection.probes.is_empty() {
             return Err(error);
         }
         let names: Vec<String> =
@@ -281,7 +359,7 @@ impl Recorder {
         Ok(())
     }
 
-    fn load_known(&mut self, known: &Known, btf: &Btf) -> Result<(), Error> {
+    pub(crate) fn load_known(&mut self, known: &Known, btf: &Btf) -> Result<(), Error> {
         let first = self.load_program(known.program, known.tracepoint, btf);
         match (first, known.program_of_old) {
             (Ok(()), _) => Ok(()),
@@ -297,39 +375,56 @@ impl Recorder {
         }
     }
 
-    fn load_program(&mut self, name: &'static str, tracepoint: &str, btf: &Btf) -> Result<(), ProgramError> {
+    pub(crate) fn load_program(
+        &mut self,
+        name: &'static str,
+        tracepoint: &str,
+        btf: &Btf,
+    ) -> Result<(), ProgramError> {
         program(&mut self.ebpf, name)?.load(tracepoint, btf)?;
         log::debug!("BPF program {name} loaded for the tracepoint {tracepoint}");
         self.loaded.push(name);
         Ok(())
     }
 
-    /// Begins to record.
-    pub fn attach(&mut self) -> Result<(), Error> {
+    fn attach(&mut self) -> Result<(), Error> {
         // Switches first: an event of a thread whose switch away is not recorded would show it
         // running for too long. Then ends before begins, as in `WAKERS`: some of these count
         // handlers, too.
         self.loaded.sort_by_key(|name| (!name.starts_with(SWITCH), !name.ends_with("_exit")));
         for name in self.wakers.iter().chain(&self.loaded).copied().collect::<Vec<_>>() {
-            let link = program(&mut self.ebpf, name).and_then(|program| {
-                let id = program.attach()?;
-                program.take_link(id)
-            });
-            self.links.push(link.map_err(|error| refused(name, &error))?);
+            self.attach_program(name)?;
         }
         log::debug!("{} BPF programs attached", self.links.len());
-        self.attached = probes::attach(&mut self.ebpf, &self.probes).map_err(Error::Probe)?;
+        self.attached = probes::attach(&mut self.ebpf, &self.selection.probes).map_err(Error::Probe)?;
         if !self.tracepoints.is_empty() {
-            let program = tracepoint_program(&mut self.ebpf).and_then(|program| program.fd());
-            let program = program.map_err(|error| refused(FOR_TRACEPOINTS, &error))?;
-            let not = self.attachments.attach(program.as_fd(), &self.tracepoints);
-            self.refused.extend(not.into_iter().map(|(name, error)| format!("{name}: {error}")));
+            let places: Vec<usize> = (0..self.tracepoints.len()).collect();
+            let not = self.attach_tracepoints(&places)?;
+            self.refused.extend(not);
         }
         Ok(())
     }
 
-    /// Follows more processes while the programs run, with the children that they will have.
-    pub fn follow(&self, pids: &[u32]) -> Result<(), Error> {
+    /// Attaches a program that is loaded.
+    pub(crate) fn attach_program(&mut self, name: &'static str) -> Result<(), Error> {
+        let link = program(&mut self.ebpf, name).and_then(|program| {
+            let id = program.attach()?;
+            program.take_link(id)
+        });
+        self.links.push((name, link.map_err(|error| refused(name, &error))?));
+        Ok(())
+    }
+
+    /// Attaches the one program to tracepoints, by their places. Returns those that the kernel
+    /// refuses, with the reasons.
+    pub(crate) fn attach_tracepoints(&mut self, places: &[usize]) -> Result<Vec<String>, Error> {
+        let program = tracepoint_program(&mut self.ebpf).and_then(|program| program.fd());
+        let program = program.map_err(|error| refused(FOR_TRACEPOINTS, &error))?;
+        let not = self.attachments.attach(program.as_fd(), &self.tracepoints, places);
+        Ok(not.into_iter().map(|(name, error)| format!("{name}: {error}")).collect())
+    }
+
+    fn follow(&self, pids: &[u32]) -> Result<(), Error> {
         let Some(Map::Array(map)) = self.ebpf.map("followed") else {
             return Err(Error::Refused("the set of processes".into(), "it is no array".into()));
         };
@@ -343,8 +438,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Whether the programs follow a process; none is followed where all are recorded.
-    pub fn follows(&self, pid: u32) -> bool {
+    fn has_in_set(&self, pid: u32) -> bool {
         let Some(Map::Array(map)) = self.ebpf.map("followed") else { return false };
         let word = u64::from(pid) / 64 * 8;
         let part = SharedMap::of_bpf_array_part(map.fd().as_fd(), word..word + 8);
@@ -352,37 +446,14 @@ impl Recorder {
         part.is_ok_and(|(map, place)| map.word(place).load(Ordering::Relaxed) >> (pid % 64) & 1 == 1)
     }
 
-    /// Ends recording. What the rings have can still be read.
-    pub fn detach(&mut self) {
+    fn detach(&mut self) {
         // Switches last, for the same reason.
         while self.links.pop().is_some() {}
         self.attached = Attached::default();
         self.attachments.detach();
     }
 
-    /// The rings' number and size.
-    pub fn geometry(&self) -> Geometry {
-        self.geometry
-    }
-
-    /// The ring of a CPU.
-    pub fn ring(&self, cpu: u32) -> RingReader<'_> {
-        RingReader::new(&self.rings, &self.data, self.geometry, cpu)
-    }
-
-    /// Names of chosen events that this kernel doesn't have.
-    pub fn missing(&self) -> &[&'static str] {
-        &self.missing
-    }
-
-    /// Chosen tracepoints to which the kernel allows no attachment, with the reasons.
-    pub fn refused(&self) -> &[String] {
-        &self.refused
-    }
-
-    /// Number of times that the kernel did not start a program because it ran on that CPU already.
-    /// Each was an event.
-    pub fn misses(&self) -> u64 {
+    fn misses(&self) -> u64 {
         let mut sum = 0;
         let others = (!self.tracepoints.is_empty()).then_some(FOR_TRACEPOINTS);
         for name in self.loaded.iter().copied().chain(others) {
@@ -391,6 +462,18 @@ impl Recorder {
             sum += misses_of(descriptor.as_fd());
         }
         sum
+    }
+}
+
+/// Whether a selection needs the program for entries or exits of system calls. Each reads what the
+/// other one can't: paths at exits, sizes of buffers at entries.
+pub(crate) fn needs_calls(selection: &Selection, calls: &Calls, number: u16) -> bool {
+    let Selection { entries, exits, .. } = selection;
+    match number {
+        SYSCALL_ENTRY => {
+            !entries.is_empty() || exits.iter().any(|call| calls.returned_address(*call).is_some())
+        }
+        _ => !exits.is_empty() || !entries.is_empty(),
     }
 }
 
@@ -434,8 +517,14 @@ fn array<'a, V: aya::Pod>(ebpf: &'a mut Ebpf, name: &str) -> Result<Array<&'a mu
     Array::try_from(ebpf.map_mut(name).ok_or_else(missing)?)
 }
 
+/// Tells the programs which events with programs of their own are recorded.
+pub(crate) fn tell_wanted(ebpf: &mut Ebpf, events: u64) -> Result<(), Error> {
+    let result = array::<u64>(ebpf, "wanted").and_then(|mut wanted| wanted.set(0, events, 0));
+    result.map_err(|error| Error::Refused("the set of events".into(), chain(&error)))
+}
+
 /// Tells the programs which calls are wanted and where their paths are.
-fn tell_calls(ebpf: &mut Ebpf, selection: &Selection, calls: &Calls) -> Result<(), Error> {
+pub(crate) fn tell_calls(ebpf: &mut Ebpf, selection: &Selection, calls: &Calls) -> Result<(), Error> {
     let tell = |ebpf| -> Result<(), MapError> {
         let mut table = array::<u32>(ebpf, "calls")?;
         for number in calls.numbers().filter(|number| *number < TABLE) {

@@ -149,6 +149,11 @@ impl Selection {
         self.events >> number & 1 == 1
     }
 
+    /// Whether an event with a program of its own is chosen, by its name.
+    pub fn takes(&self, name: &str) -> bool {
+        KNOWN.iter().zip(FIRST..).any(|(known, number)| known.name == name && self.has(number))
+    }
+
     /// Whether no event is chosen, but for the state at the start.
     pub fn is_empty(&self) -> bool {
         let listed = self.tracepoints.is_empty() && self.probes.is_empty();

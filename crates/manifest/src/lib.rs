@@ -190,6 +190,9 @@ pub struct RuleChange {
     /// Filter that events must pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
+    /// Words that choose kernel events, if those were changed: then the rest is as before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Vec<String>>,
 }
 
 /// End of the recorded command.
@@ -298,6 +301,7 @@ impl RuleChange {
         /// Its keys, numbers and spaces.
         const OTHER: usize = 256;
         let texts = self.include.iter().chain(&self.exclude).chain(&self.filter);
+        let texts = texts.chain(self.kernel.iter().flatten());
         texts.map(|text| 2 * text.len() + 16).fold(OTHER, usize::saturating_add)
     }
 }

@@ -291,6 +291,7 @@ impl CommandServer for Consumer {
             // The program that asked may have gone.
             ConsumerCommand::Status(known, done) => drop(done.send(self.complete_status(*known))),
             ConsumerCommand::SetRules(rules) => self.set_rules(&rules),
+            ConsumerCommand::NoteKernelEvents(rules, words) => self.note_rules(&rules, Some(words)),
             ConsumerCommand::Lost(lost, entry) => {
                 self.manifest.losses_unknown = true;
                 lost.problems.into_iter().for_each(|problem| self.report_once(problem));

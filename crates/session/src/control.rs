@@ -32,6 +32,7 @@ use tompion_control::{
 };
 use tompion_counting::Collector;
 use tompion_firings::Watchers;
+use tompion_kernel_trace::{ChangeableChoice, KernelChoice, Selection};
 use tompion_manifest::Firing;
 use tompion_os::Peer;
 use tompion_programs::ProgramSets;
@@ -47,6 +48,9 @@ const RULES_TIMEOUT: Duration = Duration::from_secs(1);
 const RULES_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of different filters of one recording: programs keep each that they compiled.
 const MAX_FILTERS: usize = 256;
+/// Maximum number of patterns of kernel events, and of their bytes.
+const MAX_KERNEL_WORDS: usize = 1024;
+const MAX_KERNEL_BYTES: usize = 64 << 10;
 /// Maximum size of a filter in bytes.
 const MAX_FILTER: usize = 4096;
 
@@ -57,6 +61,8 @@ pub enum Request {
     Status(Sender<Status>),
     /// Replace the rules, which were checked.
     SetRules(Rules, Sender<()>),
+    /// Record other kernel events, which were checked, and say what of them can't be.
+    SetKernelEvents(KernelEvents, Sender<Vec<String>>),
     /// Save what the flight recorder holds, and what comes within a time; then say how many events
     /// that were.
     Snapshot(Duration, Sender<u64>),
@@ -69,6 +75,15 @@ pub enum Request {
     Rotate(Sender<CommittedChunk>),
     /// End the recording.
     Stop(Sender<()>),
+}
+
+/// Choice of kernel events.
+#[derive(Debug)]
+pub struct KernelEvents {
+    /// Words by which they were chosen.
+    pub words: Vec<String>,
+    /// The events.
+    pub selection: Selection,
 }
 
 /// Requests of other programs, as the control thread receives them.
@@ -95,7 +110,11 @@ impl Requests {
     ///
     /// # Errors
     /// If there is no place for the socket, or the name is taken.
-    pub fn open(session: Option<&str>, config: &SessionConfig, frame: Status) -> Result<Self, PlaceError> {
+    pub fn open(
+        session: Option<&str>,
+        (config, kernel): (&SessionConfig, Option<ChangeableChoice>),
+        frame: Status,
+    ) -> Result<Self, PlaceError> {
         let (socket, listener) = ControlSocket::listen(session)?;
         let frame = Status { name: socket.name().to_owned(), ..frame };
         let (sender, receiver) = mpsc::channel();
@@ -105,8 +124,11 @@ impl Requests {
             let (bell, ringer) = UnixStream::pair()?;
             bell.set_nonblocking(true)?;
             ringer.set_nonblocking(true)?;
-            let service =
-                RecordingService { watchers: for_service, ..RecordingService::new(sender, ringer, config) };
+            let service = RecordingService {
+                watchers: for_service,
+                kernel,
+                ..RecordingService::new(sender, ringer, config)
+            };
             let server = Server::new(listener, Arc::new(service));
             thread::Builder::new().name("control".into()).spawn(move || server.run())?;
             Ok(bell)
@@ -157,6 +179,8 @@ struct RecordingService {
     is_in_chunks: bool,
     counting: Option<Arc<Collector>>,
     watchers: Arc<Watchers>,
+    /// Choice of kernel events, if they are recorded.
+    kernel: Option<ChangeableChoice>,
     /// The trace's owner may call `GetStatus`; the recorder's user and root, every method.
     permissions: Permissions,
 }
@@ -165,6 +189,12 @@ struct RecordingService {
 #[serde(deny_unknown_fields)]
 struct SetRules {
     rules: control::Rules,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetKernelEvents {
+    events: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -200,6 +230,7 @@ impl RecordingService {
             is_in_chunks: config.is_in_chunks,
             counting: config.counting.clone(),
             watchers: Arc::default(),
+            kernel: None,
             permissions: Permissions::of_this_process(),
         }
     }
@@ -229,6 +260,15 @@ impl RecordingService {
         Ok(json!({ "events": self.ask(|done| Request::Snapshot(after, done))? }))
     }
 
+    fn set_kernel_events(&self, call: &Call) -> Result<Value, CallError> {
+        let SetKernelEvents { events } = call.parameters()?;
+        let choice = check_words(events, self.kernel.as_ref());
+        let choice =
+            choice.map_err(|problem| CallError::new(&qualified("InvalidRules"), "problem", problem))?;
+        let problems = self.ask(|done| Request::SetKernelEvents(choice, done))?;
+        Ok(json!({ "problems": problems }))
+    }
+
     fn set_rules(&self, call: &Call) -> Result<Value, CallError> {
         let SetRules { rules } = call.parameters()?;
         let refused = |problem: String| CallError::new(&qualified("InvalidRules"), "problem", problem);
@@ -245,6 +285,23 @@ impl RecordingService {
             thread::sleep(RULES_INTERVAL);
         }
     }
+}
+
+/// Checks words for kernel events that another program sent. `present` is what is recorded.
+fn check_words(words: Vec<String>, present: Option<&ChangeableChoice>) -> Result<KernelEvents, String> {
+    let bytes: usize = words.iter().map(String::len).sum();
+    if words.len() > MAX_KERNEL_WORDS || bytes > MAX_KERNEL_BYTES {
+        return Err(format!(
+            "expected at most {MAX_KERNEL_WORDS} patterns of {MAX_KERNEL_BYTES} bytes in all, found {} of {bytes}",
+            words.len()
+        ));
+    }
+    if words.iter().any(|word| word.chars().any(char::is_control)) {
+        return Err("expected patterns without control characters".into());
+    }
+    let present = present.ok_or("the kernel is not recorded; start the recording with -k")?;
+    let selection = present.select(&words)?;
+    Ok(KernelEvents { words, selection })
 }
 
 /// Sorts processes by whether they follow.
@@ -355,6 +412,7 @@ impl Service for RecordingService {
         self.permissions.check_may_change(peer, &qualified("NotPermitted"))?;
         match method {
             "SetRules" => self.set_rules(call),
+            "SetKernelEvents" => self.set_kernel_events(call),
             "SaveSnapshot" | "SaveSnapshotAfter" if !self.is_flight_recorder => {
                 Err(CallError { name: qualified("NoFlightRecorder"), parameters: Default::default() })
             }
@@ -402,7 +460,7 @@ impl Service for RecordingService {
 }
 
 /// Returns the part of a recording's state that never changes.
-pub fn frame(config: &SessionConfig, command: &[String], has_kernel: bool) -> Status {
+pub fn frame(config: &SessionConfig, command: &[String], kernel: Option<&KernelChoice>) -> Status {
     let begin_ns = tompion_os::realtime_ns();
     Status {
         name: String::new(),
@@ -414,7 +472,8 @@ pub fn frame(config: &SessionConfig, command: &[String], has_kernel: bool) -> St
         begin_ns,
         rules: describe_rules(&config.rules),
         rule_changes: 0,
-        kernel: has_kernel,
+        kernel: kernel.is_some(),
+        kernel_events: kernel.map_or(Vec::new(), |choice| choice.words.clone()),
         processes: Vec::new(),
         ended_processes: 0,
         ended_events: 0,

@@ -292,7 +292,8 @@ fn record_into(
         manifest.session.kernel = false;
         manifest.write(&folder, manifest.session.is_durable())?;
     }
-    let requests = Requests::of(config, &session_config, kernel.is_some())?;
+    let choice = config.kernel.as_ref().filter(|_| kernel.is_some());
+    let requests = Requests::of(config, &session_config, choice)?;
     requests.iter().try_for_each(|requests| poller.add(requests.as_fd(), Interest::Calls.to_number()))?;
     let backing = session_config.backing.clone();
     let begin_ns = clock.samples().first().map_or(0, |sample| sample.ns);

@@ -15,6 +15,6 @@ mod text;
 
 pub use look::{Look, Silent, ask};
 pub use outcome::{NOT_WRITTEN, describe_sources, losses, none_fired, suggestion, total};
-pub use recording::{describe_rules, write_recording};
+pub use recording::{describe_all_rules, describe_rules, describe_words, write_recording};
 pub use table::{Process, Recording, Table};
 pub use text::frame;

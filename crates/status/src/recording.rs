@@ -28,7 +28,7 @@ pub fn write_recording(status: &Status, output: &mut dyn Write) -> std::io::Resu
     writeln!(output, "{:<12} {what}{kernel}", escape_control(&status.name))?;
     writeln!(output, "  recorder   process {}, {mode}, {}", status.pid, since(status.begin_ns))?;
     writeln!(output, "  trace      {}", escape_control(&status.folder))?;
-    writeln!(output, "  rules      {}", describe_rules(&status.rules, status.rule_changes))?;
+    writeln!(output, "  rules      {}", describe_all_rules(status))?;
     writeln!(output, "  memory     {}", memory(status))?;
     let saved = if is_flight_recorder { "saved events" } else { "events" };
     let rows = status.processes.iter().take(MAX_ROWS);
@@ -132,6 +132,21 @@ pub fn describe_rules(rules: &Rules, changes: u32) -> String {
         1 => text + " (changed once)",
         times => text + &format!(" (changed {times} times)"),
     }
+}
+
+/// Describes the rules of a recording in one line, with those of the kernel's events.
+pub fn describe_all_rules(status: &Status) -> String {
+    let kernel = || format!("; kernel events {}", describe_words(&status.kernel_events));
+    describe_rules(&status.rules, status.rule_changes) + &status.kernel.then(kernel).unwrap_or_default()
+}
+
+/// Describes words that choose kernel events.
+pub fn describe_words(words: &[String]) -> String {
+    let name = |word: &String| match word.as_str() {
+        "" => "by default".to_owned(),
+        word => escape_control(word).into_owned(),
+    };
+    words.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// Says how much memory the rings take at most. Pages that were never written are not taken.

@@ -228,6 +228,7 @@ pub(crate) mod tests {
             rules: Rules { include: Vec::new(), exclude: Vec::new(), level: 14, filter: None },
             rule_changes: 0,
             kernel: false,
+            kernel_events: Vec::new(),
             processes,
             ended_processes: 0,
             ended_events: 0,

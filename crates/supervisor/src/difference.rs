@@ -54,7 +54,7 @@ fn compare(before: &Channel, after: &Channel, common: Vec<String>) -> Option<Cha
     let mut keys = common;
     for (key, differs) in [
         ("context", before.context != after.context),
-        ("kernel", before.kernel != after.kernel),
+        ("kernel", before.kernel != after.kernel && !before.can_take_kernel_of(after)),
         ("mode", before.mode != after.mode),
         ("memory", before.memory != after.memory),
         ("subbuf-size", before.subbuf_size != after.subbuf_size),
@@ -113,6 +113,18 @@ mod tests {
             [("a".to_owned(), restart(&["channel"], false)), ("b".to_owned(), Change::Stop)]
         );
         assert_eq!(difference(&BTreeMap::new(), &session("[channel.a]"))["a"], Change::Start);
+        let of_kernel = |before: &str, after: &str| {
+            let channel = |keys: &str| session(&format!("[channel.a]\n{keys}"));
+            difference(&[("a".to_owned(), channel(before))].into(), &channel(after)).remove("a")
+        };
+        let (some, others) = ("kernel = ['sched_*', 'kprobe:f']", "kernel = ['kprobe:f', 'irq_*']");
+        assert_eq!(of_kernel(some, some), None);
+        assert_eq!(of_kernel(some, others), Some(Change::Rules));
+        assert_eq!(of_kernel(some, "kernel = ['sched_*']"), Some(restart(&["kernel"], false)), "a probe");
+        assert_eq!(of_kernel("", some), Some(restart(&["kernel"], false)), "programs are to be loaded");
+        let filter = "\nfilter = 'n > 1'";
+        let both = (format!("{some}{filter}"), format!("{others}{filter}"));
+        assert_eq!(of_kernel(&both.0, &both.1), Some(restart(&["kernel"], false)));
         let all = changes("output = '/x'\nprograms = ['*']\n[channel.a]\nevents = ['x:*']\n[channel.b]");
         assert_eq!(all.len(), 2);
         assert_eq!(all[1].1, restart(&["output", "programs"], false));

@@ -292,7 +292,10 @@ impl SupervisorService {
         let ChangedChannel { name, channel, wanted, rules } = *changed;
         // It may just have been started.
         let Answer::Running(pid, recording) = self.wait_for_answer(name, channel)? else { return Ok(None) };
+        let kernel = self.new_kernel_events(changed);
+        let set_kernel = |events: &Vec<String>| recording.set_kernel_events(events).map(drop);
         let change = recording.set_rules(rules);
+        let change = change.and_then(|change| kernel.as_ref().map_or(Ok(()), set_kernel).map(|()| change));
         let mut state = self.shared.state();
         let mut recorder = state.recorder(name, channel);
         recorder.iter_mut().for_each(|recorder| recorder.look(&self.shared.launcher));
@@ -310,6 +313,17 @@ impl SupervisorService {
         let others = change.pending.len() + change.fixed.len();
         let others = if others == 0 { String::new() } else { format!(", {others} did not") };
         Ok(Some(format!("{channel}: new rules, {} processes followed{others}", change.current)))
+    }
+
+    /// Kernel events that a channel's running recorder is to record from now on, if others.
+    fn new_kernel_events(&self, changed: &ChangedChannel<'_>) -> Option<Vec<String>> {
+        let ChangedChannel { name, channel, wanted, .. } = *changed;
+        let wanted = wanted.channel.get(channel)?;
+        let state = self.shared.state();
+        let running = state.running(name);
+        let before = running.get(channel)?.channel.get(channel)?;
+        let differs = before.kernel != wanted.kernel && before.can_take_kernel_of(wanted);
+        differs.then(|| wanted.kernel.clone()).flatten()
     }
 
     /// Ends all recordings of a session. Returns the folders of their traces.

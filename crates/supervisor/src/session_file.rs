@@ -92,13 +92,26 @@ impl Channel {
     /// Whether both choose the same events. These rules change while a recorder runs.
     pub fn has_rules_of(&self, other: &Self) -> bool {
         let rules = |it: &Self| (it.events.clone(), it.exclude.clone(), it.level.clone(), it.filter.clone());
-        rules(self) == rules(other)
+        rules(self) == rules(other) && (self.kernel == other.kernel || !self.can_take_kernel_of(other))
+    }
+
+    /// Whether the choice of kernel events can become another one while a recorder runs: it records
+    /// the kernel, its programs have no filter, and its probes stay.
+    pub fn can_take_kernel_of(&self, other: &Self) -> bool {
+        let (Some(before), Some(after)) = (&self.kernel, &other.kernel) else { return false };
+        let is_probe = |word: &&String| {
+            let kind = word.split(':').next().unwrap_or_default();
+            word.contains(':') && (kind.ends_with("probe") || kind == "usdt")
+        };
+        let probes = |words: &[String]| words.iter().filter(is_probe).cloned().collect::<Vec<_>>();
+        self.filter.is_none() && other.filter.is_none() && probes(before) == probes(after)
     }
 
     /// Replaces what chooses events.
     pub fn take_rules_of(&mut self, other: &Self) {
+        let kernel = if self.can_take_kernel_of(other) { other.kernel.clone() } else { self.kernel.take() };
         let Self { events, exclude, level, filter, .. } = other.clone();
-        *self = Self { events, exclude, level, filter, ..std::mem::take(self) };
+        *self = Self { events, exclude, level, filter, kernel, ..std::mem::take(self) };
     }
 }
 

@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use tompion_counting::Document;
 use tompion_kernel::{
-    AvailableEvents, Selection, UnknownEvent,
+    AvailableEvents, Selection, UnknownEvent, Words,
     context::{Context as KernelContext, Contexts},
     filter::Filter,
     probes::{ProbeSpec, ProbeSpecError},
@@ -243,8 +243,8 @@ pub fn level(text: &str) -> Result<Level, String> {
 impl Arguments {
     /// Checks what the parser leaves to a later step: how probes are written.
     pub fn check_probes(&self) -> Result<(), String> {
-        let words = self.kernel.as_deref().unwrap_or_default();
-        probes_and_patterns(words).map(|_| ()).map_err(|error| error.to_string())
+        let words = Words::parse(self.kernel.as_deref().unwrap_or_default());
+        parse_probes(&words).map(|_| ()).map_err(|error| error.to_string())
     }
 }
 
@@ -388,27 +388,18 @@ fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>
             false => Ok(None),
         };
     };
-    let (wanted, mut patterns) = probes_and_patterns(words).map_err(|error| describe_probe_error(&error))?;
+    let choice = Words::parse(words);
     let mut probes = Vec::new();
-    for probe in &wanted {
+    for probe in &parse_probes(&choice).map_err(|error| describe_probe_error(&error))? {
         probes.extend(probe.find().map_err(|error| describe_probe_error(&error))?);
     }
-    // A lone -k beside probes or patterns asks for the default events, too.
-    let wants_default = patterns.iter().any(String::is_empty) || wanted.is_empty() && patterns.is_empty();
-    patterns.retain(|pattern| !pattern.is_empty());
     let available = AvailableEvents::of_this_kernel();
-    let mut selection = Selection::default();
-    if wants_default {
-        let follows = matches!(target, Target::Command(_) | Target::Processes(_));
-        selection = Selection::usual(&available.calls, follows);
-    }
-    if !patterns.is_empty() {
-        let unknown = |UnknownEvent(pattern)| {
-            let near = nearest_kernel_events(&pattern);
-            format!("no kernel event matches `{pattern}`{near}; see tompion list --kernel")
-        };
-        selection.merge(Selection::matching(&available, &patterns).map_err(unknown)?);
-    }
+    let follows = matches!(target, Target::Command(_) | Target::Processes(_));
+    let unknown = |UnknownEvent(pattern)| {
+        let near = nearest_kernel_events(&pattern);
+        format!("no kernel event matches `{pattern}`{near}; see tompion list --kernel")
+    };
+    let selection = choice.select(&available, follows).map_err(unknown)?;
     selection.unreadable.iter().for_each(|problem| print_status(format!("not recorded: {problem}")));
     let mut selection = Selection { probes, ..selection };
     if contexts.has(KernelContext::UserStack) {
@@ -416,15 +407,13 @@ fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>
     }
     let filter = arguments.filter.as_deref();
     let filter = filter.map(|text| kernel_filter(text, &mut selection, &available.calls)).transpose()?;
-    Ok(Some(KernelChoice { selection, calls: available.calls, filter, contexts }))
+    let words = words.clone();
+    Ok(Some(KernelChoice { selection, calls: available.calls, filter, contexts, words, follows }))
 }
 
-/// Tells the probes among the values of -k from the patterns of events.
-fn probes_and_patterns(words: &[String]) -> Result<(Vec<ProbeSpec>, Vec<String>), ProbeSpecError> {
-    let (probes, patterns): (Vec<String>, Vec<String>) =
-        join_probe_arguments(words).into_iter().partition(|word| ProbeSpec::is_one(word));
-    let probes: Result<_, _> = probes.iter().map(|probe| ProbeSpec::parse(probe)).collect();
-    Ok((probes?, patterns))
+/// Parses the probes among the values of -k.
+fn parse_probes(words: &Words) -> Result<Vec<ProbeSpec>, ProbeSpecError> {
+    words.probes.iter().map(|probe| ProbeSpec::parse(probe)).collect()
 }
 
 /// Compiles the filter for kernel events, and reports names that they don't have.
@@ -438,21 +427,6 @@ fn kernel_filter(text: &str, selection: &mut Selection, calls: &Calls) -> Result
         print_status("no selected kernel event has the fields of the filter");
     }
     Ok(filter)
-}
-
-/// Joins words that were split at the commas between a probe's arguments.
-fn join_probe_arguments(words: &[String]) -> Vec<String> {
-    let mut joined: Vec<String> = Vec::new();
-    for word in words {
-        match joined.last_mut() {
-            Some(last) if ProbeSpec::is_one(last) && last.contains('(') && !last.ends_with(')') => {
-                *last += ",";
-                *last += word;
-            }
-            _ => joined.push(word.trim().to_owned()),
-        }
-    }
-    joined
 }
 
 /// Describes an error of a probe, with the nearest known names.

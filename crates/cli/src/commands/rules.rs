@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use tompion_control::{Process, RuleChange, Rules};
 use tompion_schema::Level;
-use tompion_status::describe_rules;
+use tompion_status::{describe_all_rules, describe_rules, describe_words};
 
 use super::record;
 use crate::{
@@ -19,12 +19,15 @@ use crate::{
     tompion rules flight -e 'db:*' -x 'db:noisy*'\n  \
     tompion rules flight --level info\n  \
     tompion rules 4711 -e 'net:*' --filter 'len > 1500'\n  \
-    tompion rules flight -e '*'                  # all events again\n\n\
-Any option replaces all rules; options that are left out are as in `tompion record`. Programs follow while they run, \
-in about a millisecond. Those without a Tompion thread (with --preload, for example) keep the rules that they began \
-with. Programs that start later follow at once. Kernel events don't change.\n\n\
-Exit status: 0 shown, or all programs follow; 1 refused, or some don't follow (yet); 2 several recordings to choose \
-from.")]
+    tompion rules flight -e '*'                  # all events again\n  \
+    tompion rules flight -k 'sched_*,irq_*'      # other kernel events\n  \
+    tompion rules flight -k none                 # no kernel events for now\n\n\
+Any option but -k replaces all rules; options that are left out are as in `tompion record`. Programs follow while \
+they run, in about a millisecond. Those without a Tompion thread (with --preload, for example) keep the rules that \
+they began with. Programs that start later follow at once. Kernel events change with -k only, if the recording has \
+begun with -k and without --filter. Its probes stay, and must be named again.\n\n\
+Exit status: 0 shown, or all programs follow; 1 refused, or some don't follow (yet), or some kernel events can't be \
+recorded; 2 several recordings to choose from.")]
 pub struct Arguments {
     /// Name of the session, or process id of the recorder [default: this user's only recording]
     #[arg(value_name = "SESSION")]
@@ -42,6 +45,10 @@ pub struct Arguments {
     /// Record only events for which this is true, such as 'rows > 100 && table == "orders*"'
     #[arg(long, value_name = "EXPR", value_parser = filter::for_recording)]
     filter: Option<String>,
+    /// Record these kernel events instead of those so far, as `record -k` takes them, or none;
+    /// alone, it leaves the other rules as they are
+    #[arg(short, long, value_name = "GLOBS", num_args = 0..=1, default_missing_value = "", value_delimiter = ',')]
+    kernel: Option<Vec<String>>,
 }
 
 impl Arguments {
@@ -64,15 +71,27 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let Some(recording) = super::only_recording(arguments.session.as_deref())? else {
         return Ok(ExitCode::from(messages::WRONG_USAGE));
     };
-    let Some(rules) = arguments.rules() else {
+    let rules = arguments.rules();
+    if rules.is_none() && arguments.kernel.is_none() {
         let status = recording.status()?;
-        print_status(format!("{}: {}", recording.name(), describe_rules(&status.rules, status.rule_changes)));
+        print_status(format!("{}: {}", recording.name(), describe_all_rules(&status)));
         return Ok(ExitCode::SUCCESS);
-    };
-    let change = recording.set_rules(&rules)?;
-    print_status(format!("{}: {}; {}", recording.name(), describe_rules(&rules, 0), describe(&change)));
-    let all_follow = change.pending.is_empty() && change.fixed.is_empty();
-    Ok(if all_follow { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
+    }
+    let mut follows = true;
+    if let Some(rules) = rules {
+        let change = recording.set_rules(&rules)?;
+        print_status(format!("{}: {}; {}", recording.name(), describe_rules(&rules, 0), describe(&change)));
+        follows = change.pending.is_empty() && change.fixed.is_empty();
+    }
+    if let Some(words) = &arguments.kernel {
+        let problems = recording.set_kernel_events(words)?;
+        print_status(format!("{}: kernel events {}", recording.name(), describe_words(words)));
+        problems
+            .iter()
+            .for_each(|problem| print_status(format!("not recorded: {}", escape_control(problem))));
+        follows &= problems.is_empty();
+    }
+    Ok(if follows { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
 }
 
 /// Maximum number of processes that are named.

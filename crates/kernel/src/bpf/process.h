@@ -7,9 +7,6 @@
 
 /* Whether only processes in `followed` have their system calls recorded. */
 const volatile u32 follow = 0;
-/* Bits of events that are recorded, by number: following needs some programs anyway. */
-const volatile u64 wanted = ~0ull;
-
 /*
  * A bit for each process id that a kernel can give (PID_MAX_LIMIT): a system call asks in a few
  * instructions, and there is always room for one more.
@@ -41,7 +38,21 @@ static ALWAYS_INLINE int is_in_set(u32 pid)
 	return word && *(volatile u64 *)word & follow_bit(pid);
 }
 
-#define IS_WANTED(event) ((wanted >> (event)) & 1)
+/* Bits of events that are recorded, by number: following needs some programs anyway. They change
+ * while it is recorded. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(max_entries, 1);
+	TYPE(key, u32);
+	TYPE(value, u64);
+} wanted SECTION(".maps");
+
+static ALWAYS_INLINE int is_wanted(u32 event)
+{
+	u32 first = 0;
+	u64 *bits = bpf_map_lookup_elem(&wanted, &first);
+	return bits && *(volatile u64 *)bits >> event & 1;
+}
 
 /*
  * Copies the 16 bytes of a name, to an address that is a multiple of 4. The verifier knows the
@@ -88,7 +99,7 @@ SECTION("tp_btf/sched_process_fork") int process_fork(u64 *ctx)
 {
 	struct task_struct *parent = (void *)ctx[0], *child = (void *)ctx[1];
 	follow_child(parent, child);
-	if (!IS_WANTED(SCHED_PROCESS_FORK))
+	if (!is_wanted(SCHED_PROCESS_FORK))
 		return 0;
 	RECORD(struct process_fork, SCHED_PROCESS_FORK)
 		record->parent_tid = parent->pid;
@@ -153,7 +164,7 @@ SECTION("tp_btf/sched_process_exit") int process_exit(u64 *ctx)
 	/* The process's last thread. */
 	if (follow && task->signal->live.counter == 0)
 		leave(task->tgid);
-	if (!IS_WANTED(SCHED_PROCESS_EXIT))
+	if (!is_wanted(SCHED_PROCESS_EXIT))
 		return 0;
 	RECORD(struct process_exit, SCHED_PROCESS_EXIT)
 		record->tid = task->pid;

@@ -1,6 +1,7 @@
 //! Attachment of the one program to many tracepoints, each with a cookie that says which it is.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     io,
     os::fd::{BorrowedFd, OwnedFd},
 };
@@ -17,20 +18,24 @@ use super::Tracepoint;
 /// no process waits.
 #[derive(Default)]
 pub(crate) struct Attachments {
-    links: Vec<OwnedFd>,
+    /// By the tracepoints' places.
+    links: BTreeMap<usize, OwnedFd>,
     events: Vec<OwnedFd>,
 }
 
 impl Attachments {
-    /// Attaches the program. Those that the kernel refuses are told with the reason.
+    /// Attaches the program to the tracepoints at these places. Those that the kernel refuses are
+    /// told with the reason.
     pub(crate) fn attach(
         &mut self,
         program: BorrowedFd<'_>,
         tracepoints: &[Tracepoint],
+        places: &[usize],
     ) -> Vec<(String, io::Error)> {
         tompion_os::raise_file_limit();
         let mut refused = Vec::new();
-        for (place, tracepoint) in tracepoints.iter().enumerate() {
+        for (place, tracepoint) in places.iter().filter_map(|place| Some((*place, tracepoints.get(*place)?)))
+        {
             if let Err(error) = self.attach_one(program, tracepoint, place) {
                 refused.push((tracepoint.listed.name.clone(), error));
             }
@@ -45,14 +50,28 @@ impl Attachments {
         place: usize,
     ) -> io::Result<()> {
         let event = tompion_os::open_tracepoint(tracepoint.format.id)?;
-        self.links.push(tompion_os::attach_program(program, &event, cookie(tracepoint, place))?);
+        self.links.insert(place, tompion_os::attach_program(program, &event, cookie(tracepoint, place))?);
         self.events.push(event);
         Ok(())
     }
 
+    /// Places of the tracepoints that have the program.
+    pub(crate) fn places(&self) -> impl Iterator<Item = usize> {
+        self.links.keys().copied()
+    }
+
+    /// Ends the program's runs at all tracepoints but these.
+    pub(crate) fn detach_others(&mut self, places: &BTreeSet<usize>) {
+        let (kept, others) =
+            std::mem::take(&mut self.links).into_iter().partition(|(place, _)| places.contains(place));
+        self.links = kept;
+        let others: BTreeMap<usize, OwnedFd> = others;
+        tompion_os::close_in_parallel(others.into_values().collect());
+    }
+
     /// Ends the program's runs.
     pub(crate) fn detach(&mut self) {
-        tompion_os::close_in_parallel(std::mem::take(&mut self.links));
+        self.detach_others(&BTreeSet::new());
     }
 }
 

@@ -59,6 +59,8 @@ pub enum ConsumerCommand {
     Status(Box<Status>, Sender<Status>),
     /// Replace the rules of all processes.
     SetRules(Box<Rules>),
+    /// Note in the manifest that other kernel events were chosen, by these words.
+    NoteKernelEvents(Box<Rules>, Vec<String>),
     /// A process of a recorder that was killed has lost its rings. Its entry goes once the manifest
     /// tells of it.
     Lost(Box<LostProcess>, Option<ProcessEntry>),

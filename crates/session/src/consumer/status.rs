@@ -62,6 +62,13 @@ impl Consumer {
             self.sample();
             self.convert(Backlog::All);
         }
+        self.processes.iter_mut().for_each(|process| process.set_rules(rules));
+        self.note_rules(rules, None);
+    }
+
+    /// Notes in the manifest that rules have changed, and when; of the kernel's events, if there
+    /// are words for them.
+    pub(super) fn note_rules(&mut self, rules: &Rules, kernel: Option<Vec<String>>) {
         let realtime = self.manifest.session.clock.realtime_offset_ns;
         let change = RuleChange {
             time_ns: realtime.saturating_add_unsigned(tompion_os::monotonic_ns()),
@@ -69,8 +76,8 @@ impl Consumer {
             exclude: rules.exclude.clone(),
             level: rules.level.number(),
             filter: rules.filter.clone(),
+            kernel,
         };
-        self.processes.iter_mut().for_each(|process| process.set_rules(rules));
         let changes = &self.manifest.rule_changes;
         let bytes = changes.iter().chain([&change]).map(RuleChange::size_in_manifest).sum::<usize>();
         if changes.len() >= MAX_NOTICES || bytes > MAX_CHANGE_BYTES {

@@ -1,17 +1,17 @@
 //! Requests of other programs, followed by the control thread.
 
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Sender};
 
 use tompion_control::Status;
 use tompion_firings::Occurrence;
-use tompion_kernel_trace::Kernel;
+use tompion_kernel_trace::{ChangeableChoice, Kernel, KernelChoice};
 use tompion_manifest::Snapshot;
 use tompion_triggers::Condition;
 
 use super::{Config, Control, Error, triggers::Save};
 use crate::{
     consumer::ConsumerCommand,
-    control::{self, Request, Requests},
+    control::{self, KernelEvents, Request, Requests},
     session_config::SessionConfig,
 };
 
@@ -21,14 +21,15 @@ impl Requests {
     pub(super) fn of(
         config: &Config,
         session_config: &SessionConfig,
-        has_kernel: bool,
+        kernel: Option<&KernelChoice>,
     ) -> Result<Option<Self>, Error> {
         // Another command has begun it for itself.
         if config.jobs.is_some() || config.selector.is_some() {
             return Ok(None);
         }
-        let frame = control::frame(session_config, config.target.command(), has_kernel);
-        match Self::open(config.session.as_deref(), session_config, frame) {
+        let frame = control::frame(session_config, config.target.command(), kernel);
+        let choice = kernel.map(ChangeableChoice::of);
+        match Self::open(config.session.as_deref(), (session_config, choice), frame) {
             Ok(requests) => Ok(Some(requests)),
             Err(error) if config.session.is_some() => Err(error.into()),
             Err(error) => {
@@ -56,6 +57,7 @@ impl Control {
                     let _ = self.commands.send(ConsumerCommand::SetRules(Box::new(rules)));
                     let _ = done.send(());
                 }
+                Request::SetKernelEvents(choice, done) => self.set_kernel_events(choice, done),
                 Request::Snapshot(after, done) => {
                     self.save_after(Save { after, done: Some(done), incident: None }, notice);
                 }
@@ -80,6 +82,17 @@ impl Control {
             }
         }
         false
+    }
+
+    /// Has other kernel events recorded. The kernel's thread replies.
+    fn set_kernel_events(&mut self, choice: KernelEvents, done: Sender<Vec<String>>) {
+        let Some(kernel) = &self.kernel else { return };
+        let KernelEvents { words, selection } = choice;
+        kernel.change(selection, done);
+        self.rule_changes = self.rule_changes.saturating_add(1);
+        let rules = Box::new(self.acceptor.rules().clone());
+        let _ = self.commands.send(ConsumerCommand::NoteKernelEvents(rules, words.clone()));
+        self.requests.iter_mut().for_each(|requests| requests.frame.kernel_events.clone_from(&words));
     }
 
     /// State of the recording, as far as this thread knows it.
