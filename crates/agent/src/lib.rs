@@ -21,7 +21,7 @@
 //! registry                                            modules, events, recordings; one lock
 //! recording, pending, thread_state, objects           what the registry holds
 //! event, actions, triggers, counts                    the event path
-//! context, filters, table                             values and predicates of the event path
+//! context, filters, open_spans, table                 values and predicates of the event path
 //! site, writer, fork, launch, trust, lock, heap, host, debug_log
 //! ```
 
@@ -47,6 +47,7 @@ mod lock;
 mod main_exit;
 mod namespaces;
 mod objects;
+mod open_spans;
 mod pending;
 mod recording;
 mod registry;

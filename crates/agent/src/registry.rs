@@ -19,6 +19,7 @@ use tompion_schema::Kind;
 use crate::{
     actions, context, counts, filters, heap, lock,
     objects::{self, Object, Objects},
+    open_spans,
     pending::{Pending, RetryLater},
     recording::{InheritedConnection, JoinedRecording, ParentEvents},
     site::{ACTIONS, COUNTED, END_SHIFT, Module, OTHERS, PINNED, RECORDINGS_MASK, SITE_ASKS, SLOW, Site},
@@ -475,6 +476,7 @@ impl Registry {
     /// The sites stay as they are. Until others begin, events find the recordings' page wiped.
     pub fn forget_recordings(&mut self) -> Vec<InheritedConnection> {
         let mut conversations = Vec::new();
+        open_spans::forget_all();
         for slot in 0..MAX_RECORDINGS {
             if let Some(joined) = self.recordings[slot].take() {
                 // The only thread is in `fork`. One that is to go back into a section finds the

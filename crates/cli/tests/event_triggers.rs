@@ -201,6 +201,44 @@ fn events_need_not_be_recorded() {
     assert_eq!(events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>(), ["app:other"]);
 }
 
+/// Numbers and durations of what a trigger has captured.
+fn spans_of(dir: &TestDir, trigger: &str) -> Vec<(u64, u64)> {
+    let captures = captures(&firings_of(dir, trigger));
+    captures.iter().map(|it| (number(&it["fields"]["number"]), number(&it["duration_ns"]))).collect()
+}
+
+#[test]
+fn spans_that_last_too_long_and_late_jobs_fire_whether_recorded_or_not() {
+    for options in [&[][..], &["-e", "app:request"], &["--filter", "number == 3"]] {
+        let dir = TestDir::new();
+        let triggers = [
+            "span:app:work > 10ms -> notify",
+            "span:app:work > 10ms ? url == \"/fast\" -> notify",
+            "late:app:* -> notify",
+            "span:app:outer > 15ms -> notify",
+            "span:app:* > 1h -> notify",
+            "event:app:work -> notify capture number",
+        ];
+        let mut recording = Recording::requests(&dir, options, &triggers, &["spans"]);
+        recording.work();
+        recording.end();
+        let slow = spans_of(&dir, triggers[0]);
+        assert_eq!(slow.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [2, 8], "{options:?}");
+        assert!(slow.iter().all(|(_, ns)| *ns >= 20_000_000), "{slow:?}");
+        let first = &firings_of(&dir, triggers[0])[0];
+        assert_eq!(first["captures"][0]["event"], "app:work");
+        assert!(first["cause"].as_str().is_some_and(|cause| cause.starts_with("app:work took ")), "{first}");
+        assert_eq!(spans_of(&dir, triggers[1]), []);
+        let late = spans_of(&dir, triggers[2]);
+        assert!(matches!(late[..], [(4, 5_000_000..)]), "{late:?}");
+        let outer = spans_of(&dir, triggers[3]);
+        assert!(matches!(outer[..], [(7, 20_000_000..)]), "{outer:?}");
+        assert_eq!(spans_of(&dir, triggers[4]), []);
+        let begins: u64 = firings_of(&dir, triggers[5]).iter().map(|firing| number(&firing["matches"])).sum();
+        assert_eq!(begins, 4);
+    }
+}
+
 #[test]
 fn a_killed_program_has_matched() {
     for _ in 0..5 {

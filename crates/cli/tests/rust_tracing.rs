@@ -74,6 +74,21 @@ fn spans_begin_and_end_with_their_fields() {
 }
 
 #[test]
+fn triggers_see_spans_that_are_not_recorded() {
+    let dir = TestDir::new();
+    let trigger = "span:everything:transaction > 1ns ? number == 7 -> notify capture number";
+    let options = ["-e", "everything:elsewhere", "--trigger", trigger];
+    let trace = record(&dir, &options, "spans");
+    assert_eq!(lines(&trace), [r#"everything:elsewhere message="another thread""#]);
+    let manifest = trace.manifest();
+    let firings = manifest["firings"].as_array().expect("firings");
+    let matches: u64 = firings.iter().filter_map(|firing| firing["matches"].as_u64()).sum();
+    let capture = &firings[0]["captures"][0];
+    assert_eq!((matches, &capture["event"]), (3, &"everything:transaction".into()), "{firings:?}");
+    assert_eq!(capture["fields"], json!({"number": 7}));
+}
+
+#[test]
 fn rules_and_filters_take_what_they_name() {
     let dir = TestDir::new();
     let trace = record(&dir, &["-e", "everything:query"], "spans");

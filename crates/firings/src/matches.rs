@@ -105,7 +105,9 @@ fn capture(copy: &UntrustedCapture, names: &[String], source: &mut impl EventSou
     let frame = source.frame(copy.tid, copy.time);
     let event = source.event(copy.number)?;
     let (fields, is_cut) = decode::fields(event, &copy.payload, copy.size, names);
-    Some(Capture { event: event.full_name(), fields, is_cut, ..frame })
+    // The copy of a span is its begin's.
+    let name = if copy.duration == 0 { event.full_name() } else { event.span_name() };
+    Some(Capture { event: name, duration_ns: copy.duration, fields, is_cut, ..frame })
 }
 
 #[cfg(test)]
@@ -159,7 +161,7 @@ mod tests {
         word(control, at + 8, number | 5 << 32);
         word(control, at + 16, 99);
         word(control, at + 24, 8);
-        word(control, at + 32, 42);
+        word(control, at + layout::PAYLOAD, 42);
         word(control, at, layout::COMPLETE);
     }
 

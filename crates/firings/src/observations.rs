@@ -59,16 +59,23 @@ impl Occurrence {
     pub fn of_matches(matches: Matches) -> Self {
         let Matches { trigger, count, captures } = matches;
         let cause = match (captures.first(), count) {
-            (Some(first), 1) => format!("{} in {} ({})", first.event, first.program, first.pid),
-            (Some(first), _) => {
-                let (event, program, pid) = (&first.event, &first.program, first.pid);
-                format!("{count} events, first {event} in {program} ({pid})")
-            }
+            (Some(first), 1) => describe(first),
+            (Some(first), _) => format!("{count} events, first {}", describe(first)),
             (None, 1) => "1 event, which could not be copied".into(),
             (None, _) => format!("{count} events, which could not be copied"),
         };
         Self { which: Which::Event(trigger), cause, matches: count, captures, incident: None }
     }
+}
+
+/// Describes an event that has matched.
+fn describe(capture: &Capture) -> String {
+    let Capture { event, program, pid, duration_ns, .. } = capture;
+    let duration = match duration_ns {
+        0 => String::new(),
+        ns => format!(" took {:.3} ms", *ns as f64 / 1e6),
+    };
+    format!("{event}{duration} in {program} ({pid})")
 }
 
 /// A trigger with its state.

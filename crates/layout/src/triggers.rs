@@ -17,10 +17,11 @@
 //!        8 number u32   12 tid u32
 //!       16 time u64: CLOCK_MONOTONIC
 //!       24 size u32: bytes of the event's payload   28 zero
-//!       32 the first CAPTURE bytes of the payload: fixed part and tails
+//!       32 duration u64 of a span in nanoseconds; 0 if it is none
+//!       40 the first CAPTURE bytes of the payload: fixed part and tails
 //! ```
 //!
-//! The text has a line `INDEX GLOB` or `INDEX GLOB ? FILTER` for each trigger.
+//! The text has a line for each trigger; `tompion-protocol` has its form.
 
 use crate::PAGE;
 
@@ -47,9 +48,9 @@ pub const TEXT_SIZE: usize = 4 * PAGE as usize;
 pub const SLOT_TABLE: usize = TEXT + TEXT_SIZE;
 
 /// Maximum number of bytes of an event that are copied.
-pub const CAPTURE: usize = 288;
+pub const CAPTURE: usize = 280;
 /// Offset of the copied bytes in a slot.
-pub const PAYLOAD: usize = 32;
+pub const PAYLOAD: usize = 40;
 /// Size of a slot in bytes.
 pub const SLOT: usize = PAYLOAD + CAPTURE;
 /// Size of the region in bytes.

@@ -152,9 +152,12 @@ pub struct Capture {
     pub pid: u32,
     /// Thread id in the program's own pid namespace.
     pub tid: u32,
-    /// Time of the event in nanoseconds since 1970.
+    /// Time of the event, or of the end of the span, in nanoseconds since 1970.
     pub time_ns: i64,
-    /// Name of the event, `provider:name`.
+    /// Duration in nanoseconds, if it is a span; else 0.
+    #[serde(default)]
+    pub duration_ns: u64,
+    /// Name of the event or span, `provider:name`.
     pub event: String,
     /// Fields by name.
     pub fields: serde_json::Map<String, serde_json::Value>,

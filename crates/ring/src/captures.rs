@@ -29,25 +29,44 @@ pub struct UntrustedCapture {
     pub tid: u32,
     /// Time of CLOCK_MONOTONIC in nanoseconds.
     pub time: u64,
+    /// Duration in nanoseconds, if it is a span; else 0.
+    pub duration: u64,
     /// Size of the event's payload in bytes.
     pub size: u32,
     /// The payload's first bytes: fixed part and tails.
     pub payload: Vec<u8>,
 }
 
-/// Counts a match of a trigger, and copies the event if a slot is free. Its `time` is that of
-/// CLOCK_MONOTONIC.
+/// Event that matches a trigger.
+#[derive(Clone, Copy, Debug)]
+pub struct Match<'a> {
+    /// The event, or the begin of the span, whose parts may be cut. Its `time` is that of
+    /// CLOCK_MONOTONIC, at the end of a span.
+    pub event: Event<'a>,
+    /// Size of its payload in bytes, with what was cut off.
+    pub size: usize,
+    /// Duration in nanoseconds, if it is a span; else 0.
+    pub duration: u64,
+}
+
+impl<'a> From<Event<'a>> for Match<'a> {
+    fn from(event: Event<'a>) -> Self {
+        Self { event, size: event.payload_len(), duration: 0 }
+    }
+}
+
+/// Counts a match of a trigger, and copies the event if a slot is free.
 ///
 /// # Safety
 /// The event's parts are readable.
-pub(crate) unsafe fn note(region: &Part<'_>, trigger: usize, event: &Event<'_>) {
+pub(crate) unsafe fn note(region: &Part<'_>, trigger: usize, found: &Match<'_>) {
     if trigger >= TRIGGERS {
         return;
     }
     let mut slots = (0..SLOTS).map(|slot| layout::slot(trigger, slot));
     if let Some(at) = slots.find(|at| region.claim_behind(*at, layout::CLAIMED).is_ok()) {
         // SAFETY: as the caller promises.
-        unsafe { fill(region, at, event) };
+        unsafe { fill(region, at, found) };
         // Ordering: release, pairs with the acquire load in `take_from`.
         region.store(at, layout::COMPLETE, Ordering::Release);
     }
@@ -60,10 +79,12 @@ pub(crate) unsafe fn note(region: &Part<'_>, trigger: usize, event: &Event<'_>) 
 ///
 /// # Safety
 /// The event's parts are readable.
-unsafe fn fill(region: &Part<'_>, at: usize, event: &Event<'_>) {
+unsafe fn fill(region: &Part<'_>, at: usize, found: &Match<'_>) {
+    let Match { event, size, duration } = *found;
     let number = u32::from(event.id.wrapping_sub(record::FIRST_EVENT));
-    let size = u32::try_from(event.payload_len()).unwrap_or(u32::MAX);
-    let header = [u64::from(number) | u64::from(event.tid) << 32, event.time, u64::from(size)];
+    let size = u32::try_from(size).unwrap_or(u32::MAX);
+    let ids = u64::from(number) | u64::from(event.tid) << 32;
+    let header = [ids, event.time, u64::from(size), duration];
     for (index, value) in header.into_iter().enumerate() {
         // Ordering: published by the store behind this.
         region.store(at + 8 + index * 8, value, Ordering::Relaxed);
@@ -161,10 +182,11 @@ pub(crate) fn take_from(region: &Part<'_>, trigger: usize, most: usize, out: &mu
     let complete = slots.filter(|at| region.load(*at, Ordering::Acquire) == layout::COMPLETE);
     for at in complete.take(most) {
         let word = |index: usize| region.load(at + index * 8, Ordering::Relaxed);
-        let (ids, time, size) = (word(1), word(2), word(3) as u32);
+        let (ids, time, size, duration) = (word(1), word(2), word(3) as u32, word(4));
         let mut payload = vec![0; (size as usize).min(CAPTURE)];
         region.copy_out(at + PAYLOAD, &mut payload);
-        out.push(UntrustedCapture { number: ids as u32, tid: (ids >> 32) as u32, time, size, payload });
+        let (number, tid) = (ids as u32, (ids >> 32) as u32);
+        out.push(UntrustedCapture { number, tid, time, duration, size, payload });
         // Ordering: release, pairs with the acquire in `claim_behind`: the next writer comes behind
         // this copy.
         region.store(at, layout::FREE, Ordering::Release);
@@ -174,15 +196,15 @@ pub(crate) fn take_from(region: &Part<'_>, trigger: usize, most: usize, out: &mu
 
 #[cfg(not(loom))]
 impl crate::producer::Recording {
-    /// Counts a match of a trigger, and copies the event if a slot is free. Its `time` is that of
-    /// CLOCK_MONOTONIC. Nothing happens if there is no recording, or its session knows no triggers.
+    /// Counts a match of a trigger, and copies the event if a slot is free. Nothing happens if
+    /// there is no recording, or its session knows no triggers.
     ///
     /// # Safety
     /// The event's parts are readable.
-    pub unsafe fn note_match(&self, trigger: usize, event: &Event<'_>) {
+    pub unsafe fn note_match(&self, trigger: usize, found: &Match<'_>) {
         if let Some(region) = self.region(REGION, layout::SIZE) {
             // SAFETY: as the caller promises.
-            unsafe { note(&region.part, trigger, event) };
+            unsafe { note(&region.part, trigger, found) };
         }
     }
 
@@ -219,7 +241,7 @@ mod tests {
             is_pinned: false,
         };
         // SAFETY: the parts are slices.
-        unsafe { note(&region(control).expect("a region"), trigger, &event) };
+        unsafe { note(&region(control).expect("a region"), trigger, &event.into()) };
     }
 
     #[test]
@@ -233,7 +255,10 @@ mod tests {
         assert_eq!((matches(&control, 3), matches(&control, 2), taken.len()), (10, 0, SLOTS));
         for (number, capture) in taken.iter().enumerate() {
             let payload = [&(number as u64).to_le_bytes()[..], b"text"].concat();
-            assert_eq!(*capture, UntrustedCapture { number: 7, tid: 11, time: 13, size: 12, payload });
+            assert_eq!(
+                *capture,
+                UntrustedCapture { number: 7, tid: 11, time: 13, duration: 0, size: 12, payload }
+            );
         }
         taken.clear();
         take(&control, 3, usize::MAX, &mut taken);
@@ -259,7 +284,7 @@ mod tests {
             for capture in taken {
                 assert_eq!(
                     (capture.size, capture.payload.len(), capture.payload[CAPTURE - 1]),
-                    (1008, 288, 2)
+                    (1008, CAPTURE, 2)
                 );
             }
         }

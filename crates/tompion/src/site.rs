@@ -202,7 +202,7 @@ impl Span {
         Self { end: None, recordings: 0, on_one_thread: PhantomData }
     }
 
-    /// Whether something recorded its beginning.
+    /// Whether something recorded its beginning, or waits for its end.
     #[inline(always)]
     pub const fn is_recorded(&self) -> bool {
         self.recordings != 0

@@ -1,7 +1,7 @@
 //! Conditions on events.
 
 use tompion_filter::Scope;
-use tompion_protocol::triggers::{EventTrigger, split};
+use tompion_protocol::triggers::{EventTrigger, Over, split};
 
 use crate::{Condition, Trigger, parse::TriggerError};
 
@@ -14,9 +14,11 @@ const MAX_FILTER: usize = 768;
 /// Contexts that a program can evaluate by itself.
 const CONTEXTS: [&str; 2] = ["tid", "pid"];
 
-/// Events that make a trigger fire.
+/// Events, or spans, that make a trigger fire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventCondition {
+    /// Time that a span must have lasted; none for events.
+    pub over: Option<Over>,
     /// Glob of `provider:name`.
     pub glob: String,
     /// Filter that they must pass, if there is one.
@@ -24,17 +26,29 @@ pub struct EventCondition {
 }
 
 impl EventCondition {
-    /// Parses `GLOB` or `GLOB ? FILTER`.
-    pub(crate) fn parse(text: &str) -> Result<Self, TriggerError> {
+    /// Parses `GLOB` or `GLOB ? FILTER`, of an event or of a job that is late.
+    pub(crate) fn parse(text: &str, over: Option<Over>) -> Result<Self, TriggerError> {
         let (glob, filter) = split(text);
         let is_glob = !glob.is_empty() && !glob.contains(char::is_whitespace) && glob.len() <= MAX_GLOB;
-        if !is_glob || glob.contains(char::is_control) {
+        if !is_glob || glob.contains(char::is_control) || glob.starts_with('>') {
             return Err(TriggerError(format!(
                 "expected an event such as app:request or db:*, of at most {MAX_GLOB} bytes, found `{glob}`"
             )));
         }
         let filter = filter.map(check_filter).transpose()?;
-        Ok(Self { glob: glob.into(), filter })
+        Ok(Self { over, glob: glob.into(), filter })
+    }
+
+    /// Parses `GLOB > TIME` or `GLOB > TIME ? FILTER`.
+    pub(crate) fn parse_span(text: &str) -> Result<Self, TriggerError> {
+        let (span, filter) = split(text);
+        let Some((glob, time)) = span.split_once('>') else {
+            return Err(TriggerError(format!("expected a span such as app:request > 10ms, found `{span}`")));
+        };
+        let time = tompion_units::latency(time.trim()).map_err(TriggerError)?;
+        let over = Over::Time(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let filter = filter.map(check_filter).transpose()?;
+        Ok(Self { filter, ..Self::parse(glob, Some(over))? })
     }
 }
 
@@ -74,7 +88,7 @@ pub fn event_triggers(triggers: &[Trigger]) -> impl Iterator<Item = (&Trigger, &
 pub fn event_text(triggers: &[Trigger]) -> String {
     let numbered = event_triggers(triggers).enumerate();
     let line = |(index, (_, event)): (usize, (&Trigger, &EventCondition))| {
-        EventTrigger { index, glob: &event.glob, filter: event.filter.as_deref() }.to_line()
+        EventTrigger { index, over: event.over, glob: &event.glob, filter: event.filter.as_deref() }.to_line()
     };
     numbered.map(line).collect()
 }
@@ -97,8 +111,14 @@ mod tests {
         assert!(event.filter.as_deref().is_some_and(|filter| filter.contains("/a -> b")), "{event:?}");
         assert_eq!((full.fields, full.actions.len()), (vec!["ns".to_owned(), "url".into()], 2));
         let short = trigger("event:app:request -> notify");
-        let event = EventCondition { glob: "app:request".into(), filter: None };
+        let event = EventCondition { over: None, glob: "app:request".into(), filter: None };
         assert_eq!((short.condition, short.fields.len()), (Condition::Event(event), 0));
+        let span = trigger("span:app:request > 1.5ms ? url == \"a > b\" -> snapshot");
+        let late = trigger("late:motor:* -> notify");
+        assert_eq!(
+            event_text(&[span, late]),
+            "0 >1500000 app:request ? url == \"a > b\"\n1 >deadline motor:*\n"
+        );
         // The word belongs to the program's arguments.
         let run = trigger("loss -> run ./x capture y");
         assert_eq!(run.actions, [crate::Action::Run(["./x", "capture", "y"].map(str::to_owned).to_vec())]);
@@ -123,6 +143,11 @@ mod tests {
         for (text, expected) in [
             ("event: -> notify", "such as app:request"),
             ("event:a b -> notify", "such as app:request"),
+            ("span:app:request -> notify", "such as app:request > 10ms"),
+            ("span:app:request > 10 -> notify", "with a unit"),
+            ("span:> 10ms -> notify", "such as app:request or"),
+            ("late: -> notify", "such as app:request or"),
+            ("event:>1 -> notify", "such as app:request or"),
             ("event:a:b ? ns > -> notify", "the filter `ns >`"),
             ("event:a:b ? $comm == \"x\" -> notify", "don't know $comm"),
             ("event:a:b -> notify capture", "expected fields"),

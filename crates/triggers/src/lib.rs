@@ -4,6 +4,8 @@
 //! killed -> rotate, notify limit 5/h
 //! rate:100k/s -> notify
 //! external:slow -> snapshot, run ./collect.sh --now after 2s
+//! span:app:request > 10ms -> snapshot after 5s
+//! late:motor:control -> notify
 //! event:app:request ? ns > 10ms -> snapshot, notify capture ns, url after 5s limit 5/h
 //! ```
 //!

@@ -2,6 +2,8 @@
 
 use std::{str::FromStr, time::Duration};
 
+use tompion_protocol::triggers::Over;
+
 use crate::{Action, Condition, EventCondition, Limit, Trigger};
 
 /// Maximum length of a word by which an external trigger is known.
@@ -72,12 +74,14 @@ impl FromStr for Condition {
                 Some(("external", word)) => {
                     error(format!("expected letters, digits, - and _, found `{word}`"))
                 }
-                Some(("event", event)) => EventCondition::parse(event).map(Self::Event),
+                Some(("event", event)) => EventCondition::parse(event, None).map(Self::Event),
+                Some(("span", span)) => EventCondition::parse_span(span).map(Self::Event),
+                Some(("late", job)) => EventCondition::parse(job, Some(Over::Deadline)).map(Self::Event),
                 Some(("fill", percent)) => fill(percent),
                 Some(("rate", rate)) => self::rate(rate),
                 _ => error(format!(
-                    "expected event:GLOB, killed, loss, fill:PERCENT%, rate:EVENTS/s or external:WORD, found \
-                     `{other}`"
+                    "expected event:GLOB, span:GLOB > TIME, late:GLOB, killed, loss, fill:PERCENT%, rate:EVENTS/s or \
+                     external:WORD, found `{other}`"
                 )),
             },
         }
@@ -205,7 +209,7 @@ mod tests {
             ("killed -> dance", "expected snapshot, rotate"),
             ("killed -> run", "run PROGRAM"),
             ("killed -> notify twice", "expected snapshot, rotate"),
-            ("dead -> notify", "expected event:GLOB, killed, loss"),
+            ("dead -> notify", "expected event:GLOB, span:GLOB > TIME"),
             ("external: -> notify", "expected letters"),
             ("external:a/b -> notify", "expected letters"),
             ("fill:101% -> notify", "such as 90%"),

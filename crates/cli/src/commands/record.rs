@@ -61,7 +61,7 @@ use crate::{
     tompion record --session flight --mode overwrite -- ./robot    # tompion status flight\n  \
     tompion record --rotate 10min --keep age=2d,size=50G -- ./server    # a chunk each 10 minutes\n  \
     tompion record --mode overwrite --trigger 'external:slow -> snapshot after 5s limit 5/h' -- ./server\n  \
-    tompion record --mode overwrite --trigger 'event:app:request ? ns > 10ms -> snapshot after 5s' -- ./server\n  \
+    tompion record --mode overwrite --trigger 'span:app:request > 10ms -> snapshot after 5s' -- ./server\n  \
     tompion record --count 'count app:request by status' -e none -- ./server    # tompion counts\n  \
     tompion record --count 'histogram of size by comm' -x 'net:*' -- ./server\n  \
     tompion record --session flight --linger 10s --resume -o run    # goes on after a kill\n  \

@@ -3,6 +3,7 @@
  *
  *   requests values                one of each kind
  *   requests flood THREADS EACH    all threads at once, numbered from 0 on
+ *   requests spans                 spans and jobs of 1 ms and 20 ms
  *   requests killed                one slow request, then the end by SIGKILL
  *   requests children COUNT        one slow request of each of so many children in a row
  *   requests vfork                 one slow request of a vfork child
@@ -49,6 +50,40 @@ static void values(void)
 	long_url[sizeof long_url - 1] = 0;
 	request(5, 0, long_url, 0);
 	TOMPION_EVENT(app, other, (u32, number, 6));
+}
+
+static void span(uint32_t number, unsigned us)
+{
+	TOMPION_SPAN(app, work, (u32, number, number), (str, url, us > 10000 ? "/slow" : "/fast"));
+	usleep(us);
+}
+
+static void job(uint32_t number, uint64_t deadline_ns)
+{
+	TOMPION_JOB(app, cycle, deadline_ns, (u32, number, number));
+	usleep(5000);
+}
+
+static void *nested(void *unused)
+{
+	TOMPION_BEGIN(app, outer, (u32, number, 7));
+	span(8, 20000);
+	TOMPION_END(app, outer);
+	return unused;
+}
+
+static void spans(void)
+{
+	pthread_t thread;
+	span(1, 1000);
+	span(2, 20000);
+	span(3, 1000);
+	job(4, 1000000);
+	job(5, 10000000000);
+	job(6, 0);
+	request(9, 0, "/", 1);
+	pthread_create(&thread, NULL, nested, NULL);
+	pthread_join(thread, NULL);
 }
 
 static void children(unsigned count)
@@ -103,6 +138,8 @@ int main(int count, char **arguments)
 			pthread_create(&threads[thread], NULL, flood, NULL);
 		for (unsigned thread = 0; thread < number; thread++)
 			pthread_join(threads[thread], NULL);
+	} else if (strcmp(how, "spans") == 0) {
+		spans();
 	} else if (strcmp(how, "killed") == 0) {
 		request(1, 20000000, "/last", 1);
 		raise(SIGKILL);

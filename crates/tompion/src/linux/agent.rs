@@ -41,6 +41,9 @@ const END_SHIFT: u32 = 16;
 const CHOSEN: u32 = 1 << 29;
 /// Bit of `enabled`: flight recorders never overwrite the event.
 const PINNED: u32 = 1 << 30;
+/// Bits of `enabled`: something else is done with the event, whether or not it is recorded. The
+/// begin of a span returns them with its recordings.
+const OTHERS: u32 = 1 << 27 | 1 << 28;
 
 /// Verb: the object goes away.
 const UNLOAD: u32 = 0;
@@ -338,13 +341,14 @@ pub unsafe fn append_end(site: &'static Site, recordings: u32) {
 }
 
 /// A copy of a site, for the end of a span in those of the given recordings that still take it,
-/// whatever their filters; none if no recording does.
+/// whatever their filters; none if no recording does, and nothing else is done with it.
 pub fn chosen(site: &Site, recordings: u32) -> Option<Site> {
     // Ordering: pairs with the agent's release store of `enabled`, so that the number is there.
     let enabled = site.enabled.load(Ordering::Acquire);
     let takers = (enabled | enabled >> END_SHIFT) & recordings & RECORDINGS;
-    (takers != 0).then(|| Site {
-        enabled: AtomicU32::new(takers | CHOSEN | enabled & PINNED),
+    let others = enabled & recordings & OTHERS;
+    (takers | others != 0).then(|| Site {
+        enabled: AtomicU32::new(takers | others | CHOSEN | enabled & PINNED),
         // Ordering: read behind the load above.
         number: AtomicU32::new(site.number.load(Ordering::Relaxed)),
         description: site.description,

@@ -17,10 +17,11 @@ pub struct ChunkOptions {
     keep: Option<Retention>,
     /// Do something when something happens, as 'WHEN -> DO, DO… [capture FIELDS] [after TIME]
     /// [limit N/UNIT]' (repeatable). WHEN is an event with an optional filter, such as
-    /// 'event:app:request ? ns > 10ms', external:WORD (said by `tompion trigger`), killed (the
-    /// command, by a signal), loss, fill:90% (a ring waits to be written), or rate:100k/s (events).
-    /// DO is snapshot (of a flight recorder; it goes on for TIME), rotate, notify, stop, or `run
-    /// PROGRAM ARGUMENTS`. FIELDS are those of the event that a firing tells [default: all]
+    /// 'event:app:request ? ns > 10ms', a span, 'span:app:request > 10ms', late:JOB (it missed its
+    /// deadline), external:WORD (said by `tompion trigger`), killed (the command, by a signal),
+    /// loss, fill:90% (a ring waits to be written), or rate:100k/s (events). DO is snapshot (of a
+    /// flight recorder; it goes on for TIME), rotate, notify, stop, or `run PROGRAM ARGUMENTS`.
+    /// FIELDS are those of the event that a firing tells [default: all]
     #[arg(long = "trigger", value_name = "RULE", conflicts_with = "gather_as")]
     pub triggers: Vec<Trigger>,
 }

@@ -1,0 +1,230 @@
+//! Spans that a trigger watches and that have not ended: their begins are copied, since the end has
+//! neither their fields nor their time.
+//!
+//! A table of fixed size, without a lock. An entry belongs to the thread that has changed its state
+//! from [`FREE`], or from its key, to [`CLAIMED`]. Safe in signal handlers.
+
+use std::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use tompion_layout::triggers::CAPTURE;
+use tompion_ring::{captures::Match, producer::Event};
+
+/// Number of entries.
+const ENTRIES: usize = 256;
+/// Entries that one span can have.
+const PROBES: usize = 16;
+
+/// State of an entry without a span, and of one that a thread is changing. Else it is a key.
+const FREE: u64 = 0;
+const CLAIMED: u64 = 1;
+/// Bit of all keys.
+const IS_KEY: u64 = 1 << 63;
+
+/// Whether the table was ever used, so that children need not look at it.
+static IS_USED: AtomicBool = AtomicBool::new(false);
+
+static TABLE: [Entry; ENTRIES] = [const { Entry::new() }; ENTRIES];
+
+struct Entry {
+    state: AtomicU64,
+    /// Time of the begin: CLOCK_MONOTONIC in nanoseconds.
+    begin: AtomicU64,
+    copy: UnsafeCell<Copy>,
+}
+
+/// The begin of a span.
+struct Copy {
+    id: u16,
+    /// Size of its payload, of which `len` bytes are here.
+    size: usize,
+    len: usize,
+    /// Duration of which it must have more, in nanoseconds.
+    over: u64,
+    payload: [u8; CAPTURE.next_multiple_of(8)],
+}
+
+// SAFETY: the copy is only reached by the thread that has claimed the entry.
+unsafe impl Sync for Entry {}
+
+impl Entry {
+    const fn new() -> Self {
+        let copy = Copy { id: 0, size: 0, len: 0, over: 0, payload: [0; CAPTURE] };
+        Self { state: AtomicU64::new(FREE), begin: AtomicU64::new(0), copy: UnsafeCell::new(copy) }
+    }
+
+    /// Changes the state to claimed, if it is still this one.
+    fn claim(&self, state: u64) -> bool {
+        // Ordering: acquire, pairs with the release store of the state.
+        self.state.compare_exchange(state, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    fn state(&self) -> u64 {
+        // Ordering: a claim follows before anything is read.
+        self.state.load(Ordering::Relaxed)
+    }
+
+    fn begin(&self) -> u64 {
+        // Ordering: of a thread's own entries; of others it is a hint.
+        self.begin.load(Ordering::Relaxed)
+    }
+}
+
+/// Key of a thread's spans that a trigger of a recording watches.
+fn key(tid: u32, slot: usize, trigger: usize) -> u64 {
+    IS_KEY | (slot as u64) << 40 | (trigger as u64) << 32 | u64::from(tid)
+}
+
+/// Recording of an entry's key; none if the entry has no span.
+fn slot_of(state: u64) -> Option<usize> {
+    (state & IS_KEY != 0).then_some((state >> 40) as usize & 0xff)
+}
+
+/// Entries that spans of a key can have.
+fn entries(key: u64) -> impl Iterator<Item = &'static Entry> + Clone {
+    let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+    (0..PROBES).map(move |probe| &TABLE[(first + probe) % ENTRIES])
+}
+
+/// Notes that a span has begun that a trigger watches, if it lasts longer than `over` nanoseconds.
+/// Returns the recording of another span that had to give way, if one had.
+///
+/// # Safety
+/// The event's parts are readable.
+pub unsafe fn open(slot: usize, trigger: usize, event: &Event<'_>, over: u64) -> Option<usize> {
+    // Ordering: the child of this thread sees it. Others find a table that they may clear, or not.
+    IS_USED.store(true, Ordering::Relaxed);
+    let key = key(event.tid, slot, trigger);
+    let entries = entries(key);
+    let mut given_way = None;
+    let entry = entries.clone().find(|entry| entry.state() == FREE && entry.claim(FREE)).or_else(|| {
+        // The oldest one has been left without its end, probably.
+        let oldest = entries.min_by_key(|entry| entry.begin())?;
+        let state = oldest.state();
+        given_way = slot_of(state);
+        (given_way.is_some() && oldest.claim(state)).then_some(oldest)
+    });
+    // Another thread, or the code that this signal handler interrupts, is using all of them.
+    let Some(entry) = entry else { return Some(slot) };
+    // SAFETY: this thread has claimed the entry.
+    let copy = unsafe { &mut *entry.copy.get() };
+    (copy.id, copy.over) = (event.id, over);
+    copy.size = event.tails.iter().fold(event.image_len, |sum, tail| sum.saturating_add(tail.size));
+    let mut used = event.image_len.min(CAPTURE);
+    // SAFETY: the event's parts are readable as the caller promises, and the copy has room for
+    // `CAPTURE` bytes.
+    unsafe {
+        copy.payload.as_mut_ptr().copy_from_nonoverlapping(event.image, used);
+        for tail in event.tails {
+            let len = tail.size.min(CAPTURE - used);
+            copy.payload.as_mut_ptr().add(used).copy_from_nonoverlapping(tail.data, len);
+            used += len;
+        }
+    }
+    copy.len = used;
+    entry.begin.store(event.time, Ordering::Relaxed);
+    // Ordering: release, pairs with the acquire in `claim`.
+    entry.state.store(key, Ordering::Release);
+    given_way
+}
+
+/// Ends the newest span of a thread that a trigger watches. Passes it on if it has lasted too long.
+pub fn close(slot: usize, trigger: usize, (tid, now): (u32, u64), pass: impl FnOnce(&Match<'_>)) {
+    let key = key(tid, slot, trigger);
+    let newest = entries(key).filter(|entry| entry.state() == key).max_by_key(|entry| entry.begin());
+    let Some(entry) = newest.filter(|entry| entry.claim(key)) else { return };
+    let duration = now.saturating_sub(entry.begin());
+    // SAFETY: this thread has claimed the entry.
+    let copy = unsafe { &*entry.copy.get() };
+    if duration > copy.over {
+        let (image, image_len) = (copy.payload.as_ptr(), copy.len);
+        let event = Event { id: copy.id, tid, time: now, image, image_len, tails: &[], is_pinned: false };
+        pass(&Match { event, size: copy.size, duration });
+    }
+    // Ordering: release, pairs with the acquire in `claim`: the next span is written behind this.
+    entry.state.store(FREE, Ordering::Release);
+}
+
+/// Forgets the spans that triggers of a recording watch.
+pub fn forget(slot: usize) {
+    // Ordering: a hint; a span that begins now is forgotten with the slot's next recording.
+    if !IS_USED.load(Ordering::Relaxed) {
+        return;
+    }
+    for entry in &TABLE {
+        let state = entry.state();
+        if slot_of(state) == Some(slot) && entry.claim(state) {
+            // Ordering: release, pairs with the acquire in `claim`.
+            entry.state.store(FREE, Ordering::Release);
+        }
+    }
+}
+
+/// In the child of a fork: forgets the spans of the parent's threads.
+pub fn forget_all() {
+    // A store would copy the pages in each forked child. Ordering: the child has one thread.
+    if IS_USED.load(Ordering::Relaxed) {
+        IS_USED.store(false, Ordering::Relaxed);
+        TABLE.iter().for_each(|entry| entry.state.store(FREE, Ordering::Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tompion_ring::producer::Tail;
+
+    use super::*;
+
+    /// Tests share the table.
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    fn begin(slot: usize, tid: u32, time: u64, text: &[u8], over: u64) -> Option<usize> {
+        let (image, tails) = ([7u64], [Tail { data: text.as_ptr(), size: text.len() }]);
+        let image = image.as_ptr().cast();
+        let event = Event { id: 20, tid, time, image, image_len: 8, tails: &tails, is_pinned: false };
+        // SAFETY: the parts are locals.
+        unsafe { open(slot, 3, &event, over) }
+    }
+
+    fn end(slot: usize, tid: u32, now: u64) -> Option<(u64, usize, Vec<u8>)> {
+        let mut found = None;
+        close(slot, 3, (tid, now), |it| {
+            // SAFETY: the parts are readable while this is called.
+            let bytes = unsafe { std::slice::from_raw_parts(it.event.image, it.event.image_len) };
+            found = Some((it.duration, it.size, bytes.to_vec()));
+        });
+        found
+    }
+
+    #[test]
+    fn nested_spans_end_in_the_reverse_order_with_their_own_fields() {
+        let _alone = ALONE.lock();
+        assert_eq!([begin(0, 5, 100, b"outer", 50), begin(0, 5, 110, b"inner", 5)], [None, None]);
+        assert_eq!((end(0, 6, 500), end(1, 5, 500)), (None, None), "of others");
+        let with = |text: &[u8]| [&7u64.to_le_bytes(), text].concat();
+        assert_eq!(end(0, 5, 120), Some((10, 13, with(b"inner"))));
+        assert_eq!(end(0, 5, 160), Some((60, 13, with(b"outer"))));
+        assert_eq!(end(0, 5, 170), None);
+        begin(0, 5, 200, b"short", 50);
+        assert_eq!((end(0, 5, 250), end(0, 5, 900)), (None, None), "not longer, and gone");
+    }
+
+    #[test]
+    fn abandoned_spans_give_way_and_long_ones_are_cut() {
+        let _alone = ALONE.lock();
+        let given_way = (0..40).filter(|number| begin(2, 9, 100 + number, b"left", 0) == Some(2)).count();
+        assert_eq!(given_way, 40 - PROBES);
+        begin(2, 9, 1000, &[1; 5000], 0);
+        let (duration, size, payload) = end(2, 9, 1001).expect("the newest");
+        assert_eq!((duration, size, payload.len()), (1, 5008, CAPTURE));
+        forget(2);
+        assert_eq!(end(2, 9, 2000), None);
+        begin(2, 9, 3000, b"", 0);
+        forget_all();
+        assert_eq!(end(2, 9, 4000), None);
+    }
+}
