@@ -306,3 +306,33 @@ fn an_interrupt_ends_the_last_chunk() {
     assert!(!has_open(&trace.folder));
     assert_eq!(sum(&chunks(&dir), events_of), trace.agreed_count());
 }
+
+#[test]
+fn a_chunk_of_the_kernel_whose_manifest_can_not_be_written_keeps_its_counts() {
+    if !permitted() {
+        return;
+    }
+    let dir = TestDir::new();
+    let program = dir.program("known_counts").display().to_string();
+    let (first, go) = (dir.path("first"), dir.path("go"));
+    let script = format!(
+        "{program} only 1000; touch {}; while [ ! -e {} ]; do sleep 0.02; done; {program} only 500",
+        first.display(),
+        go.display()
+    );
+    let options = ["-k", "syscall_entry_getpgid", "--session", "night", "--rotate", "manual"];
+    let recording = start(&mut record(&dir, &options, &[&"sh", &"-c", &script]));
+    wait_until("the first calls", || first.exists());
+    // A manifest can't replace a folder.
+    let obstacle = dir.path("trace/chunk-000001.open/tompion.json");
+    fs::create_dir(&obstacle).expect("a folder");
+    tompion(&dir, &["rotate", "night"]);
+    fs::remove_dir(&obstacle).expect("a folder");
+    fs::write(&go, "").expect("a file");
+    let finished = finish(recording, "record");
+    assert!(finished.err.contains("stopped"), "{}", finished.err);
+    let chunks = chunks(&dir);
+    assert_eq!(chunks.len(), 1);
+    let source = source(&chunks[0].manifest());
+    assert_eq!((events_of(&source), losses_of(&source)), (1000, 500), "{source}");
+}

@@ -14,7 +14,7 @@ use tompion_kernel::{
 };
 
 use crate::{
-    drain::Drain,
+    drain::{Drain, MIN_SLEEP},
     recording::{KernelChoice, read_state},
 };
 
@@ -141,6 +141,10 @@ impl Drain {
     /// Waits until the change is made, if there is one.
     pub fn end_change(&mut self) {
         let Some(Changing { thread, programs, done }) = self.changing.take() else { return };
+        while !thread.is_finished() && !self.overwrite {
+            self.collect();
+            thread::sleep(MIN_SLEEP);
+        }
         let problems = thread.join().unwrap_or_else(|_| vec!["the change was not completed".into()]);
         self.put_back(&programs, &done, problems);
     }
