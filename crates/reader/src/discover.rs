@@ -14,6 +14,8 @@ use crate::{Corruption, Error};
 
 /// Maximum size of a description, in bytes.
 const MAX_METADATA: u64 = 256 << 20;
+/// Hidden folders in which LTTng keeps chunks while it rotates.
+const CHUNKS_IN_ROTATION: [&str; 2] = [".tmp_old_chunk", ".tmp_new_chunk"];
 /// Maximum depth of folders that are searched.
 const MAX_DEPTH: usize = 32;
 
@@ -90,6 +92,8 @@ pub(crate) struct Folders {
     pub traces: Vec<Found>,
     /// Folders that cannot be read.
     pub unreadable: Vec<Error>,
+    /// Whether chunks that a rotation is moving are traces, too.
+    takes_chunks_in_rotation: bool,
 }
 
 /// Finds all traces at or below a path.
@@ -98,7 +102,19 @@ pub(crate) struct Folders {
 ///
 /// Fails if there is none.
 pub(crate) fn find(path: &Path) -> Result<Folders, Error> {
-    let mut folders = Folders::default();
+    find_in(path, Folders::default())
+}
+
+/// Finds all traces at or below a path, among them those that a rotation is moving.
+///
+/// # Errors
+///
+/// Fails if there is none.
+pub(crate) fn find_growing(path: &Path) -> Result<Folders, Error> {
+    find_in(path, Folders { takes_chunks_in_rotation: true, ..Folders::default() })
+}
+
+fn find_in(path: &Path, mut folders: Folders) -> Result<Folders, Error> {
     if path.is_file() {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new(".")).display();
@@ -171,7 +187,9 @@ fn search(folder: &Path, depth: usize, found: &mut Folders) -> Result<(), Error>
     for entry in fs::read_dir(folder).map_err(io)? {
         let entry = entry.map_err(io)?;
         let name = entry.file_name();
-        let hidden = name.as_encoded_bytes().starts_with(b".");
+        let in_rotation = CHUNKS_IN_ROTATION.iter().any(|chunk| name == *chunk);
+        let hidden =
+            name.as_encoded_bytes().starts_with(b".") && !(in_rotation && found.takes_chunks_in_rotation);
         let kind = entry.file_type().map_err(io)?;
         if name == "metadata" && !kind.is_dir() {
             is_trace = true;

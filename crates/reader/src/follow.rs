@@ -79,7 +79,7 @@ impl Follow {
             Format::Json(options) => self.print(&mut set, json::JsonLines::new(*options), output)?,
             Format::Csv => self.print(&mut set, json::CsvLines::default(), output)?,
         };
-        set.remember(&mut self.read);
+        set.remember(&mut self.read, is_last);
         let options = match format {
             Format::Text(options) => options.clone(),
             Format::Json(_) | Format::Csv => PrintOptions::default(),
@@ -103,7 +103,7 @@ impl Follow {
     fn find(&mut self, is_last: bool) -> Result<Opened, Error> {
         let mut opened = Opened::default();
         for path in &self.paths {
-            let found = match discover::find(path) {
+            let found = match discover::find_growing(path) {
                 Err(Error::NoTrace(_)) if !is_last => continue,
                 found => found?,
             };

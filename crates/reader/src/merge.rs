@@ -708,14 +708,15 @@ impl TraceSet {
         let Some(source) = self.sources.get_mut(index) else { return };
         // Times read from corrupt bytes say nothing about the order of later events.
         source.latest = i64::MIN;
-        match source.file.as_mut().map(StreamFile::recover) {
-            Some(Ok(true)) => {}
-            Some(Ok(false)) | None => source.file = None,
-            Some(Err(corruption)) => {
-                self.corruptions.push(corruption);
-                source.file = None;
-            }
+        source.finish_packet();
+        let result = source.file.as_mut().map_or(Ok(false), StreamFile::recover);
+        if let Ok(true) = result {
+            return;
         }
+        self.corruptions.extend(result.err());
+        let size = source.file.as_ref().map(StreamFile::size);
+        size.iter().for_each(|&size| source.note_progress(size, 0));
+        source.file = None;
     }
 }
 

@@ -436,3 +436,74 @@ fn what_a_ring_of_files_overwrote_unread_is_reported() {
     assert_eq!(values, (0..40).chain(80..120).collect::<Vec<_>>());
     assert!(losses.len() == 1 && losses[0].contains("discarded 4 packets"), "{losses:?}");
 }
+
+/// Writes a trace with these packets in a folder.
+fn write_chunk(folder: &Folder, chunk: &str, packets: std::ops::Range<u64>) {
+    let chunk = folder.0.join(chunk);
+    fs::create_dir_all(&chunk).unwrap();
+    fs::write(chunk.join("metadata"), description(NUMBERED)).unwrap();
+    // The file is the same one, as far as the follower can see.
+    let file = fs::OpenOptions::new().create(true).append(true).open(chunk.join("stream_0"));
+    std::io::Write::write_all(&mut file.unwrap(), &numbered_packets(packets)).unwrap();
+}
+
+#[test]
+fn the_tail_of_a_chunk_is_followed_wherever_a_rotation_has_it() {
+    // The old chunk's end is written late, and is out of sight for some rounds, or in LTTng's
+    // folder for chunks that are being moved.
+    for (hidden, rounds) in [(".elsewhere", 1), (".elsewhere", 4), (".tmp_old_chunk", 20)] {
+        let folder = Folder::new(&format!("tail{hidden}-{rounds}"));
+        let mut following = Following::of(&folder);
+        write_chunk(&folder, "ust", 0..3);
+        following.round(false);
+        following.round(false);
+        write_chunk(&folder, "ust", 3..7);
+        fs::rename(folder.0.join("ust"), folder.0.join(hidden)).unwrap();
+        write_chunk(&folder, "second", 7..9);
+        (0..rounds).for_each(|_| following.round(false));
+        fs::rename(folder.0.join(hidden), folder.0.join("first")).unwrap();
+        write_chunk(&folder, "second", 9..11);
+        (0..15).for_each(|_| following.round(false));
+        assert_eq!(following.losses, Vec::<String>::new(), "{hidden} for {rounds}");
+        let (mut values, losses) = following.finish();
+        values.sort_unstable();
+        assert_eq!(values, (0..110).collect::<Vec<_>>(), "{hidden} for {rounds}");
+        assert_eq!(losses, Vec::<String>::new(), "{hidden} for {rounds}");
+    }
+}
+
+#[test]
+fn a_chunk_that_does_not_come_back_is_reported_while_following() {
+    let folder = Folder::new("gone");
+    let mut following = Following::of(&folder);
+    write_chunk(&folder, "ust", 0..3);
+    following.round(false);
+    following.round(false);
+    write_chunk(&folder, "ust", 3..7);
+    fs::rename(folder.0.join("ust"), folder.0.join(".gone")).unwrap();
+    write_chunk(&folder, "second", 7..9);
+    (0..15).for_each(|_| following.round(false));
+    assert!(
+        following.losses.len() == 1 && following.losses[0].contains("discarded 4 packets"),
+        "{:?}",
+        following.losses
+    );
+}
+
+#[test]
+fn a_packet_that_was_overwritten_before_all_of_it_was_read_is_reported() {
+    let folder = Folder::with("begun", NUMBERED, &[]);
+    let mut following = Following::of(&folder);
+    replace(&folder, 0, 0..2);
+    following.round(false);
+    // Packets 2 and 3 are seen, packet 2 is begun, and none of their events are due.
+    replace(&folder, 1, 2..4);
+    following.round(false);
+    let read = |following: &Following| String::from_utf8(following.text.clone()).unwrap().lines().count();
+    assert_eq!(read(&following), 20);
+    replace(&folder, 1, 4..6);
+    following.round(false);
+    let (values, losses) = following.finish();
+    assert_eq!(values, (0..20).chain(40..60).collect::<Vec<_>>());
+    assert!(losses.len() == 1 && losses[0].contains("discarded 2 packets"), "{losses:?}");
+}

@@ -103,6 +103,11 @@ impl Files {
         self.list.get(index).cloned()
     }
 
+    /// Leaves out the packets of a piece before a position in its file.
+    pub fn begin_at(&mut self, index: usize, position: u64) {
+        self.list.iter_mut().skip(index).take(1).for_each(|piece| piece.from = position);
+    }
+
     /// Returns the path of a piece and the index of its trace.
     pub fn get(&self, index: usize) -> Option<(&Path, usize)> {
         self.list.get(index).map(|piece| (piece.path.as_path(), piece.trace))

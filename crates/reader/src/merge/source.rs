@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tompion_ctf::decode::Packet;
 use tompion_ctf::metadata::Clock;
 
+use super::growing::Followed;
 use super::index::{IndexState, Jump};
 use super::pieces::Files;
 use super::{Loss, LossKind, PACKET_END_SLACK_NS, Selection, TimestampRegression};
@@ -45,6 +46,8 @@ pub(super) struct Source {
     pub packets: u64,
     /// Whether the files are still being written.
     pub is_growing: bool,
+    /// Positions up to which it was read before, if the files are read again and again.
+    pub followed: Option<Box<Followed>>,
     /// Whether only packet headers are read, so that packets are not checked.
     pub reads_headers_only: bool,
     /// File that was read last, and position up to which it was read.
@@ -116,6 +119,7 @@ impl Source {
             before: None,
             packets: 0,
             is_growing: false,
+            followed: None,
             reads_headers_only: false,
             end: None,
             limit: None,
@@ -197,8 +201,11 @@ impl Source {
                     self.trace = trace;
                     self.file = Some(file);
                     (self.index, self.jump) = (IndexState::default(), None);
+                    self.resume(index);
                     return true;
                 }
+                // It was moved away, and is somewhere else in the next round.
+                Err(error) if self.is_growing && error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
                     corruptions.push(Corruption {
                         path: path.clone(),
@@ -223,6 +230,7 @@ impl Source {
     /// Moves to the next packet and counts what was lost before it.
     pub fn next_packet(&mut self, selection: &Selection, losses: &mut Vec<Loss>) -> Result<bool, Corruption> {
         self.end_packet();
+        self.finish_packet();
         let Some(file) = &mut self.file else { return Ok(false) };
         file.state.set_clock(self.before.map_or(0, |before| before.clock));
         if let Some((limit, place)) = self.limit.zip(file.next_place()) {
@@ -234,7 +242,9 @@ impl Source {
         }
         if !self.next_packet_of_file()? {
             let Some(file) = &self.file else { return Ok(false) };
-            self.end = Some((self.next.saturating_sub(1), file.packet_start()));
+            let place = file.packet_start();
+            self.end = Some((self.next.saturating_sub(1), place));
+            self.note_progress(place, 0);
             return Ok(false);
         }
         let Some(file) = &mut self.file else { return Ok(false) };
@@ -282,34 +292,44 @@ impl Source {
         let Some(packet) = &file.packet else { return };
         let nanoseconds = |cycles: Option<u64>| cycles.and_then(|cycles| self.time.nanoseconds(cycles));
         let (begin, end) = (nanoseconds(packet.begin), nanoseconds(packet.end));
-        let class = file.decoder.stream(packet.stream).map_or(0, |stream| stream.id);
-        let cpu = file.cpu;
         // A tracer that could not end its packet wrote no end, or one before the beginning.
         let end = end.filter(|&end| begin.is_none_or(|begin| end >= begin));
+        let compared = match &self.followed {
+            Some(followed) => followed.compared(self.before, packet),
+            None => Some(self.before),
+        };
+        let now =
+            Before { clock: file.state.clock(), discarded: packet.discarded, sequence: packet.sequence, end };
+        let from = compared.flatten().and_then(|before| before.end).or(begin);
+        let loss = |kind, count, to| Loss {
+            kind,
+            count,
+            between: (from, to),
+            trace: self.trace,
+            path: file.path.clone(),
+            stream_class: file.decoder.stream(packet.stream).map_or(0, |stream| stream.id),
+            stream: packet.instance,
+            cpu: file.cpu,
+        };
         let mut lose = |kind, count, to| {
-            let between = (self.before.and_then(|before| before.end).or(begin), to);
-            if count > 0 && selection.takes_interval(between) {
-                losses.push(Loss {
-                    kind,
-                    count,
-                    between,
-                    trace: self.trace,
-                    path: file.path.clone(),
-                    stream_class: class,
-                    stream: packet.instance,
-                    cpu,
-                });
+            if count > 0 && selection.takes_interval((from, to)) {
+                losses.push(loss(kind, count, to));
             }
         };
-        lose(LossKind::Packets, missing_packets(self.before, packet), begin);
-        let (kind, count) = discarded_events(self.before, packet);
-        let from = self.before.and_then(|before| before.end).or(begin);
-        let kind = if count > max_discarded(from, end.or(begin)) { LossKind::EventsUnknown } else { kind };
-        lose(kind, count, end.or(begin));
+        let other_files = self.followed.as_ref().is_some_and(|followed| followed.has_other_files());
+        if let Some(before) = compared {
+            if !other_files {
+                lose(LossKind::Packets, missing_packets(before, packet), begin);
+            }
+            let (kind, count) = discarded_events(before, packet);
+            let is_possible = count <= max_discarded(from, end.or(begin));
+            lose(if is_possible { kind } else { LossKind::EventsUnknown }, count, end.or(begin));
+        }
+        let missing = loss(LossKind::Packets, 0, begin);
+        self.followed.iter_mut().for_each(|followed| followed.begin(now, missing.clone()));
         self.plausible_until = end.map_or(i64::MAX, |end| end.saturating_add(PACKET_END_SLACK_NS));
         self.is_corrupt = false;
-        let clock = file.state.clock();
-        self.before = Some(Before { clock, discarded: packet.discarded, sequence: packet.sequence, end });
+        self.before = Some(now);
     }
 }
 
