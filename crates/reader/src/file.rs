@@ -36,6 +36,8 @@ pub(crate) struct StreamFile {
     size: u64,
     /// Size that the file had before it became shorter, until that is reported.
     larger_size: Option<u64>,
+    /// Size that the file had when it was found shorter than before.
+    cut_size: Option<u64>,
     /// Whether packets end with a checksum.
     has_checksums: bool,
     buffer: Vec<u8>,
@@ -95,6 +97,7 @@ impl StreamFile {
             file,
             size,
             larger_size: None,
+            cut_size: None,
             buffer: Vec::new(),
             window,
             buffer_start: 0,
@@ -219,7 +222,22 @@ impl StreamFile {
     }
 
     fn shrinkage(&self, larger: u64) -> String {
-        format!("the file was cut from {larger} to {} bytes while it was read", self.size)
+        format!("the file was cut from {larger} to {} bytes while it was read", self.end())
+    }
+
+    /// Returns the position at which the file ends, even if that is before what was read.
+    fn end(&self) -> u64 {
+        self.cut_size.map_or(self.size, |cut| cut.min(self.size))
+    }
+
+    /// Reports that the file ends within a packet of this size, with the consequence.
+    fn truncation(&mut self, size: u64, consequence: &str) -> Corruption {
+        let left = self.size.saturating_sub(self.packet_start);
+        let mut message = format!("expected a packet of {size} bytes, found {left}{consequence}");
+        if let Some(larger) = self.larger_size.take() {
+            message = format!("{message}: {}", self.shrinkage(larger));
+        }
+        Corruption { path: self.path.clone(), offset: Some(self.end()), message }
     }
 
     fn io_corruption(&self, offset: u64, error: &io::Error) -> Corruption {
@@ -253,13 +271,14 @@ impl StreamFile {
     fn shrink(&mut self, end: u64) {
         self.larger_size = self.larger_size.max(Some(self.size));
         self.size = self.size.min(end);
+        self.cut_size = self.file.open(&self.path).ok().and_then(|file| Some(file.metadata().ok()?.len()));
     }
 
     /// Reports once that the file has become shorter, at its new end.
     fn end_of_file(&mut self) -> Result<bool, Corruption> {
         let Some(larger) = self.larger_size.take() else { return Ok(false) };
         let message = self.shrinkage(larger);
-        Err(Corruption { path: self.path.clone(), offset: Some(self.size), message })
+        Err(Corruption { path: self.path.clone(), offset: Some(self.end()), message })
     }
 
     /// Whether the buffer reaches the end of the packet's content, or of the file.
@@ -296,11 +315,7 @@ impl StreamFile {
             let left = self.size.saturating_sub(self.packet_start);
             let size = packet.packet_bits.map_or(left, |bits| bits / 8);
             if size > left {
-                let mut message = format!("expected a packet of {size} bytes, found {left}");
-                if let Some(larger) = self.larger_size.take() {
-                    message = format!("{message}: {}", self.shrinkage(larger));
-                }
-                return Err(Corruption { path: self.path.clone(), offset: Some(self.size), message });
+                return Err(self.truncation(size, ""));
             }
             self.packet_start += size;
         }

@@ -1,7 +1,7 @@
 //! Summarizes traces: events, losses, times, processes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use tompion_ctf::decode::Fields;
@@ -9,7 +9,7 @@ use tompion_ctf::metadata::EnvironmentValue;
 
 use crate::manifest::{self, RUNNING};
 use crate::merge::tally::{Counter, Run};
-use crate::{LossKind, Place, Trace, TraceSet};
+use crate::{Error, LossKind, Place, Trace, TraceSet};
 
 /// Result of [`summarize`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -164,6 +164,19 @@ pub fn summarize(traces: &mut TraceSet) -> Summary {
 }
 
 /// Works like [`summarize`] with a number of threads.
+/// Reads all traces below a folder and summarizes them; an empty summary if there are none.
+///
+/// # Errors
+///
+/// Fails if no description can be read.
+pub fn read(folder: &Path) -> Result<Summary, Error> {
+    match crate::open(&[folder.into()]) {
+        Ok(mut traces) => Ok(summarize(&mut traces)),
+        Err(Error::NoTrace(_)) => Ok(Summary::default()),
+        Err(error) => Err(error),
+    }
+}
+
 fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     let mut summary = Summary::default();
     let info = manifest::read_all(traces);

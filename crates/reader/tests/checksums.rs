@@ -177,3 +177,40 @@ fn copies_without_checksums_are_read() {
     let folder = recording("copied", &packets);
     assert_eq!(merged(&folder), ((1..=7).collect(), vec![]));
 }
+
+/// Without its end, a packet has no checksum: nothing in it is told as a fact.
+#[test]
+fn a_packet_without_its_end_invents_no_events() {
+    let intact = packets(&[10, 40_000]);
+    let begin = intact[0].len() as u64;
+    let size = intact[1].len();
+    let damages: [fn(&mut Vec<u8>); 4] = [
+        |_| {},
+        |packet| packet[8192..12288].fill(0),
+        |packet| packet[9001] ^= 0x10,
+        // The size, then the content's size.
+        |packet| packet[51] ^= 0x10,
+    ];
+    for (number, damage) in damages.into_iter().enumerate() {
+        for end in [600_000, size - 1] {
+            let mut packets = intact.clone();
+            damage(&mut packets[1]);
+            packets[1].truncate(end);
+            let folder = recording("without-end", &packets);
+            let at = format!("damage {number}, {end} of {size} bytes");
+            let (found, corruptions) = merged(&folder);
+            assert_eq!(found, (1..=10).collect::<Vec<_>>(), "{at}");
+            let [corruption] = &corruptions[..] else { panic!("{at}: {corruptions:?}") };
+            assert_eq!(corruption.offset, Some(begin + end as u64), "{at}");
+            assert!(
+                corruption.message.ends_with(&format!(
+                    " bytes, found {end}: its checksum is missing, so its events are left out"
+                )),
+                "{at}: {corruption}"
+            );
+            let lines: Vec<String> = corruptions.iter().map(ToString::to_string).collect();
+            assert_eq!(walked(&folder), (found, corruptions), "{at}");
+            assert_eq!(summarized(&folder), (10, lines), "{at}");
+        }
+    }
+}

@@ -264,3 +264,19 @@ fn a_stream_that_shrinks_is_walked_to_its_end() {
         check_cut(found, size);
     }
 }
+
+#[test]
+fn a_cut_before_what_was_read_is_reported_as_it_is() {
+    const SIZE: usize = 100;
+    let (mut traces, cut) = shrinking("read-already", SIZE);
+    let found = ends(move || {
+        assert!(traces.step());
+        cut();
+        while traces.next_event().is_some() {}
+        (0, traces.corruptions().to_vec())
+    });
+    let [reported] = &found.1[..] else { panic!("{found:?}") };
+    let expected =
+        format!("the file was cut from {} to {SIZE} bytes while it was read", 5 * REPETITIONS * PACKET);
+    assert!(reported.message.ends_with(&expected), "{reported}");
+}

@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Args;
 use tompion_session::Recovered;
 
-use crate::messages::{self, pluralize, print_status};
+use crate::messages::{self, pluralize, print_status, with_thousands};
 use tompion_status::{describe_sources, losses, total};
 
 #[derive(Args)]
@@ -26,27 +26,35 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for problem in problems {
         print_status(problem);
     }
+    // Files may have been changed since. Recovery has named what it met, and `stat` names all.
+    let summary = tompion_reader::stat::read(&folder)?;
+    let is_damaged = !summary.corruptions.is_empty();
+    summary.corruptions.iter().filter(|_| was_complete).take(1).for_each(print_status);
     // Shown as the user named it, if that is the trace.
     let is_named = std::fs::canonicalize(&arguments.folder).is_ok_and(|named| named == folder);
     let folder = if is_named { arguments.folder.display() } else { folder.display() };
-    if was_complete && manifest.is_in_chunks {
+    if was_complete && manifest.is_in_chunks && !is_damaged {
         print_status(format!("nothing to recover in {folder}, {} already", manifest.state));
         return Ok(ExitCode::SUCCESS);
     }
     let events = total(manifest.sources.iter().map(|source| source.events));
     let lost = total(manifest.sources.iter().flat_map(|source| source.lost.values().copied()));
     let begin = match (was_complete, is_complete) {
+        (true, _) if is_damaged => format!("nothing to recover, {} already, but damaged: ", manifest.state),
         (true, _) => format!("nothing to recover, {} already: ", manifest.state),
         (false, true) => String::new(),
         (false, false) => "recovered in part, try again: ".into(),
     };
+    let readable = is_damaged.then(|| format!("{} readable of ", with_thousands(summary.events)));
+    let readable = readable.unwrap_or_default();
     let chunk = manifest.chunk.as_ref().map(|chunk| format!("chunk {} of ", chunk.number));
     let chunk = chunk.unwrap_or_default();
     print_status(format!(
-        "{begin}{} of {} in {chunk}{folder}, {}; next: tompion print {folder}",
+        "{begin}{readable}{} of {} in {chunk}{folder}, {}; next: tompion print {folder}",
         pluralize(events, "event"),
         describe_sources(&manifest),
         losses(&manifest, lost)
     ));
-    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
+    let is_sound = is_complete && !(was_complete && is_damaged);
+    Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
 }

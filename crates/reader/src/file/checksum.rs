@@ -1,7 +1,8 @@
 //! Checks packets of Tompion's own traces against their checksums.
 //!
-//! A packet is checked before any of its events, and before its counters are believed. Where only
-//! headers are read, to find windows and ranges, nothing is checked: the bytes are not there.
+//! A packet is checked before any of its events, and before its counters are believed. One that
+//! ends before its checksum can't be checked, and its events are left out. Where only headers are
+//! read, to find windows and ranges, nothing is checked: the bytes are not there.
 
 use tompion_ctf::encode::{PacketChecksum, TRAILER_SIZE, is_trailer};
 use tompion_ctf::metadata::{EnvironmentValue, Trace};
@@ -23,14 +24,19 @@ impl StreamFile {
     ///
     /// # Errors
     ///
-    /// Fails if the packet is not what was written.
+    /// Fails if the packet is not what was written, or ends before its checksum.
     pub fn check_packet(&mut self) -> Result<(), Corruption> {
         let Some(packet) = self.packet.as_ref().filter(|_| self.has_checksums) else { return Ok(()) };
         let (Some(bits), Some(content)) = (packet.packet_bits, packet.content_bits) else { return Ok(()) };
         let (size, content) = (bits / 8, content.div_ceil(8));
-        let is_whole = size <= self.size.saturating_sub(self.packet_start);
+        let left = self.size.saturating_sub(self.packet_start);
+        let is_whole = size <= left;
+        // A copy by another program has no trailer, and no room for one.
+        if !is_whole && size > content {
+            return Err(self.truncation(size, ": its checksum is missing, so its events are left out"));
+        }
         let is_sound = match size.checked_sub(content) {
-            Some(TRAILER) if is_whole => self.has_checksum(size)?,
+            Some(TRAILER) => self.has_checksum(size)?,
             // A copy by another program has no trailer. If only a size is wrong, there is one.
             _ => !self.has_trailer(content)? && !self.has_trailer(size.saturating_sub(TRAILER))?,
         };
