@@ -137,6 +137,15 @@ class Expected:
                     self.wakers[(now, woken)].add(tid)
                 elif stated is None and not handlers[cpu]:
                     self.wakers[(now, woken)].add(current.get(cpu))
+            elif name == "sched_process_exec" and fields.get("old_tid", fields["tid"]) != fields["tid"]:
+                # A thread that executes a program gets its leader's id.
+                old, new = fields["old_tid"], fields["tid"]
+                if old in calls:
+                    calls[new] = calls.pop(old)
+                for of, (since, runner) in last.items():
+                    if runner == old:
+                        self.running[of].append((since, now, old, not trace.is_gap(of, since, now)))
+                        last[of], current[of] = (now, new), new
             elif HANDLER.search(name):
                 handlers[cpu] = max(handlers[cpu] + (1 if name.endswith("entry") else -1), 0)
             elif name.startswith(("syscall_entry_", "compat_syscall_entry_", "sys_")):
@@ -255,6 +264,18 @@ class Findings:
         return not self.lines
 
 
+def by_id(threads):
+    """Adds up threads that had one id, one after the other."""
+    sums = {}
+    for thread in threads:
+        if known := sums.get(thread["tid"]):
+            for state in ("running", "ready", "preempted", "blocked", "io", "stopped"):
+                known[state] += thread[state]
+        else:
+            sums[thread["tid"]] = dict(thread)
+    return sums.values()
+
+
 def compare_states(expected, whole, found):
     for cpu in whole["cpus"]:
         if cpu["cpu"] not in expected.running:
@@ -266,7 +287,7 @@ def compare_states(expected, whole, found):
             bounds, value = expected.times[state], cpu[state]
             found.check("times of CPUs", bounds.permits(cpu["cpu"], value),
                         f"CPU {cpu['cpu']} was {state} {value} ns, the events say {bounds.words(cpu['cpu'])}")
-    for thread in whole["threads"]:
+    for thread in by_id(whole["threads"]):
         tid = thread["tid"]
         asleep = thread["blocked"] + thread["io"] + thread["stopped"]
         for state, value in (("running", thread["running"]), ("preempted", thread["preempted"]),

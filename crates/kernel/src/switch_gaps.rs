@@ -20,8 +20,14 @@ use crate::{
 const PREV_TID: usize = 0;
 const NEXT_TID: usize = 16;
 const NEXT_COMM: usize = 40;
+/// Offsets of the fields in the record of an executed program (`struct process_exec` in
+/// `src/bpf/process.h`).
+const EXEC_TID: usize = 4;
+const EXEC_OLD_TID: usize = 8;
 /// Names that are told.
 const MAX_NAMES: usize = 3;
+/// Maximum number of pairs of ids that are kept.
+const MAX_UNEXPLAINED: usize = 1 << 16;
 /// Thread ids that a kernel can give (PID_MAX_LIMIT).
 const MAX_TID: u32 = 4 << 20;
 
@@ -72,22 +78,28 @@ impl Tids {
 #[derive(Debug)]
 pub struct SwitchGapDetector {
     number: u16,
+    exec: u16,
     /// Task that runs on each CPU, as far as it is known.
     running: Vec<Option<Task>>,
     /// Threads that events came from.
     shown: Tids,
     hidden: BTreeMap<u32, Hidden>,
+    /// Ids of threads that seemed hidden, with those that came in their places: that a thread has
+    /// changed its id may be noted later.
+    unexplained: Vec<(u32, u32)>,
 }
 
 impl SwitchGapDetector {
     /// Nothing is known of these CPUs yet.
     pub fn new(cpus: usize) -> Self {
-        let place = KNOWN.iter().position(|known| known.name == "sched_switch").unwrap_or_default();
+        let place = |name| KNOWN.iter().position(|known| known.name == name).unwrap_or_default() as u16;
         Self {
-            number: FIRST + place as u16,
+            number: FIRST + place("sched_switch"),
+            exec: FIRST + place("sched_process_exec"),
             running: vec![None; cpus],
             shown: Tids::default(),
             hidden: BTreeMap::new(),
+            unexplained: Vec::new(),
         }
     }
 
@@ -99,18 +111,36 @@ impl SwitchGapDetector {
     /// Looks at the next record of a CPU.
     pub fn note(&mut self, cpu: usize, record: &UntrustedRecord<'_>) {
         self.shown.insert(record.tid);
+        let word = |at: usize| Some(u32::from_le_bytes(*record.payload.get(at..)?.first_chunk()?));
+        if record.number == self.exec {
+            let ids = word(EXEC_OLD_TID).zip(word(EXEC_TID));
+            ids.filter(|(old, tid)| old != tid).iter().for_each(|&(old, tid)| self.note_exec(old, tid));
+        }
         if record.number != self.number {
             return;
         }
-        let word = |at: usize| Some(u32::from_le_bytes(*record.payload.get(at..)?.first_chunk()?));
         let (Some(prev), Some(next)) = (word(PREV_TID), word(NEXT_TID)) else { return };
         if let Some(before) = self.running[cpu].take().filter(|before| before.tid != prev) {
+            if self.unexplained.len() < MAX_UNEXPLAINED {
+                self.unexplained.push((before.tid, prev));
+            }
             let hidden = Hidden { name: before.name, switches: 0 };
             self.hidden.entry(before.tid).or_insert(hidden).switches += 1;
         }
         let name = record.payload.get(NEXT_COMM..).unwrap_or_default().iter().take(16);
         let name: Vec<u8> = name.copied().take_while(|byte| *byte != 0).collect();
         self.running[cpu] = Some(Task { tid: next, name: String::from_utf8_lossy(&name).into_owned() });
+    }
+
+    /// Follows a thread that got its leader's id when it executed a program.
+    fn note_exec(&mut self, old: u32, tid: u32) {
+        if let Some(task) = self.running.iter_mut().flatten().find(|task| task.tid == old) {
+            task.tid = tid;
+        } else if let Some(place) = self.unexplained.iter().position(|ids| *ids == (old, tid)) {
+            self.unexplained.swap_remove(place);
+            self.hidden.entry(old).and_modify(|hidden| hidden.switches -= 1);
+            self.hidden.retain(|_, hidden| hidden.switches > 0);
+        }
     }
 
     /// Sums up, when so many events were lost that the rings or the kernel counted. `is_wanted`
@@ -168,6 +198,35 @@ mod tests {
             context: &[],
         };
         switch_gaps.note(0, &record);
+    }
+
+    /// Thread `old` of the process `tid` executes a program.
+    fn exec(switch_gaps: &mut SwitchGapDetector, old: u32, tid: u32) {
+        let mut payload = vec![0; 12];
+        payload[EXEC_TID..EXEC_TID + 4].copy_from_slice(&tid.to_le_bytes());
+        payload[EXEC_OLD_TID..EXEC_OLD_TID + 4].copy_from_slice(&old.to_le_bytes());
+        let number = switch_gaps.exec;
+        let record =
+            UntrustedRecord { number, tid, pid: tid, time: 0, extra: 0, payload: &payload, context: &[] };
+        switch_gaps.note(0, &record);
+    }
+
+    #[test]
+    fn a_thread_that_takes_its_leaders_id_is_not_hidden() {
+        // The event comes before the switch away from the new id, or after it.
+        let mut switch_gaps = SwitchGapDetector::new(1);
+        switch(&mut switch_gaps, 1, 75);
+        exec(&mut switch_gaps, 75, 70);
+        switch(&mut switch_gaps, 70, 1);
+        assert_eq!(switch_gaps.findings(0, |_| true), Findings::default());
+        switch(&mut switch_gaps, 1, 85);
+        switch(&mut switch_gaps, 80, 1);
+        exec(&mut switch_gaps, 85, 80);
+        assert_eq!(switch_gaps.findings(0, |_| true), Findings::default());
+        // A thread with an id of its own is still missed.
+        switch(&mut switch_gaps, 1, 85);
+        switch(&mut switch_gaps, 80, 1);
+        assert!(switch_gaps.findings(0, |_| true).problem.is_some());
     }
 
     #[test]

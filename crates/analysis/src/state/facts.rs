@@ -2,7 +2,7 @@
 //! many threads, and are processed by the one that knows the preceding states.
 //!
 //! ```text
-//! Event ──FactExtractor──► Fact: time, CPU, thread, up to three numbers and two texts (64 bytes)
+//! Event ──FactExtractor──► Fact: time, CPU, thread, up to three numbers and two texts
 //!                   └──► Engine
 //! ```
 //!
@@ -33,6 +33,7 @@ pub struct Fact {
     pub(super) class: u32,
     cpu: u32,
     thread: i32,
+    process: i32,
     numbers: [i64; NUMBERS],
     texts: [(u32, u32); TEXTS],
 }
@@ -52,6 +53,11 @@ impl Fact {
     /// that the program knows.
     pub fn thread(&self) -> Option<i32> {
         Some(self.thread).filter(|&thread| thread != NO_THREAD)
+    }
+
+    /// Returns the process in the context of a kernel's event.
+    pub(super) fn process(&self) -> Option<i32> {
+        Some(self.process).filter(|&process| process != NO_THREAD)
     }
 }
 
@@ -100,6 +106,8 @@ pub(super) mod number {
     pub const STATE: usize = 1;
     /// Context from which the thread is woken: `waker_context` of Tompion's kernel traces.
     pub const CONTEXT: usize = 1;
+    /// Former id of a thread that executes a program.
+    pub const FORMER: usize = 1;
     /// Thread that is switched in.
     pub const NEXT: usize = 2;
     /// Process of a described thread.
@@ -137,6 +145,10 @@ impl<'f> FactView<'f> {
     pub fn thread(&self) -> Option<i32> {
         self.fact.thread()
     }
+
+    pub fn process(&self) -> Option<i32> {
+        self.fact.process()
+    }
 }
 
 /// Use of a field.
@@ -147,7 +159,7 @@ enum Use {
     Text(usize),
 }
 
-/// Context that has the thread's id.
+/// Context that has the id of a thread or process.
 #[derive(Clone, Copy, Debug)]
 enum Context {
     Stream(usize),
@@ -160,6 +172,7 @@ struct Fields {
     /// Use of each field, up to the last relevant one.
     payload: Box<[Use]>,
     thread: Option<Context>,
+    process: Option<Context>,
 }
 
 /// Event class with its effect.
@@ -261,6 +274,7 @@ impl FactExtractor {
             class,
             cpu: event.cpu().and_then(|cpu| cpu.try_into().ok()).unwrap_or(NO_CPU),
             thread: NO_THREAD,
+            process: NO_THREAD,
             numbers: [NO_NUMBER; NUMBERS],
             texts: [NO_TEXT; TEXTS],
         };
@@ -323,14 +337,17 @@ pub struct Threads {
 
 impl Fields {
     fn new(action: Option<&Action>, stream: &metadata::Stream, event: &metadata::Event) -> Self {
-        let names: &[&str] = match action {
-            Some(action) if !action.is_of_program() => &["tid"],
-            _ => &["vtid", "tid"],
+        let (threads, processes): (&[&str], &[&str]) = match action {
+            Some(action) if !action.is_of_program() => (&["tid"], &["pid"]),
+            _ => (&["vtid", "tid"], &[]),
         };
-        let find = |fields: Option<&Struct>| names.iter().find_map(|name| place(fields, name));
-        let thread = find(stream.event_context.as_ref())
-            .map(Context::Stream)
-            .or_else(|| find(event.context.as_ref()).map(Context::Event));
+        let context = |names: &[&str]| {
+            let find = |fields: Option<&Struct>| names.iter().find_map(|name| place(fields, name));
+            find(stream.event_context.as_ref())
+                .map(Context::Stream)
+                .or_else(|| find(event.context.as_ref()).map(Context::Event))
+        };
+        let (thread, process) = (context(threads), context(processes));
         let fields = event.payload.as_ref();
         let count = fields.map_or(0, |fields| fields.fields.len());
         let mut payload = vec![Use::Nothing; count];
@@ -353,6 +370,10 @@ impl Fields {
                 use_as(&["tid", "pid"], Use::Number(number::THREAD));
                 use_as(&["waker_context"], Use::Number(number::CONTEXT));
                 use_as(&["comm"], Use::Text(text::NAME));
+            }
+            Some(Action::Exec) => {
+                use_as(&["tid", "pid"], Use::Number(number::THREAD));
+                use_as(&["old_tid", "old_pid"], Use::Number(number::FORMER));
             }
             Some(Action::Fork) => {
                 use_as(&["child_pid"], Use::Number(number::PROCESS));
@@ -377,17 +398,19 @@ impl Fields {
         }
         let used = payload.iter().rposition(|of| *of != Use::Nothing).map_or(0, |last| last + 1);
         payload.truncate(used);
-        Self { payload: payload.into(), thread }
+        Self { payload: payload.into(), thread, process }
     }
 
     fn read(&self, event: &Event<'_>, fact: &mut Fact, texts: &mut Vec<u8>) {
-        let found = self.thread.and_then(|context| match context {
-            Context::Stream(place) => event.stream_context().nth(place),
-            Context::Event(place) => event.context().nth(place),
-        });
-        if let Some(tid) = found.and_then(|(_, value)| i32::try_from(value.as_integer()?).ok()) {
-            fact.thread = tid;
-        }
+        let id = |context: Option<Context>| {
+            let found = match context? {
+                Context::Stream(place) => event.stream_context().nth(place),
+                Context::Event(place) => event.context().nth(place),
+            };
+            i32::try_from(found?.1.as_integer()?).ok()
+        };
+        fact.thread = id(self.thread).unwrap_or(NO_THREAD);
+        fact.process = id(self.process).unwrap_or(NO_THREAD);
         if self.payload.is_empty() {
             return;
         }

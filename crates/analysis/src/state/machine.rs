@@ -50,6 +50,9 @@ pub(super) struct Machine {
     /// CPUs whose events are missing at present; `None` is any CPU. A thread that does not run on
     /// another one may be woken or run there.
     gaps: Vec<Option<u32>>,
+    /// Threads that changed their ids within calls: the former id, which is not free before the
+    /// call has returned, and the new one.
+    renamed: Vec<(i32, i32)>,
 }
 
 struct Cpu {
@@ -62,11 +65,30 @@ struct Cpu {
 
 struct Thread {
     state: OpenState,
-    syscall: Option<OpenState>,
+    syscall: Option<OpenCall>,
     name: Vec<u8>,
     pid: Option<i32>,
     /// Whether the thread is ending, and only its last switch is missing.
     exiting: bool,
+}
+
+/// System call that has not returned.
+struct OpenCall {
+    state: OpenState,
+    /// Id of the thread at the entry.
+    tid: i32,
+}
+
+impl OpenCall {
+    /// Reports the call of a thread. If the thread had another id at the entry, that is free now.
+    fn end(self, id: ThreadId, now: i64, (seen, visitor): (bool, &mut dyn Visitor)) {
+        let entered = ThreadId { tid: self.tid, ..id };
+        visitor.interval(&self.state.end(Track::Syscall(entered), now, seen));
+        if entered != id {
+            let what = Happening::Gone { tid: self.tid };
+            visitor.instant(&Instant { time: now, machine: id.machine, what });
+        }
+    }
 }
 
 impl Thread {
@@ -86,7 +108,7 @@ impl Thread {
     /// scheduling state.
     fn end(self, id: ThreadId, now: i64, (seen, visitor): (bool, &mut dyn Visitor)) {
         if let Some(syscall) = self.syscall {
-            visitor.interval(&syscall.end(Track::Syscall(id), now, false));
+            syscall.end(id, now, (false, &mut *visitor));
         }
         if self.state.since < now {
             visitor.interval(&self.state.end(Track::Thread(id), now, seen));
@@ -112,6 +134,7 @@ impl Machine {
             threads: QuickMap::default(),
             tells_timers: false,
             gaps: Vec::new(),
+            renamed: Vec::new(),
         }
     }
 
@@ -128,9 +151,13 @@ impl Machine {
     pub fn event(&mut self, fact: FactView<'_>, action: &Action, moment: Moment, visitor: &mut dyn Visitor) {
         let Moment { time, cpu } = moment;
         self.meet(moment);
+        if let Action::Exec = action {
+            self.exec(fact, time, visitor);
+        }
         if let Some(cpu) = cpu {
             self.learn_current(fact, action, (time, cpu), visitor);
         }
+        self.learn_process(fact, time, visitor);
         match action {
             Action::Switch => self.switch(fact, moment, visitor),
             Action::Waking => {
@@ -164,8 +191,9 @@ impl Machine {
                 if let Some(syscall) = syscall {
                     // The return of another call than was entered: two events are missing without a
                     // count.
-                    let is_same = matches!(&syscall.state, State::Syscall(open) if is_exit_of(name, open));
-                    visitor.interval(&syscall.end(Track::Syscall(id), time, is_same || name.is_empty()));
+                    let is_same =
+                        matches!(&syscall.state.state, State::Syscall(open) if is_exit_of(name, open));
+                    syscall.end(id, time, (is_same || name.is_empty(), visitor));
                 }
             }
             Action::InterruptEntry
@@ -259,6 +287,19 @@ impl Machine {
         }
     }
 
+    /// Learns from an event's context to which process its thread belongs. The events that say so
+    /// otherwise may have been overwritten.
+    fn learn_process(&mut self, fact: FactView<'_>, time: i64, visitor: &mut dyn Visitor) {
+        let ids = fact.thread().zip(fact.process()).filter(|&(tid, pid)| tid > 0 && pid > 0);
+        let Some((tid, pid)) = ids else { return };
+        let Some(thread) = self.threads.get_mut(&tid).filter(|thread| thread.pid != Some(pid)) else {
+            return;
+        };
+        thread.pid = Some(pid);
+        let name = String::from_utf8_lossy(&thread.name).into_owned();
+        self.report(time, Happening::Named { tid, name, pid: Some(pid) }, visitor);
+    }
+
     /// Makes unknown what a CPU and its thread did since the last switch, up to its next event.
     fn doubt_current(&mut self, tid: i32, cpu: u32) {
         if let Some(known) = self.cpus.get_mut(&cpu) {
@@ -304,7 +345,23 @@ impl Machine {
         let track = Track::Thread(self.thread_id(tid));
         match self.threads.get_mut(&tid) {
             Some(thread) => thread.state.turn(track, next, visitor),
-            None => drop(self.threads.insert(tid, Thread::new(next))),
+            None => {
+                self.free(tid, next.since, visitor);
+                self.threads.insert(tid, Thread::new(next));
+            }
+        }
+    }
+
+    /// Ends the call that was entered under an id that another thread has now: its return is
+    /// missing.
+    fn free(&mut self, tid: i32, time: i64, visitor: &mut dyn Visitor) {
+        let Some(place) = self.renamed.iter().position(|(former, _)| *former == tid) else { return };
+        let (_, heir) = self.renamed.swap_remove(place);
+        let id = self.thread_id(heir);
+        let is_entered = |call: &mut OpenCall| call.tid == tid && heir != tid;
+        let thread = self.threads.get_mut(&heir);
+        if let Some(call) = thread.and_then(|thread| thread.syscall.take_if(is_entered)) {
+            call.end(id, time, (false, visitor));
         }
     }
 
@@ -382,7 +439,7 @@ impl Machine {
             return;
         }
         let syscall = self.threads.get(&tid).and_then(|thread| match &thread.syscall {
-            Some(OpenState { state: State::Syscall(name), .. }) => Some(name.clone()),
+            Some(OpenCall { state: OpenState { state: State::Syscall(name), .. }, .. }) => Some(name.clone()),
             _ => None,
         });
         let is_idle = state & IDLE == IDLE;
@@ -399,7 +456,7 @@ impl Machine {
         // While events are missing, the call may end without an event.
         let cut = self.threads.get_mut(&tid).filter(|_| !self.gaps.is_empty());
         if let Some(syscall) = cut.and_then(|thread| thread.syscall.take()) {
-            visitor.interval(&syscall.end(Track::Syscall(id), time, false));
+            syscall.end(id, time, (false, visitor));
         }
     }
 
@@ -464,6 +521,7 @@ impl Machine {
     fn fork(&mut self, fact: FactView<'_>, time: i64, visitor: &mut dyn Visitor) {
         let (parent, child) = (fact.id(number::PARENT), fact.id(number::CHILD));
         let (Some(parent), Some(child)) = (parent, child) else { return };
+        self.free(child, time, visitor);
         let new = Thread::new(OpenState { state: State::New, since: time, seen: true });
         if let Some(before) = self.threads.insert(child, new) {
             before.end(self.thread_id(child), time, (false, visitor));
@@ -471,6 +529,55 @@ impl Machine {
         }
         self.report(time, Happening::Fork { parent, child }, visitor);
         self.name((child, time), fact.text(text::NAME), fact.id(number::PROCESS), visitor);
+    }
+
+    /// Follows a thread that executes a program and is not its process's leader: it takes the
+    /// leader's id, once all other threads of the process have ended (`de_thread` in fs/exec.c).
+    fn exec(&mut self, fact: FactView<'_>, time: i64, visitor: &mut dyn Visitor) {
+        let (tid, former_tid) = (fact.id(number::THREAD), fact.id(number::FORMER));
+        let (Some(tid), Some(former_tid)) = (tid, former_tid) else { return };
+        if tid == former_tid {
+            return;
+        }
+        for (&place, cpu) in &mut self.cpus {
+            if cpu.current.state == (State::Runs { tid: former_tid }) {
+                let next = OpenState { state: State::Runs { tid }, since: time, seen: true };
+                cpu.current.turn(Track::Cpu(self.id, place), next, visitor);
+            }
+        }
+        let Some(mut former) = self.threads.remove(&former_tid) else { return };
+        let (syscall, name) = (former.syscall.take(), std::mem::take(&mut former.name));
+        let state = former.state.state.clone();
+        former.end(self.thread_id(former_tid), time, (true, visitor));
+        let is_alive = |(_, heir): &(i32, i32)| *heir == former_tid || self.threads.contains_key(heir);
+        self.renamed.retain(is_alive);
+        for (_, heir) in self.renamed.iter_mut().filter(|(_, heir)| *heir == former_tid) {
+            *heir = tid;
+        }
+        if syscall.as_ref().is_some_and(|call| call.tid == former_tid) {
+            self.renamed.push((former_tid, tid));
+        } else {
+            self.report(time, Happening::Gone { tid: former_tid }, visitor);
+        }
+        let mut next = Thread::new(OpenState { seen: state != State::Unknown, state, since: time });
+        match self.threads.remove(&tid) {
+            // It was switched out under its new id before this event.
+            Some(known) if !known.exiting && next.state.state == State::Unknown => next.state = known.state,
+            Some(leader) => {
+                leader.end(self.thread_id(tid), time, (false, visitor));
+                self.report(time, Happening::Gone { tid }, visitor);
+            }
+            None => {}
+        }
+        self.free(tid, time, visitor);
+        if syscall.as_ref().is_some_and(|call| call.tid == tid) {
+            // It has the id again with which it entered the call.
+            self.report(time, Happening::Gone { tid }, visitor);
+        }
+        next.syscall = syscall;
+        self.threads.insert(tid, next);
+        let name = Some(name.as_slice()).filter(|name| !name.is_empty());
+        self.name((tid, time), name, Some(tid), visitor);
     }
 
     /// Processes the state dump of a thread. Information from other events is newer.
@@ -497,10 +604,13 @@ impl Machine {
     ) {
         let Some(tid) = self.caller(fact, cpu) else { return };
         let id = self.thread_id(tid);
+        if !self.threads.contains_key(&tid) {
+            self.free(tid, time, visitor);
+        }
         let thread = self.threads.entry(tid).or_insert_with(|| Thread::new(OpenState::unknown(time)));
-        let syscall = OpenState { state: State::Syscall(name.clone()), since: time, seen: true };
-        if let Some(before) = thread.syscall.replace(syscall) {
-            visitor.interval(&before.end(Track::Syscall(id), time, false));
+        let state = OpenState { state: State::Syscall(name.clone()), since: time, seen: true };
+        if let Some(before) = thread.syscall.replace(OpenCall { state, tid }) {
+            before.end(id, time, (false, visitor));
         }
     }
 
@@ -558,7 +668,7 @@ impl Machine {
             let thread_id = ThreadId { machine: id, tid };
             thread.state.turn(Track::Thread(thread_id), OpenState::unknown(time), visitor);
             if let Some(syscall) = thread.syscall.take() {
-                visitor.interval(&syscall.end(Track::Syscall(thread_id), time, false));
+                syscall.end(thread_id, time, (false, &mut *visitor));
             }
         }
     }

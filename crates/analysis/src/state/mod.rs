@@ -224,7 +224,7 @@ pub enum Happening {
     Named {
         /// Id of the thread.
         tid: i32,
-        /// Name of the thread.
+        /// Name of the thread; empty if only the process is known.
         name: String,
         /// Process of the thread, if stated.
         pid: Option<i32>,

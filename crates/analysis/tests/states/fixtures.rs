@@ -10,7 +10,7 @@ use tompion_testing::{Random, TestDir};
 use crate::checked::Checked;
 
 /// Events of a kernel and of a program, whose fields are all signed integers of 32 bits.
-pub const EVENTS: [(&str, &str); 15] = [
+pub const EVENTS: [(&str, &str); 18] = [
     ("sched_switch", "prev_tid prev_state next_tid"),
     ("sched_waking", "tid target_cpu"),
     ("sched_process_fork", "parent_tid child_tid child_pid"),
@@ -26,6 +26,9 @@ pub const EVENTS: [(&str, &str); 15] = [
     ("lttng_statedump_process_state", "tid pid status"),
     ("syscall_entry_rt_sigreturn", "none"),
     ("syscall_exit_unknown", "id"),
+    ("sched_process_exec", "tid old_tid"),
+    ("syscall_entry_execve", "none"),
+    ("syscall_exit_execve", "ret"),
 ];
 
 /// Event context with the thread in which an event happened.
@@ -462,6 +465,63 @@ fn a_thread_that_sleeps_in_its_exit_is_one_thread() {
     let states = of_thread(&checked, 7);
     assert_eq!(states[1], (120, 130, State::Blocked { sleep: Sleep::Uninterruptible, syscall: None }));
     assert_eq!(states.last().unwrap(), &(140, 150, State::Running { cpu: 0 }));
+}
+
+#[test]
+fn the_process_of_a_thread_is_learned_from_contexts() {
+    let folder = Folder::new("process");
+    let context = "event.context := struct { i32 _tid; i32 _pid; };";
+    let event = |time, name: &str, numbers: &[i32]| (time, class(name), numbers.to_vec());
+    // The fork of thread 8 of process 7 was overwritten.
+    let events = [
+        event(100, "sched_switch", &[0, 0, 0, 0, 8]),
+        event(110, "irq_handler_entry", &[8, 7, 1]),
+        event(120, "irq_handler_exit", &[8, 7, 1]),
+    ];
+    folder.trace("kernel", &metadata("kernel", &EVENTS, context), &[packet(0, &events, 0)]);
+    let checked = folder.states();
+    let named: Vec<_> = checked
+        .instants
+        .iter()
+        .filter_map(|it| match it.what {
+            Happening::Named { tid, pid, .. } => Some((it.time, tid, pid)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(named, [(110, 8, Some(7))], "once");
+}
+
+/// As the kernel does: thread 8 of process 7 executes a program, and is thread 7 from then on.
+#[test]
+fn a_thread_that_takes_its_leaders_id_is_followed() {
+    let folder = Folder::new("exec");
+    let event = |time, name: &str, numbers: &[i32]| (time, class(name), numbers.to_vec());
+    let first = [
+        event(100, "sched_switch", &[0, 0, 8]),
+        event(110, "syscall_entry_execve", &[0]),
+        event(180, "sched_process_exec", &[7, 8]),
+        event(190, "syscall_exit_execve", &[0]),
+        event(200, "sched_switch", &[7, 1, 0]),
+    ];
+    let second = [
+        event(105, "sched_switch", &[0, 0, 7]),
+        event(108, "syscall_entry_read", &[3]),
+        event(120, "sched_process_exit", &[7]),
+        event(130, "sched_switch", &[7, 0x10, 0]),
+        event(210, "irq_handler_entry", &[1]),
+    ];
+    folder.trace("kernel", &metadata("kernel", &EVENTS, ""), &[packet(0, &first, 0), packet(1, &second, 0)]);
+    let checked = folder.states();
+    let running = |cpu| State::Running { cpu };
+    assert_eq!(of_thread(&checked, 8), [(100, 180, running(0))]);
+    assert_eq!(of_thread(&checked, 7)[..2], [(105, 130, running(1)), (180, 200, running(0))]);
+    let calls = checked.of(|it| matches!(it.track, Track::Syscall(_)));
+    let calls: Vec<_> = calls.iter().map(|it| (it.begin, it.end, it.seen.end)).collect();
+    assert_eq!(calls, [(108, 130, false), (110, 190, true)], "the leader's call has no end");
+    let gone = |tid| checked.count(|it| *it == Happening::Gone { tid });
+    assert_eq!((gone(7), gone(8)), (1, 1));
+    let named = checked.of(|it| matches!(it.track, Track::Cpu(..)) && it.state == State::Unknown);
+    assert!(named.iter().all(|it| it.end <= 105), "{named:?}");
 }
 
 /// Returns the states of a CPU as (begin, end, state).
