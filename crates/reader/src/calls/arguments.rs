@@ -152,7 +152,7 @@ fn write_value(event: &Event<'_>, call: Call<'_>, argument: Argument<'_>, line: 
     match (decoded, number) {
         (Some(decoded), _) => line.extend_from_slice(decoded.as_bytes()),
         (None, Some(number)) if MODES.contains(&name) => {
-            line.extend_from_slice(format!("{:#05o}", number as u16).replacen("0o", "0", 1).as_bytes());
+            line.extend_from_slice(mode(number).as_bytes());
         }
         (None, Some(request)) if call.name == "ioctl" && name == "cmd" => {
             line.extend_from_slice(ioctl(request as u32).as_bytes());
@@ -164,6 +164,11 @@ fn write_value(event: &Event<'_>, call: Call<'_>, argument: Argument<'_>, line: 
         }
         _ => write_plain(value, name, line),
     }
+}
+
+/// Formats the mode of a file, or a mask of such: `0644`.
+pub fn mode(mode: i64) -> String {
+    format!("{:#05o}", mode as u16).replacen("0o", "0", 1)
 }
 
 /// Writes a value: a pointer in hexadecimal or as `NULL`, and others as in the text of events.
@@ -270,7 +275,9 @@ fn socket_address(bytes: &[u8], rest_of_name: &str) -> Option<String> {
             Some(_) => {
                 let path = rest.split(|byte| *byte == 0).next().unwrap_or_default();
                 let rest_of_name = if path.len() == rest.len() { rest_of_name } else { "" };
-                format!("{{AF_UNIX, \"{}\"{rest_of_name}}}", String::from_utf8_lossy(path))
+                // A program chooses it: it must not look like the end of the argument.
+                let path = String::from_utf8_lossy(path).replace('\\', "\\\\").replace('"', "\\\"");
+                format!("{{AF_UNIX, \"{path}\"{rest_of_name}}}")
             }
         }),
         2 => {
@@ -297,6 +304,7 @@ mod tests {
             (&[2, 0, 0x1f, 0x90, 127, 0, 0, 1, 0, 0][..], Some("{AF_INET, 127.0.0.1:8080}")),
             (&v6, Some("{AF_INET6, [::1]:8080}")),
             (b"\x01\0/run/x.sock\0garbage", Some("{AF_UNIX, \"/run/x.sock\"}")),
+            (b"\x01\0a\"}, [16]) = 0\\\0", Some("{AF_UNIX, \"a\\\"}, [16]) = 0\\\\\"}")),
             (b"\x01\0\0abc\0\x1b", Some("{AF_UNIX, @\"abc\\x00\\x1b\"}")),
             (b"\x01\0", Some("{AF_UNIX}")),
             (b"\0\0", Some("{AF_UNSPEC}")),

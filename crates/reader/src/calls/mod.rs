@@ -37,6 +37,8 @@ const ENDLESS: [&str; 2] = ["exit", "exit_group"];
 const SIGNAL_RETURN: &str = "rt_sigreturn";
 /// Calls that return an address.
 const RETURN_ADDRESS: [&str; 4] = ["mmap", "mremap", "brk", "shmat"];
+/// Call that returns the former mask of modes.
+const RETURNS_MODE: &str = "umask";
 /// Length of a thread's name in bytes. Source: `TASK_COMM_LEN` in `linux/sched.h`, without the NUL.
 const MAX_NAME: usize = 15;
 /// Option of `prctl` that names the thread. Source: `linux/prctl.h`.
@@ -114,6 +116,8 @@ enum Meaning {
     Renamed,
     /// A thread ends.
     End,
+    /// A thread executes a program, and takes the id of its process's leader.
+    Executed,
     Signal,
     Mark(Message),
     /// Another event of a program.
@@ -171,6 +175,7 @@ impl Meaning {
             "task_rename" => return Self::Renamed,
             "lttng_statedump_process_state" => return Self::Named { thread: "tid", name: "name" },
             "sched_process_exit" => return Self::End,
+            "sched_process_exec" => return Self::Executed,
             "signal_deliver" => return Self::Signal,
             _ => {}
         }
@@ -285,6 +290,7 @@ impl Printer {
                     self.names.remove(&(trace, tid));
                 }
             }
+            Meaning::Executed => self.follow_id(event, line),
             Meaning::Signal => {
                 let Some(signal) = number(event, "sig") else { return };
                 self.begin_line(event, (self.thread(event), event.timestamp()), line);
@@ -304,6 +310,23 @@ impl Printer {
                 line.push(b'\n');
             }
         }
+    }
+
+    /// Moves the open call of a thread to the id that it has from now on.
+    fn follow_id(&mut self, event: &Event<'_>, line: &mut Vec<u8>) {
+        let trace = event.trace_index();
+        let ids = number(event, "old_tid").zip(number(event, "tid"));
+        let Some((old, tid)) = ids.filter(|(old, tid)| old != tid) else { return };
+        let leaders = self.open.remove(&(trace, tid));
+        leaders.iter().for_each(|open| self.write_open(open, "", line));
+        if let Some(open) = self.open.remove(&(trace, old)) {
+            self.open.insert((trace, tid), open);
+        }
+        if let Some(name) = self.names.remove(&(trace, old)) {
+            self.names.insert((trace, tid), name);
+        }
+        let of_old = |((of, _), current): &(&(usize, u64), &mut i64)| *of == trace && **current == old;
+        self.current.iter_mut().filter(of_old).for_each(|(_, current)| *current = tid);
     }
 
     fn learn(&mut self, event: &Event<'_>, thread: &str, name: &str) {
@@ -487,6 +510,7 @@ fn write_return(value: Option<i64>, call: &str, line: &mut Vec<u8>) {
                 None => format!("-1 (error {number})"),
             }
         }
+        Some(value) if call == RETURNS_MODE => arguments::mode(value),
         Some(value) if RETURN_ADDRESS.contains(&call) => format!("{value:#x}"),
         Some(value) => value.to_string(),
     };

@@ -48,6 +48,9 @@ event { id = 10; stream_id = 0; name = "syscall_exit_execve"; fields := struct {
 event { id = 11; stream_id = 0; name = "syscall_entry_prctl"; fields := struct { i64 option; x64 arg2; }; };
 event { id = 12; stream_id = 0; name = "syscall_exit_prctl"; fields := struct { i64 ret; }; };
 event { id = 13; stream_id = 0; name = "task_rename"; fields := struct { i64 pid; string newcomm; }; };
+event { id = 14; stream_id = 0; name = "sched_process_exec"; fields := struct { i64 tid; i64 old_tid; }; };
+event { id = 15; stream_id = 0; name = "syscall_entry_umask"; fields := struct { i64 mask; }; };
+event { id = 16; stream_id = 0; name = "syscall_exit_umask"; fields := struct { i64 ret; }; };
 event { id = 8; stream_id = 0; name = "syscall_entry_exit_group"; fields := struct { i64 error_code; }; };
 "#;
 
@@ -116,6 +119,25 @@ fn read(time: u64, tid: i64) -> Made {
 
 fn result(time: u64, class: u8, tid: i64, result: i64) -> Made {
     made(time, class, tid, vec![Number(result)])
+}
+
+/// The process is 7, as the context of all these events says.
+#[test]
+fn a_thread_that_takes_its_leaders_id_returns_from_its_own_call() {
+    let events = [
+        read(100, 7),
+        made(110, 9, 8, vec![Bytes(b"/bin/x\0")]),
+        made(150, 14, 7, vec![Number(7), Number(8)]),
+        made(160, 10, 7, vec![Number(0), Bytes(b"/bin/x\0")]),
+        made(200, 15, 7, vec![Number(0o22)]),
+        result(210, 16, 7, 0o7),
+    ];
+    let expected = "\
+[0.000000100] 7: read(3, 0x7f00, 4096) = ? <unfinished>
+[0.000000110] 7/8: execve(\"/bin/x\", filename=\"/bin/x\") = 0 <0.000000050>
+[0.000000200] 7 x: umask(0022) = 0007 <0.000000010>
+";
+    assert_eq!(printed("leader", &[packet(0, &events)]), expected);
 }
 
 #[test]
@@ -257,5 +279,5 @@ fn a_call_is_selected_by_either_of_its_events() {
     let traces = crate::open(&[path.path().clone()]).unwrap();
     let names = |glob: &str| whole_calls(&traces, &[glob.into()]);
     assert_eq!(names("*exit_re*"), ["syscall_entry_read", "syscall_exit_read"]);
-    assert_eq!(names("sched_*"), ["sched_process_fork"]);
+    assert_eq!(names("sched_*"), ["sched_process_exec", "sched_process_fork"]);
 }
