@@ -134,7 +134,8 @@ impl Times {
 
     /// Writes `17:46:22.794565804`.
     pub fn time(&mut self, time: i64, line: &mut Vec<u8>) {
-        if time < 0 && self.format.clock == ClockFormat::Seconds {
+        // As in babeltrace2, times before 1970 are not shown as times of a day.
+        if time < 0 {
             return signed_seconds(time, line);
         }
         let second = time.div_euclid(SECOND);
@@ -231,6 +232,20 @@ mod tests {
                 let expected = format!("[{sign}{seconds}.{rest:09}] ");
                 assert!(line.starts_with(expected.as_bytes()), "{}", String::from_utf8_lossy(&line));
             }
+        }
+    }
+
+    #[test]
+    fn times_before_1970_are_seconds_in_all_formats() {
+        for date in [false, true] {
+            let mut writer = Times::new(&TimeFormat { date, utc: true, ..TimeFormat::default() }, false);
+            let mut line = Vec::new();
+            for time in [-4_999_999_999, -1, 5] {
+                writer.write(Moment { time, cycles: 0 }, &mut line);
+            }
+            let date = if date { "1970-01-01 " } else { "" };
+            let expected = format!("[-4.999999999] [-0.000000001] [{date}00:00:00.000000005] ");
+            assert_eq!(String::from_utf8_lossy(&line), expected);
         }
     }
 
