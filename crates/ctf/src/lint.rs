@@ -1,7 +1,12 @@
 //! Reports anomalies of descriptions that can be read nevertheless.
 
-use crate::metadata::{Trace, Version};
+use crate::metadata::{Enum, Struct, Trace, Type, Version};
 use crate::tsdl;
+
+/// Beginning of a description of CTF 1.8 in plain text.
+const SIGNATURE: &[u8] = b"/* CTF 1.8";
+/// Maximum number of warnings about labels.
+const MAX_LABELS: usize = 16;
 
 /// Returns warnings about a `metadata` file that was parsed as this trace, one line each.
 pub(crate) fn lint(bytes: &[u8], trace: &Trace) -> Vec<String> {
@@ -12,6 +17,13 @@ pub(crate) fn lint(bytes: &[u8], trace: &Trace) -> Vec<String> {
                 "expected the UUID {expected} of the trace in metadata packets, found {found}"
             ));
         }
+    }
+    if trace.version == Version::One && tsdl::uuid(bytes).is_none() && !bytes.starts_with(SIGNATURE) {
+        warnings
+            .push("expected `/* CTF 1.8 */` at the beginning, found none: other readers refuse it".into());
+    }
+    if trace.version == Version::Two {
+        warnings.extend(impossible_labels(trace));
     }
     if trace.version == Version::Two && trace.streams.is_empty() {
         warnings.push("expected a data stream class, found none: no event can be read".into());
@@ -28,9 +40,55 @@ pub(crate) fn lint(bytes: &[u8], trace: &Trace) -> Vec<String> {
     warnings
 }
 
+/// Returns warnings about labels of values that their integers cannot have.
+fn impossible_labels(trace: &Trace) -> Vec<String> {
+    let events = |stream| {
+        let stream: &crate::metadata::Stream = stream;
+        stream.events.iter().flat_map(|event| [&event.context, &event.payload])
+    };
+    let of_streams = trace.streams.iter().flat_map(|stream| {
+        let own = [&stream.packet_context, &stream.event_header, &stream.event_context];
+        own.into_iter().chain(events(stream))
+    });
+    let mut warnings = Vec::new();
+    for root in [&trace.packet_header].into_iter().chain(of_streams).flatten() {
+        check_labels(root, &mut warnings);
+    }
+    warnings.dedup();
+    warnings.truncate(MAX_LABELS);
+    warnings
+}
+
+fn check_labels(structure: &Struct, warnings: &mut Vec<String>) {
+    structure.fields.iter().for_each(|field| check_labels_of(&field.ty, &field.name, warnings));
+}
+
+fn check_labels_of(ty: &Type, name: &str, warnings: &mut Vec<String>) {
+    match ty {
+        Type::Enum(Enum { integer, mappings }) => {
+            let (least, most) = integer.range();
+            let is_outside = |(low, high): (i128, i128)| low < least || high > most;
+            for mapping in mappings.iter().filter(|mapping| is_outside((mapping.low, mapping.high))) {
+                warnings.push(format!(
+                    "expected labels of values from {least} to {most} in field {name:?}, found {:?} for {} to {}",
+                    mapping.label, mapping.low, mapping.high
+                ));
+            }
+        }
+        Type::Struct(structure) => check_labels(structure, warnings),
+        Type::Variant(variant) => {
+            variant.options.iter().for_each(|option| check_labels_of(&option.ty, &option.name, warnings));
+        }
+        Type::Optional(optional) => check_labels_of(&optional.element, name, warnings),
+        Type::Array(array) => check_labels_of(&array.element, name, warnings),
+        Type::Sequence(sequence) => check_labels_of(&sequence.element, name, warnings),
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    const EVENTS: &str = "
+    const EVENTS: &str = "/* CTF 1.8 */
         trace { major = 1; minor = 8; byte_order = le; uuid = \"07070707-0707-0707-0707-070707070707\"; };
         clock { name = c; freq = 1000; };
         stream { event.header := struct {
@@ -72,6 +130,43 @@ mod tests {
             warnings_of(b"/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };"),
             Vec::<String>::new()
         );
+    }
+
+    #[test]
+    fn a_text_without_its_signature_is_reported() {
+        let text = EVENTS.replace("CLOCK", "c");
+        assert_eq!(warnings_of(text.as_bytes()), Vec::<String>::new());
+        let warnings = warnings_of(text.replace("/* CTF 1.8 */", "").as_bytes());
+        assert_eq!(
+            warnings,
+            ["expected `/* CTF 1.8 */` at the beginning, found none: other readers refuse it"]
+        );
+    }
+
+    #[test]
+    fn labels_of_impossible_values_are_reported_in_ctf_2() {
+        let text = r#"{"type": "preamble", "version": 2}
+            {"type": "data-stream-class"}
+            {"type": "event-record-class", "payload-field-class": {"type": "structure", "member-classes": [
+                {"name": "x", "field-class": {"type": "fixed-length-unsigned-integer", "length": 8,
+                    "byte-order": "little-endian",
+                    "mappings": {"A": [[300, 300]], "B": [[-1, -1]], "C": [[0, 255]]}}}]}}"#
+            .replace("{\"type\": \"data", "\x1e{\"type\": \"data")
+            .replace("{\"type\": \"event", "\x1e{\"type\": \"event");
+        let expected = ["\"A\" for 300 to 300", "\"B\" for -1 to -1"]
+            .map(|found| format!("expected labels of values from 0 to 255 in field \"x\", found {found}"));
+        assert_eq!(warnings_of(format!("\x1e{text}").as_bytes()), expected);
+    }
+
+    #[test]
+    fn timestamps_of_two_clocks_are_refused() {
+        let text = EVENTS
+            .replace("CLOCK", "c")
+            .replace("timestamp; };", "timestamp; integer { size = 32; map = clock.d.value; } other; }; ");
+        let text = text.replace("clock {", "clock { name = d; freq = 5; }; clock {");
+        let trace = crate::parse(text.as_bytes()).unwrap();
+        let refused = crate::decode::Decoder::new(trace).err().unwrap().to_string();
+        assert_eq!(refused, "event header: expected timestamps of one clock, found \"c\" and \"d\"");
     }
 
     #[test]

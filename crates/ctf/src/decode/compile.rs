@@ -692,17 +692,37 @@ fn is_uuid(ty: &Type) -> bool {
 /// Returns the clock of a stream's timestamps: the first one that its event header, or otherwise
 /// its packet context, is mapped to.
 pub fn clock_name(stream: &Stream) -> Option<&str> {
-    fn find(ty: &Type) -> Option<&str> {
-        match ty {
-            Type::Integer(integer) | Type::Enum(Enum { integer, .. }) => integer.clock.as_deref(),
-            Type::Struct(structure) => structure.fields.iter().find_map(|field| find(&field.ty)),
-            Type::Variant(variant) => variant.options.iter().find_map(|option| find(&option.ty)),
-            Type::Optional(optional) => find(&optional.element),
-            Type::Array(array) => find(&array.element),
-            Type::Sequence(sequence) => find(&sequence.element),
-            _ => None,
-        }
+    timestamp_clocks(stream).next().map(|(_, clock)| clock)
+}
+
+/// Checks that a stream's timestamps are of one clock.
+pub(super) fn check_clocks(stream: &Stream) -> Result<()> {
+    let first = clock_name(stream);
+    let other = timestamp_clocks(stream).find(|(_, clock)| Some(*clock) != first);
+    first.zip(other).map_or(Ok(()), |(first, (scope, clock))| {
+        let message = format!("expected timestamps of one clock, found {first:?} and {clock:?}");
+        Err(CompileError { scope, path: Vec::new(), message })
+    })
+}
+
+/// Returns the clocks that fields of a stream's event header and packet context are mapped to.
+fn timestamp_clocks(stream: &Stream) -> impl Iterator<Item = (Scope, &str)> {
+    let roots = [(Scope::EventHeader, &stream.event_header), (Scope::PacketContext, &stream.packet_context)];
+    roots.into_iter().flat_map(|(scope, root)| {
+        let mut found = Vec::new();
+        root.iter().flat_map(|root| &root.fields).for_each(|field| add_clocks(&field.ty, &mut found));
+        found.into_iter().map(move |clock| (scope, clock))
+    })
+}
+
+fn add_clocks<'t>(ty: &'t Type, found: &mut Vec<&'t str>) {
+    match ty {
+        Type::Integer(integer) | Type::Enum(Enum { integer, .. }) => found.extend(integer.clock.as_deref()),
+        Type::Struct(structure) => structure.fields.iter().for_each(|field| add_clocks(&field.ty, found)),
+        Type::Variant(variant) => variant.options.iter().for_each(|option| add_clocks(&option.ty, found)),
+        Type::Optional(optional) => add_clocks(&optional.element, found),
+        Type::Array(array) => add_clocks(&array.element, found),
+        Type::Sequence(sequence) => add_clocks(&sequence.element, found),
+        _ => {}
     }
-    let roots = [&stream.event_header, &stream.packet_context];
-    roots.into_iter().flatten().flat_map(|root| &root.fields).find_map(|field| find(&field.ty))
 }

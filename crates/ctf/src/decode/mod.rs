@@ -453,6 +453,7 @@ fn stream_decoder<'t>(
     stream: &'t Stream,
 ) -> Result<StreamDecoder, CompileError> {
     let mut filled = filled.clone();
+    compile::check_clocks(stream)?;
     let clock = clock_name(stream);
     let packet_context = plan(slots, &mut filled, (Scope::PacketContext, clock), &stream.packet_context)?;
     let header = plan(slots, &mut filled, (Scope::EventHeader, clock), &stream.event_header)?;
