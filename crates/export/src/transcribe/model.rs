@@ -323,6 +323,27 @@ impl<'s> Translator<'s> {
         names.map(|name| tsdl::escaped_name(&name.unwrap_or_default())).collect()
     }
 
+    /// Returns the labels that the selector has, where options differ from them in a `_`:
+    /// babeltrace2 2.0.4 ends with a failed assertion otherwise. A label that is no identifier, or
+    /// a keyword, cannot be the name of an option.
+    fn exact_labels(&self, variant: &Variant) -> Selection {
+        let Ok(Type::Enum(Enum { mappings, .. })) = self.find_type(&variant.selector) else {
+            return variant.selection.clone();
+        };
+        let Selection::Labels(labels) = &variant.selection else { return variant.selection.clone() };
+        let exact = |(index, option): (usize, &String)| {
+            let selects = |mapping: &&Mapping| {
+                variant.selection.option_of(&mapping.label, mappings) == Some(index)
+                    && identifier(&mapping.label) == mapping.label
+                    && (mapping.label.starts_with('_') || tsdl::is_plain(&mapping.label))
+            };
+            let is_known = mappings.iter().any(|mapping| mapping.label == *option);
+            let found = mappings.iter().find(selects).filter(|_| !is_known);
+            found.map_or_else(|| option.clone(), |mapping| mapping.label.clone())
+        };
+        Selection::Labels(labels.iter().enumerate().map(exact).collect())
+    }
+
     fn ty(&mut self, source: &'s Type, tag: Option<Reference>, scope: Scope) -> Result<(Type, Shape)> {
         Ok(match source {
             Type::Integer(integer) => {
@@ -472,6 +493,7 @@ impl<'s> Translator<'s> {
         let selection = match (self.from, self.to) {
             (Version::Two, Version::One) => Selection::Labels(self.labels(source)),
             (Version::One, Version::Two) => Selection::Ranges(self.ranges(source)?),
+            (Version::One, Version::One) => self.exact_labels(source),
             _ => source.selection.clone(),
         };
         let has_tag = tag.is_some();

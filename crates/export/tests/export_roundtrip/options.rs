@@ -52,7 +52,10 @@ fn in_one(from: &Path, to: PathBuf) -> PathBuf {
 fn options_keep_the_labels_that_select_them() {
     let desk = test_dir();
     let class = r#"{"type": "fixed-length-unsigned-integer", "length": 8, "byte-order": "little-endian", "alignment": 8}"#;
-    for (name, description) in [("network", NETWORK), ("reserved", &RESERVED.replace("\"u8\"", class))] {
+    // The option's name differs from its label in the `_`.
+    let plain = NETWORK.replace("\"_ipv4\"", "\"ipv4\"");
+    let reserved = RESERVED.replace("\"u8\"", class);
+    for (name, description) in [("network", NETWORK), ("reserved", &reserved), ("plain", &plain)] {
         let from = source(desk.path().join(name), description);
         let expected = read(&from).0;
         assert_eq!(expected.lines().count(), 4, "{expected}");
@@ -61,6 +64,8 @@ fn options_keep_the_labels_that_select_them() {
         if name == "network" {
             assert_eq!(found, expected);
             assert!(found.contains("_ipv4"), "{found}");
+        } else if name == "plain" {
+            assert_eq!(found, expected);
         }
         assert_eq!(babeltrace(&one).unwrap_or_else(|| found.clone()), found, "{name}");
         let again = in_one(&one, desk.path().join(format!("{name}.2")));
