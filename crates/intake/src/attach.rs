@@ -80,7 +80,10 @@ fn ask_at(pid: u32, session: &str, sockets: &AttachSockets) -> Result<(), AskErr
         return Err(format!("process {pid} has exited").into());
     };
     let Some(namespace) = tompion_os::pid_namespace_of(&pid.to_string()) else {
-        let reason = "run tompion as its user or as root";
+        let reason = match tompion_os::effective_user() {
+            0 => "this root has no CAP_SYS_PTRACE over it, as in some containers; run tompion outside",
+            _ => "run tompion as its user or as root",
+        };
         return Err(format!("no right to look into {name} ({pid}): {reason}").into());
     };
     let names = sockets.of(namespace, inner);
