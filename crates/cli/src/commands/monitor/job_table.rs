@@ -96,6 +96,10 @@ fn write_job(text: &mut String, job: &JobReport, width: Width) {
         let across = pluralize(job.unmatched.across_losses, "activation");
         let _ = writeln!(text, "{YELLOW}  {across} across losses{END}: responses unknown");
     }
+    let odd = job.unmatched.without_begin + job.unmatched.without_end;
+    if odd > 0 && (width == Width::Wide || job.activations == 0) {
+        let _ = writeln!(text, "{DIM}  {} without its counterpart{END}", pluralize(odd, "begin or end"));
+    }
     if width != Width::Wide || job.activations == 0 {
         return;
     }
@@ -104,10 +108,6 @@ fn write_job(text: &mut String, job: &JobReport, width: Width) {
     let _ = writeln!(text, "{DIM}  99.9 %   {phases}; from {}{END}", released(&job.released_by));
     if let Some(longest) = &job.longest {
         let _ = writeln!(text, "{DIM}  max      {}{END}", describe_longest(longest, "%H:%M:%S%.3f"));
-    }
-    let odd = job.unmatched.without_begin + job.unmatched.without_end;
-    if odd > 0 {
-        let _ = writeln!(text, "{DIM}  {} without its counterpart{END}", pluralize(odd, "begin or end"));
     }
 }
 
