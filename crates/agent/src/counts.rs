@@ -12,11 +12,14 @@ use std::{
     collections::BTreeMap,
     os::fd::BorrowedFd,
     ptr,
-    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering},
 };
 
 use tompion_counts::Rule;
-use tompion_layout::counts::{self as layout, AggregationSize, CountGeometry};
+use tompion_layout::{
+    counts::{self as layout, AggregationSize, CountGeometry},
+    record,
+};
 use tompion_os::{Retired, RseqArea, SharedMap};
 use tompion_protocol::{MAX_RECORDINGS, rules};
 use tompion_ring::{
@@ -26,7 +29,7 @@ use tompion_ring::{
 use tompion_schema::Names;
 
 use crate::{filters, table::Table, trust};
-use plan::Plan;
+use plan::{Plan, Quick};
 
 /// Plans of one event in one recording.
 #[derive(Debug)]
@@ -37,6 +40,14 @@ struct Plans {
 }
 
 static TABLES: [Table<Plans>; MAX_RECORDINGS] = [const { Table::new() }; MAX_RECORDINGS];
+
+/// Shortest ways of events that one aggregation counts, by their ids in records: [`IDS`] pointers,
+/// or null before an event was counted.
+static QUICK: AtomicPtr<AtomicPtr<Quick>> = AtomicPtr::new(ptr::null_mut());
+/// Bound of the ids that have had one.
+static HIGHEST: AtomicUsize = AtomicUsize::new(0);
+/// Number of ids.
+const IDS: usize = 1 << 16;
 
 /// Recordings that count, a bit each.
 static ACTIVE: AtomicU32 = AtomicU32::new(0);
@@ -51,6 +62,8 @@ pub struct Cache {
     layouts: BTreeMap<(u32, Vec<String>), u32>,
     /// Plans by layout, event number, and description.
     plans: BTreeMap<(u32, u32, Box<[u8]>), Option<&'static Plans>>,
+    /// Shortest ways by the place of the plans and the recording's slot.
+    quick: BTreeMap<(usize, usize), Option<&'static Quick>>,
 }
 
 /// Counting of a recording that this process is part of.
@@ -66,8 +79,52 @@ pub struct Counting {
 impl Cache {
     /// Nothing made yet.
     pub const fn new() -> Self {
-        Self { layouts: BTreeMap::new(), plans: BTreeMap::new() }
+        Self { layouts: BTreeMap::new(), plans: BTreeMap::new(), quick: BTreeMap::new() }
     }
+}
+
+impl Cache {
+    /// Has an event take the shortest way, if it can. The caller holds the registry's lock.
+    pub fn update_quick(&mut self, number: u32) {
+        let mut all = TABLES.iter().enumerate().filter_map(|(slot, table)| Some((slot, table.get(number)?)));
+        let quick = match (all.next(), all.next(), slots()) {
+            (Some((slot, plans)), None, Some(slots)) => {
+                let make = || match &plans.plans[..] {
+                    [plan] => Some(&*Box::leak(Box::new(plan.quick(slots.get(slot)?)?))),
+                    _ => None,
+                };
+                let key = (ptr::from_ref(plans) as usize, slot);
+                let quick = *self.quick.entry(key).or_insert_with(make);
+                let area = slots.get(slot).and_then(CountSlot::area);
+                area.filter(|area| area.layout() == plans.layout).zip(quick).map(|(area, quick)| {
+                    quick.set_area(area);
+                    quick
+                })
+            }
+            _ => None,
+        };
+        if let Some(place) = quick_places(true).get(usize::from(record::FIRST_EVENT) + number as usize) {
+            let quick = quick.map_or(ptr::null_mut(), |quick| ptr::from_ref(quick).cast_mut());
+            // Ordering: only used under the registry's lock.
+            HIGHEST.fetch_max(usize::from(record::FIRST_EVENT) + number as usize + 1, Ordering::Relaxed);
+            // Ordering: pairs with the acquire load in `quick`.
+            place.store(quick, Ordering::Release);
+        }
+    }
+}
+
+/// The places of all ids; none if there are none yet, and none are to be made.
+fn quick_places(make: bool) -> &'static [AtomicPtr<Quick>] {
+    // Ordering: only changed under the registry's lock.
+    let mut first = QUICK.load(Ordering::Relaxed);
+    if first.is_null() && make {
+        // Zeros, which take no memory before they are used.
+        first = Box::leak(vec![0usize; IDS].into_boxed_slice()).as_mut_ptr().cast();
+        // Ordering: pairs with the acquire load in `quick`.
+        QUICK.store(first, Ordering::Release);
+    }
+    // SAFETY: null, or so many words that live for ever, of which zeros are null pointers.
+    if first.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(first, IDS) } }
 }
 
 impl Counting {
@@ -121,6 +178,7 @@ impl Counting {
     /// There is no memory for the slots.
     pub fn begin(&self, slot: usize, rseq: Option<RseqArea>) -> std::io::Result<()> {
         let Some(place) = prepare()?.get(slot) else { return Ok(()) };
+        quick_places(true);
         // SAFETY: the map is as large as the geometry says, and is never unmapped: see `end`.
         let area = unsafe { CountArea::new(&self.geometry, self.map.base(), rseq, self.layout) };
         place.set(Some(Box::leak(Box::new(area))));
@@ -230,6 +288,25 @@ pub fn any(number: u32) -> bool {
 /// Forgets the plans of a recording that ends. The caller holds the registry's lock.
 pub fn forget(slot: usize) {
     TABLES.iter().skip(slot).take(1).for_each(Table::clear);
+    // Events of other recordings take the long way, until they are enabled again. Ordering: a
+    // thread that still finds a way counts nothing by it.
+    quick_places(false).iter().take(HIGHEST.load(Ordering::Relaxed)).for_each(|place| {
+        place.store(ptr::null_mut(), Ordering::Relaxed);
+    });
+}
+
+/// The shortest way of an event of this id, if it has one.
+///
+/// # Safety
+/// The event's site has had the bit [`crate::site::COUNTED`].
+#[inline(always)]
+pub unsafe fn quick(id: u16) -> Option<&'static Quick> {
+    // Ordering: pairs with the release store in `quick_places`.
+    let first = QUICK.load(Ordering::Acquire);
+    // SAFETY: a site is counted only once a recording has begun to count, which makes the places: a
+    // pointer for each id, all of which are null or to what lives for ever.
+    // Ordering: pairs with the release store in `update_quick`.
+    unsafe { (*first.add(id.into())).load(Ordering::Acquire).as_ref() }
 }
 
 /// The plans of an event in a recording, with its memory.
@@ -244,7 +321,7 @@ fn plans_of(slot: u32, number: u32) -> Option<(&'static CountSlot, &'static Coun
 /// Counts an event in all recordings that count it.
 ///
 /// On the event path: no system call, lock or allocation.
-#[inline(always)]
+#[inline(never)]
 pub fn count(number: u32, tid: u32, image: &[u8], tails: &[Tail]) {
     // Ordering: pairs with the release in `Counting::begin`.
     let mut rest = ACTIVE.load(Ordering::Acquire);

@@ -151,6 +151,9 @@ pub fn given_time() -> u64 {
 /// other.
 const FAST: u32 = 1;
 
+/// Bits of a site that say what is done with its event.
+const EVERYTHING: u32 = RECORDINGS_MASK | OTHERS;
+
 /// Whether a recording may have the first place, whose events go the shortest way: by restartable
 /// sections, with timestamps from the TSC.
 pub fn may_be_first(form: WriteProtocol, given_time: bool) -> bool {
@@ -320,8 +323,14 @@ impl Buffer {
     }
 }
 
-#[cold]
+#[inline(never)]
 extern "C" fn deliver_image(site: &Site, image: *const u8, image_len: usize) {
+    if site.recording_mask() & EVERYTHING == COUNTED && writer::noted_thread_id() != 0 {
+        // SAFETY: the site is counted. The image is the event's; a guest has no noted id.
+        if unsafe { counts::quick(site.id()).is_some_and(|quick| quick.count(image, image_len)) } {
+            return;
+        }
+    }
     deliver(site, image, image_len, ptr::null(), 0);
 }
 
@@ -347,7 +356,7 @@ extern "C" fn deliver(
     };
     if enabled & COUNTED != 0 {
         counts::count(site.number(), tid, fixed, tails);
-        if enabled & (RECORDINGS_MASK | ACTIONS) == 0 {
+        if enabled & EVERYTHING == COUNTED {
             return COUNTED;
         }
     }

@@ -330,6 +330,7 @@ impl Registry {
                 };
             }
         }
+        self.counts.update_quick(number);
         if recording_mask & !OTHERS != 0 && names.init {
             recording_mask |= SLOW | PINNED;
         }

@@ -224,6 +224,22 @@ fn nothing_is_recorded_of_events_that_are_only_counted() {
     );
 }
 
+/// The shortest way, which events take that one rule counts by one unsigned integer.
+#[test]
+fn events_that_are_only_counted_are_counted_once() {
+    for (rule, keys, each) in
+        [("count counted:many by key limit 5000", 5000, 6), ("count counted:many", 1, 30_000)]
+    {
+        let dir = TestDir::new();
+        let program = dir.program("counted");
+        let options = [&format!("--count=n = {rule}"), "-e", "none"];
+        run(&mut dir.recording("trace", &options, &[&program, &"3", &"10000"])).succeeded();
+        let entries = entries(&counts(&dir.trace("trace")), "n");
+        assert_eq!(entries.len(), keys);
+        assert!(entries.values().all(|entry| *entry == (each, None)), "{entries:?}");
+    }
+}
+
 #[test]
 fn keys_without_room_are_counted_together() {
     let dir = TestDir::new();

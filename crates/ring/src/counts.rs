@@ -119,14 +119,29 @@ impl CountArea {
     }
 
     /// Returns the slot of a key, or that of all others where there is no room.
-    #[inline(always)]
     pub fn slot_of(&self, place: &AggregationPlace, key: &Key) -> u32 {
         let slots = place.size.slots;
+        keys::find(&self.table(place), slots, key).unwrap_or(slots)
+    }
+
+    /// Returns the offset of the slot of a key of one word in the table at `keys`, if it is the
+    /// first one that is looked at. `mask` has the bits that such an offset can have.
+    ///
+    /// # Safety
+    /// The table is there by the area's geometry.
+    #[inline(always)]
+    pub unsafe fn first_slot(&self, keys: u64, mask: usize, shape: u64, word: u64) -> Option<usize> {
+        // SAFETY: as the caller promises.
+        let table = unsafe { Part::new(self.base.wrapping_add(keys as usize), mask + KEY_SLOT) };
+        keys::first(&table, mask, shape, word)
+    }
+
+    #[inline(always)]
+    fn table(&self, place: &AggregationPlace) -> Part<'_> {
         let table = self.base.wrapping_add(place.keys as usize);
         // SAFETY: the table is inside the memory by its geometry, which the caller of `new` has
         // vouched for.
-        let table = unsafe { Part::new(table, slots as usize * KEY_SLOT) };
-        keys::find(&table, slots, key).unwrap_or(slots)
+        unsafe { Part::new(table, place.size.slots as usize * KEY_SLOT) }
     }
 
     /// Counts an event that an aggregation could not count.
@@ -156,27 +171,22 @@ impl CountSlot {
         unsafe { self.area.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Counts an event in the cell at an offset of an area. False if it could not be counted.
+    /// Counts an event in the cell at an offset of an area, or as one that the aggregation could
+    /// not count.
     ///
     /// No system call, lock or allocation; bounded; safe in signal handlers.
     ///
     /// # Safety
-    /// The area was found in this slot, and the offset is that of a cell by its geometry. The
-    /// thread is one of this process's own (no vfork child).
+    /// The area lives for ever, and the offset is that of a cell by its geometry; nothing is
+    /// counted unless the area is that of this slot. The thread is one of this process's own (no
+    /// vfork child).
     #[inline(always)]
-    pub unsafe fn increment(&self, area: &'static CountArea, offset: u64) -> bool {
+    pub unsafe fn increment(&self, area: &'static CountArea, offset: u64, aggregation: usize) {
         // SAFETY: as the caller promises.
-        match unsafe { section::tompion_section_increment(self, area, offset) } {
-            // The recording has ended, or this is the child of a fork inside a handler.
-            section::WRITTEN | section::CHANGED => true,
-            // SAFETY: as the caller promises.
-            _ => unsafe {
-                self.exchange_shared(area, offset, |[count, value]| [count.wrapping_add(1), value])
-            },
-        }
+        unsafe { section::tompion_section_increment(self, area, offset, aggregation) }
     }
 
-    /// The same with a value.
+    /// The same with a value. False if the event could not be counted.
     ///
     /// # Safety
     /// As [`CountSlot::increment`].
@@ -245,6 +255,24 @@ impl CountSlot {
             }
         }
         false
+    }
+}
+
+/// Goes on where the section could not: counts in the area that no section touches.
+///
+/// # Safety
+/// Only jumped to by the section, with its operands.
+#[cold]
+pub(crate) unsafe extern "C" fn tompion_increment_otherwise(
+    slot: &CountSlot,
+    area: &'static CountArea,
+    offset: u64,
+    aggregation: usize,
+) {
+    let change = |[count, value]: [u64; 2]| [count.wrapping_add(1), value];
+    // SAFETY: the operands of the section.
+    if !unsafe { slot.exchange_shared(area, offset, change) } {
+        area.lose(aggregation);
     }
 }
 

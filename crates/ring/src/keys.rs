@@ -37,22 +37,34 @@ impl Key {
     pub const EMPTY: Self = Self { shape: 0, words: [0; KEY_WORDS], used: 0 };
 
     /// Hash of the words: its lower half goes into the slot, its upper half says where to look.
-    #[inline(always)]
+    /// Small numbers differ in both.
     fn hash(&self) -> u64 {
-        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut hash = self.shape;
-        for word in self.words.iter().take(self.used) {
-            hash = (hash.rotate_left(29) ^ word).wrapping_mul(FACTOR);
-        }
-        hash ^ hash >> 29
+        self.words.iter().take(self.used).fold(self.shape, |hash, word| mix(hash, *word))
     }
+}
+
+#[inline(always)]
+const fn mix(hash: u64, word: u64) -> u64 {
+    (hash.rotate_left(29) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The slot that [`find`] looks at first, if it has this key of one word. Returns its offset in the
+/// table; `mask` has the bits that such an offset can have.
+#[inline(always)]
+pub(crate) fn first(table: &Part<'_>, mask: usize, shape: u64, word: u64) -> Option<usize> {
+    let hash = mix(shape, word);
+    let place = (hash >> (32 - KEY_SLOT.trailing_zeros())) as usize & mask;
+    // Ordering: pairs with the release store in `add`; the words don't change behind it.
+    let is_ready = table.load(place + STATE, Ordering::Acquire) == (hash << 32 | READY);
+    let load = |offset| table.load(place + offset, Ordering::Relaxed);
+    (is_ready && load(WORDS) == word && load(SHAPE) == shape).then_some(place)
 }
 
 /// Returns the slot of a key in a table of this many slots, a power of two, and adds it if it is
 /// not there. None if there is no room.
 ///
 /// The table is as large as that.
-#[inline(always)]
+#[inline(never)]
 pub(crate) fn find(table: &Part<'_>, slots: u32, key: &Key) -> Option<u32> {
     let hash = key.hash();
     let state = |state: u64| hash << 32 | state;

@@ -1,13 +1,18 @@
 //! Plan of an aggregation for the events of one kind: where keys and value are in a record.
 
+use std::{
+    ptr,
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
 use tompion_counts::{Function, Key as RuleKey, Rule};
 use tompion_filter::{
     Encoding, EventSchema, Name, Operand, Place, RecordValues, Scalar, Schema, Tails, Values,
 };
 use tompion_histogram::LogLinear;
 use tompion_layout::counts::{
-    self as layout, AggregationPlace, AggregationSize, KEY_WORDS, KIND_ABSENT, KIND_CUT, KIND_EVENT,
-    KIND_NATURAL, KIND_NEGATIVE, KIND_TEXT, MAX_PARTS, NEGATIVE_BUCKET,
+    self as layout, AggregationPlace, AggregationSize, KEY_SLOT, KEY_WORDS, KIND_ABSENT, KIND_CUT,
+    KIND_EVENT, KIND_NATURAL, KIND_NEGATIVE, KIND_TEXT, MAX_PARTS, NEGATIVE_BUCKET,
 };
 use tompion_ring::{
     counts::{CountArea, CountSlot, Key, Operation},
@@ -36,6 +41,79 @@ enum Source {
     Text(usize),
 }
 
+/// A key that is one unsigned integer of the fixed part.
+#[derive(Clone, Copy, Debug)]
+struct WordKey {
+    /// Smallest size of an image that has eight bytes at the offset.
+    min_size: usize,
+    /// Bits of the key in these.
+    mask: u64,
+    offset: usize,
+    /// Offset of the table, and the bits that the offset of a slot in it can have.
+    keys: u64,
+    slot_mask: usize,
+}
+
+impl WordKey {
+    /// Returns the offset of the key's slot in its table, if it is where it is looked for first.
+    ///
+    /// # Safety
+    /// `image` is readable for `size` bytes, rounded up to a multiple of 8. The area is one of the
+    /// layout that the key is for.
+    #[inline(always)]
+    unsafe fn first_slot(&self, area: &CountArea, image: *const u8, size: usize) -> Option<usize> {
+        if size < self.min_size {
+            return None;
+        }
+        // SAFETY: eight bytes of the image, as was just checked.
+        let bytes = unsafe { image.add(self.offset).cast::<u64>().read_unaligned() };
+        let word = u64::from_le(bytes) & self.mask;
+        // SAFETY: the table is where this layout has it.
+        unsafe { area.first_slot(self.keys, self.slot_mask, KIND_NATURAL.into(), word) }
+    }
+}
+
+/// The shortest way of an event to its cell, where one aggregation counts it.
+#[derive(Debug)]
+pub struct Quick {
+    slot: &'static CountSlot,
+    /// The slot's memory: always one of the same layout.
+    area: AtomicPtr<CountArea>,
+    key: Option<WordKey>,
+    cells: u64,
+    aggregation: usize,
+}
+
+impl Quick {
+    /// Counts in this memory of the slot from now on.
+    pub fn set_area(&self, area: &'static CountArea) {
+        // Ordering: pairs with the acquire load in `count`.
+        self.area.store(ptr::from_ref(area).cast_mut(), Ordering::Release);
+    }
+
+    /// Counts an event, if its key is where it is looked for first. False if it has to take the
+    /// long way.
+    ///
+    /// # Safety
+    /// `image` is readable for `size` bytes, rounded up to a multiple of 8. The calling thread is
+    /// one of this process's own.
+    #[inline(always)]
+    pub unsafe fn count(&self, image: *const u8, size: usize) -> bool {
+        // SAFETY: an area that lives for ever, set before the event could come here.
+        // Ordering: pairs with the release store in `set_area`.
+        let area: &'static CountArea = unsafe { &*self.area.load(Ordering::Acquire) };
+        let mut cell = self.cells;
+        if let Some(key) = &self.key {
+            // SAFETY: as the caller promises; the area is one of this layout.
+            let Some(slot) = (unsafe { key.first_slot(area, image, size) }) else { return false };
+            cell += (slot / (KEY_SLOT / layout::CELL)) as u64;
+        }
+        // SAFETY: the cell is one of the aggregation's, which has one for each key.
+        unsafe { self.slot.increment(area, cell, self.aggregation) };
+        true
+    }
+}
+
 /// Change of the cell.
 #[derive(Clone, Debug)]
 enum Change {
@@ -52,6 +130,7 @@ pub struct Plan {
     filter: Option<&'static Filter>,
     keys: [Source; MAX_PARTS],
     key_count: usize,
+    word_key: Option<WordKey>,
     change: Change,
 }
 
@@ -217,12 +296,15 @@ impl Plan {
         let sources = rule.event_keys().map(|key| Source::of_key(key, event, number));
         keys.iter_mut().zip(sources).for_each(|(place, source)| *place = source);
         let place = AggregationPlace { size: AggregationSize { slots: 1, cells: 1 }, keys: 0, cells: 0 };
-        Some(Self { aggregation: 0, place, filter: None, keys, key_count: rule.event_keys().count(), change })
+        let key_count = rule.event_keys().count();
+        let (filter, word_key) = (None, None);
+        Some(Self { aggregation: 0, place, filter, keys, key_count, word_key, change })
     }
 
     /// The plan of an aggregation at this place.
     pub fn at(self, aggregation: usize, place: AggregationPlace) -> Self {
-        Self { aggregation, place, ..self }
+        let placed = Self { aggregation, place, ..self };
+        Self { word_key: placed.find_word_key(), ..placed }
     }
 
     /// The plan with a filter.
@@ -252,34 +334,57 @@ impl Plan {
         if self.filter.is_some_and(|filter| !filter.is_true(tid, event.0, event.1)) {
             return;
         }
-        let key_slot = if self.key_count == 0 { 0 } else { area.slot_of(&self.place, &self.key(tid, event)) };
+        let key_slot = match &self.word_key {
+            _ if self.key_count == 0 => 0,
+            // SAFETY: as the caller promises.
+            Some(key) => match unsafe { key.first_slot(area, event.0.as_ptr(), event.0.len()) } {
+                Some(slot) => (slot / KEY_SLOT) as u32,
+                None => self.slot_by_key(area, tid, event),
+            },
+            None => self.slot_by_key(area, tid, event),
+        };
         let cell = self.place.cell(key_slot);
         // SAFETY: as the caller promises; the cell is one of the aggregation's.
-        let is_counted = unsafe {
+        unsafe {
             match &self.change {
-                Change::Count => slot.increment(area, cell),
-                Change::Update(operation, source) => match source.integer(event) {
-                    Some(value) => slot.update(area, cell, *operation, value.to_i64()),
-                    // An element beyond the end of a sequence.
-                    None => false,
-                },
-                Change::Histogram(source) => match source.integer(event) {
-                    Some(value) => {
-                        let bucket = if value.is_negative {
-                            NEGATIVE_BUCKET as usize
-                        } else {
-                            BUCKETS.bucket(value.bits)
-                        };
-                        let bucket = cell + (bucket * layout::CELL) as u64;
-                        slot.update(area, bucket, Operation::Add, value.to_i64())
-                    }
-                    None => false,
-                },
+                Change::Count => slot.increment(area, cell, self.aggregation),
+                change if update(change, (slot, area), cell, event) => {}
+                _ => area.lose(self.aggregation),
             }
-        };
-        if !is_counted {
-            area.lose(self.aggregation);
         }
+    }
+
+    /// The plan's shortest way, in a recording's slot, if it has one: that of a count without a
+    /// key, or by one unsigned integer.
+    pub fn quick(&self, slot: &'static CountSlot) -> Option<Quick> {
+        if self.filter.is_some() || !matches!(self.change, Change::Count) {
+            return None;
+        }
+        let key = self.word_key;
+        if key.is_none() && self.key_count != 0 {
+            return None;
+        }
+        let (area, cells) = (AtomicPtr::new(ptr::null_mut()), self.place.cells);
+        Some(Quick { slot, area, key, cells, aggregation: self.aggregation })
+    }
+
+    /// The key, if it is one unsigned integer of the fixed part.
+    fn find_word_key(&self) -> Option<WordKey> {
+        let (1, &Source::Fixed(offset, scalar)) = (self.key_count, &self.keys[0]) else { return None };
+        let is_plain = scalar.encoding == Encoding::Unsigned && !scalar.network;
+        is_plain.then(|| WordKey {
+            // The image is readable up to the next multiple of 8.
+            min_size: (offset + 7) / 8 * 8 + 1,
+            mask: u64::MAX >> (64 - 8 * u32::from(scalar.size)),
+            offset,
+            keys: self.place.keys,
+            slot_mask: (self.place.size.slots as usize - 1) * KEY_SLOT,
+        })
+    }
+
+    #[inline(never)]
+    fn slot_by_key(&self, area: &CountArea, tid: u32, event: (&[u8], &[Tail])) -> u32 {
+        area.slot_of(&self.place, &self.key(tid, event))
     }
 
     #[inline(always)]
@@ -292,4 +397,30 @@ impl Plan {
         debug_assert!(key.0.used <= KEY_WORDS);
         key.0
     }
+}
+
+/// Counts an event with its value in the cell of its key. False if it could not be counted.
+///
+/// # Safety
+/// As [`Plan::count`]; the cell is one of the aggregation's.
+#[inline(never)]
+unsafe fn update(
+    change: &Change,
+    (slot, area): (&CountSlot, &'static CountArea),
+    cell: u64,
+    event: (&[u8], &[Tail]),
+) -> bool {
+    let (Change::Update(_, source) | Change::Histogram(source)) = change else { return false };
+    // None: an element beyond the end of a sequence.
+    let Some(value) = source.integer(event) else { return false };
+    let (cell, operation) = match change {
+        Change::Update(operation, _) => (cell, *operation),
+        _ => {
+            let bucket =
+                if value.is_negative { NEGATIVE_BUCKET as usize } else { BUCKETS.bucket(value.bits) };
+            (cell + (bucket * layout::CELL) as u64, Operation::Add)
+        }
+    };
+    // SAFETY: as the caller promises; buckets are cells of the slot.
+    unsafe { slot.update(area, cell, operation, value.to_i64()) }
 }

@@ -30,7 +30,7 @@ use core::{
 use tompion_layout::{record, ring};
 
 use super::{CHANGED, FLAG_GIVEN_TIME, NEEDS_SUBBUFFER, NO_RING, RESTARTED_TOO_OFTEN, tompion_rseq_offset};
-use crate::counts::{CountArea, Exchange};
+use crate::counts::{CountArea, Exchange, tompion_increment_otherwise};
 use crate::producer::{Extras, MAX_RESTARTS, Put, Recording, tompion_append_otherwise};
 
 // The exclusive pair and the acquiring load take no offsets.
@@ -296,7 +296,7 @@ tompion_count_too_often:
 
     // One more event in the cell at x2 of the current CPU's area. x0 is the slot of the recording,
     // x1 the area that the caller has found there (with an acquiring load), which must still be
-    // there.
+    // there, x3 the aggregation.
     .balign 16
     .globl tompion_section_increment
     .hidden tompion_section_increment
@@ -319,15 +319,11 @@ tompion_section_increment:
     add x10, x10, #1
     str x10, [x9]
 tompion_increment_commit:
-    mov w0, #{written}
-    ret
 tompion_increment_ended:
-    mov w0, #{changed}
     ret
 tompion_increment_no_area:
 tompion_increment_too_often:
-    mov w0, #{no_ring}
-    ret
+    b {increment_otherwise}             // with all operands in their places
     TOMPION_ABORT tompion_increment
     .size tompion_section_increment, . - tompion_section_increment
 
@@ -407,6 +403,7 @@ tompion_exchange_too_often:
     changed = const CHANGED,
     restarts = const MAX_RESTARTS,
     otherwise = sym tompion_append_otherwise,
+    increment_otherwise = sym tompion_increment_otherwise,
 );
 
 // Words that are loaded in pairs.

@@ -82,12 +82,13 @@ unsafe extern "C" {
     ) -> u32;
     pub(crate) fn tompion_section_put(recording: *const Recording, request: *mut Put) -> u32;
     pub(crate) fn tompion_section_count(recording: *const Recording, offset: u64) -> u32;
-    /// Returns [`WRITTEN`], [`CHANGED`] if the area is no longer that of the slot, or [`NO_RING`].
+    /// Counts an event, unless the area is no longer that of the slot.
     pub(crate) fn tompion_section_increment(
         slot: *const CountSlot,
         area: *const CountArea,
         offset: u64,
-    ) -> u32;
+        aggregation: usize,
+    );
     /// Returns [`WRITTEN`], [`CHANGED`], or [`RESTARTED_TOO_OFTEN`].
     pub(crate) fn tompion_section_exchange(
         slot: *const CountSlot,

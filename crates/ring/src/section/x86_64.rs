@@ -10,7 +10,7 @@ use core::{arch::global_asm, mem::offset_of, sync::atomic::Ordering};
 use tompion_layout::{record, ring};
 
 use super::{CHANGED, FLAG_GIVEN_TIME, NEEDS_SUBBUFFER, NO_RING, RESTARTED_TOO_OFTEN, tompion_rseq_offset};
-use crate::counts::{CountArea, Exchange};
+use crate::counts::{CountArea, Exchange, tompion_increment_otherwise};
 use crate::producer::{Extras, MAX_RESTARTS, Put, Recording, tompion_append_otherwise};
 
 /// Distance ahead of a record at which lines are fetched, in bytes: some thirty events of two
@@ -306,7 +306,7 @@ tompion_count_too_often:
     .size tompion_section_count, . - tompion_section_count
 
     // One more event in the cell at rdx of the current CPU's area. rdi is the recording's slot,
-    // rsi the area that the caller has found there, which must still be there.
+    // rsi the area that the caller has found there, which must still be there, rcx the aggregation.
     .balign 16
     .globl tompion_section_increment
     .hidden tompion_section_increment
@@ -323,15 +323,11 @@ tompion_section_increment:
     add r10, [rsi + {area_first}]
     inc qword ptr [r10 + rdx]
 tompion_increment_commit:
-    xor eax, eax
-    ret
 tompion_increment_ended:
-    mov eax, {changed}
     ret
 tompion_increment_no_area:
 tompion_increment_too_often:
-    mov eax, {no_ring}
-    ret
+    jmp {increment_otherwise}           // with all operands in their places
     TOMPION_ABORT tompion_increment
     .size tompion_section_increment, . - tompion_section_increment
 
@@ -411,4 +407,5 @@ tompion_exchange_too_often:
     changed = const CHANGED,
     restarts = const MAX_RESTARTS,
     otherwise = sym tompion_append_otherwise,
+    increment_otherwise = sym tompion_increment_otherwise,
 );
