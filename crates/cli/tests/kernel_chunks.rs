@@ -81,8 +81,10 @@ fn chunks_together_have_each_call_once_and_each_has_the_initial_state() {
         let manifest = chunk.manifest();
         assert_eq!(manifest["state"], "complete");
         if !chunk.folder.join("kernel/metadata").exists() {
-            assert_eq!(number, chunks.len() - 1, "only the last one can be empty");
-            continue;
+            let others = &chunks[number..];
+            let is_empty = |chunk: &Trace| !chunk.folder.join("kernel").exists();
+            assert!(others.iter().all(is_empty), "only the last ones can be empty");
+            break;
         }
         assert_eq!(losses_of(&source(&manifest)), 0);
         let events = chunk.events();
@@ -257,11 +259,13 @@ fn the_oldest_chunks_are_removed_and_the_rest_is_a_trace() {
         return;
     }
     let dir = TestDir::new();
-    let script = calls_in_rounds(&dir, 3000, 30);
-    let options = ["-k", "syscall_entry_getpgid,lttng_statedump_*", "--rotate", "100ms", "--keep", "count=2"];
+    let script = calls_in_rounds(&dir, 3000, 60);
+    let options = ["-k", "syscall_entry_getpgid,lttng_statedump_*", "--rotate", "100ms", "--keep", "count=6"];
     run(&mut record(&dir, &options, &[&"sh", &"-c", &script])).succeeded();
     let (trace, chunks) = (dir.trace("trace"), chunks(&dir));
-    assert_eq!(chunks.len(), 2);
+    // The last ones may be empty: the recording ends some time after the program.
+    assert_eq!(chunks.len(), 6);
+    assert!(chunks[0].manifest()["chunk"]["number"].as_u64() > Some(1));
     let events = trace.events();
     assert_eq!(count(&events, "lttng_statedump_start"), 1, "the state is still there");
     assert_eq!(trace.agreed_count(), events.len() as u64);
