@@ -227,7 +227,7 @@ impl FactExtractor {
                 has_thread: self.class_at(place).is_some_and(|class| class.fields.thread.is_some()),
             },
             Some(Action::SpanBegin(name) | Action::SpanEnd(name)) => Role::Span { name: name.clone() },
-            Some(Action::Fork | Action::Exit | Action::Free) => Role::Lifetime,
+            Some(Action::Fork | Action::Exit | Action::Free | Action::Exec) => Role::Lifetime,
             Some(_) => Role::Other,
         }
     }
@@ -320,7 +320,7 @@ pub enum Role {
         /// Name of the span.
         name: Arc<str>,
     },
-    /// Begin or end of a thread.
+    /// Begin or end of a thread, or of its id.
     Lifetime,
     /// Any other one.
     Other,

@@ -71,6 +71,18 @@ fn the_return_from_a_signal_handler_ends_with_a_call_without_a_name() {
 }
 
 #[test]
+fn a_call_of_a_thread_that_takes_its_leaders_id_has_a_duration() {
+    let folder = Folder::new("durations-exec");
+    let events = [
+        call(100, "syscall_entry_execve", 8),
+        (120, class("sched_process_exec"), vec![7, 7, 8]),
+        call(140, "syscall_exit_execve", 7),
+    ];
+    let path = folder.trace("kernel", &metadata("kernel", &EVENTS, OF_KERNEL), &[packet(0, &events, 0)]);
+    assert_eq!(measured(path, &[]).syscalls, [row("execve", &[40], 0)]);
+}
+
+#[test]
 fn a_call_across_a_loss_has_no_duration() {
     let folder = Folder::new("durations-loss");
     let before = [call(100, "syscall_entry_read", 7), call(130, "syscall_exit_read", 7)];
