@@ -18,6 +18,9 @@ use crate::support::{Event, Finished, TestDir, Trace, beside, finish, rounds, ru
 const CONTROL: &str = "TOMPION_CONTROL";
 /// Rings that hold all events of a test, so that none is lost while the machine is busy.
 const LARGE: [&str; 4] = ["--subbuf-size", "4M", "--subbufs", "16"];
+/// Variables by which a program has no restartable sections.
+const WITHOUT_SECTIONS: [(&str, &str); 2] =
+    [("TOMPION_RSEQ", "0"), ("GLIBC_TUNABLES", "glibc.pthread.rseq=0")];
 /// Rules whose values can be computed from a trace.
 const RULES: [&str; 7] = [
     "status = count counted:request by status, path",
@@ -171,13 +174,29 @@ fn a_killed_program_has_counted_all_that_it_recorded() {
 
 #[test]
 fn threads_without_restartable_sequences_count_as_well() {
-    let dir = TestDir::new();
-    let rules = counting(&RULES);
-    let options: Vec<&str> = rules.iter().map(String::as_str).chain(LARGE).collect();
-    let program = dir.program("counted");
-    let mut recording = dir.recording("trace", &options, &[&program, &"3", &"5000"]);
-    run(recording.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0")).succeeded();
-    agree(&dir.trace("trace"));
+    for variable in WITHOUT_SECTIONS {
+        let dir = TestDir::new();
+        let rules = counting(&RULES);
+        let options: Vec<&str> = rules.iter().map(String::as_str).chain(LARGE).collect();
+        let program = dir.program("counted");
+        let mut recording = dir.recording("trace", &options, &[&program, &"3", &"5000"]);
+        run(recording.env(variable.0, variable.1)).succeeded();
+        agree(&dir.trace("trace"));
+    }
+}
+
+#[test]
+fn the_shortest_way_leaves_threads_without_restartable_sequences_whole() {
+    for variable in WITHOUT_SECTIONS {
+        let dir = TestDir::new();
+        let program = dir.program("counted");
+        let options = ["--count=n = count counted:many by key limit 5000", "-e", "none"];
+        let mut recording = dir.recording("trace", &options, &[&program, &"3", &"10000"]);
+        run(recording.env(variable.0, variable.1)).succeeded();
+        let entries = entries(&counts(&dir.trace("trace")), "n");
+        assert_eq!(entries.len(), 5000);
+        assert!(entries.values().all(|entry| *entry == (6, None)), "{entries:?}");
+    }
 }
 
 #[test]

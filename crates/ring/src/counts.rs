@@ -182,8 +182,14 @@ impl CountSlot {
     /// vfork child).
     #[inline(always)]
     pub unsafe fn increment(&self, area: &'static CountArea, offset: u64, aggregation: usize) {
-        // SAFETY: as the caller promises.
-        unsafe { section::tompion_section_increment(self, area, offset, aggregation) }
+        // SAFETY: as the caller promises. A section begins with a store to the thread's rseq area;
+        // where there is none, the store would hit the C library's own words.
+        unsafe {
+            match area.cpus {
+                0 => tompion_increment_otherwise(self, area, offset, aggregation),
+                _ => section::tompion_section_increment(self, area, offset, aggregation),
+            }
+        }
     }
 
     /// The same with a value. False if the event could not be counted.
@@ -261,7 +267,8 @@ impl CountSlot {
 /// Goes on where the section could not: counts in the area that no section touches.
 ///
 /// # Safety
-/// Only jumped to by the section, with its operands.
+/// As [`CountSlot::increment`], which calls it where there are no sections. The section jumps to it
+/// with its operands.
 #[cold]
 pub(crate) unsafe extern "C" fn tompion_increment_otherwise(
     slot: &CountSlot,
@@ -270,7 +277,7 @@ pub(crate) unsafe extern "C" fn tompion_increment_otherwise(
     aggregation: usize,
 ) {
     let change = |[count, value]: [u64; 2]| [count.wrapping_add(1), value];
-    // SAFETY: the operands of the section.
+    // SAFETY: as the caller promises.
     if !unsafe { slot.exchange_shared(area, offset, change) } {
         area.lose(aggregation);
     }

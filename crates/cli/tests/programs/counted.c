@@ -1,6 +1,7 @@
 /* `counted THREADS ROUNDS [HOW]`: threads send events with many keys, while signals, whose handler
  * sends one as well, and changes of the CPU interrupt them. HOW is `fork` (a child does the same),
- * `kill` (it ends by SIGKILL) or `wait` (it runs until its input ends). */
+ * `kill` (it ends by SIGKILL) or `wait` (it runs until its input ends). The threads' stacks are so
+ * large that the C library frees each thread's memory when it ends. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -48,8 +49,11 @@ static void *run(void *number)
 static void run_all(long threads)
 {
     pthread_t ids[64];
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 64 << 20);
     for (long thread = 0; thread < threads; ++thread)
-        pthread_create(&ids[thread], NULL, run, (void *)thread);
+        pthread_create(&ids[thread], &attributes, run, (void *)thread);
     for (long thread = 0; thread < threads; ++thread)
         pthread_join(ids[thread], NULL);
 }
