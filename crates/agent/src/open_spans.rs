@@ -22,6 +22,14 @@ const FREE: u64 = 0;
 const CLAIMED: u64 = 1;
 /// Bit of all keys.
 const IS_KEY: u64 = 1 << 63;
+/// Bits of a key, from its thread's id up: trigger, name of the span, recording.
+const TRIGGER_SHIFT: u32 = 32;
+const NAME_SHIFT: u32 = 40;
+const SLOT_SHIFT: u32 = 56;
+
+/// Time that no span lasts longer than. A begin that is of no interest is noted with it, so that
+/// its end finds no other one.
+pub const NEVER: u64 = u64::MAX;
 
 /// Whether the table was ever used, so that children need not look at it.
 static IS_USED: AtomicBool = AtomicBool::new(false);
@@ -72,14 +80,53 @@ impl Entry {
     }
 }
 
-/// Key of a thread's spans that a trigger of a recording watches.
-fn key(tid: u32, slot: usize, trigger: usize) -> u64 {
-    IS_KEY | (slot as u64) << 40 | (trigger as u64) << 32 | u64::from(tid)
+impl Copy {
+    /// Copies the begin of a span.
+    ///
+    /// # Safety
+    /// The event's parts are readable.
+    unsafe fn fill(&mut self, event: &Event<'_>) {
+        self.id = event.id;
+        self.size = Match::from(*event).size;
+        let mut used = event.image_len.min(CAPTURE);
+        // SAFETY: the event's parts are readable as the caller promises, and the copy has room for
+        // `CAPTURE` bytes.
+        unsafe {
+            self.payload.as_mut_ptr().copy_from_nonoverlapping(event.image, used);
+            for tail in event.tails {
+                let len = tail.size.min(CAPTURE - used);
+                self.payload.as_mut_ptr().add(used).copy_from_nonoverlapping(tail.data, len);
+                used += len;
+            }
+        }
+        self.len = used;
+    }
+}
+
+/// Spans of a name in a thread that a trigger of a recording watches. They end in reverse order.
+#[derive(Clone, Copy, Debug)]
+pub struct Spans {
+    /// The recording, below 128.
+    pub slot: usize,
+    /// The trigger, below 256.
+    pub trigger: usize,
+    /// Number of the spans' name, the same for begin and end.
+    pub name: u16,
+    /// Their thread.
+    pub tid: u32,
+}
+
+impl Spans {
+    fn key(self) -> u64 {
+        let slot = (self.slot as u64) << SLOT_SHIFT;
+        let trigger = (self.trigger as u64) << TRIGGER_SHIFT;
+        IS_KEY | slot | u64::from(self.name) << NAME_SHIFT | trigger | u64::from(self.tid)
+    }
 }
 
 /// Recording of an entry's key; none if the entry has no span.
 fn slot_of(state: u64) -> Option<usize> {
-    (state & IS_KEY != 0).then_some((state >> 40) as usize & 0xff)
+    (state & IS_KEY != 0).then_some((state & !IS_KEY) as usize >> SLOT_SHIFT)
 }
 
 /// Entries that spans of a key can have.
@@ -88,51 +135,48 @@ fn entries(key: u64) -> impl Iterator<Item = &'static Entry> + Clone {
     (0..PROBES).map(move |probe| &TABLE[(first + probe) % ENTRIES])
 }
 
+/// Claims the oldest of these entries, which has been left without its end, probably. Returns also
+/// its recording, unless it could never have fired.
+fn claim_oldest(entries: impl Iterator<Item = &'static Entry>) -> Option<(&'static Entry, Option<usize>)> {
+    let oldest = entries.min_by_key(|entry| entry.begin())?;
+    let state = oldest.state();
+    let slot = slot_of(state).filter(|_| oldest.claim(state))?;
+    // SAFETY: this thread has claimed the entry.
+    let could_fire = unsafe { (*oldest.copy.get()).over } != NEVER;
+    Some((oldest, could_fire.then_some(slot)))
+}
+
 /// Notes that a span has begun that a trigger watches, if it lasts longer than `over` nanoseconds.
 /// Returns the recording of another span that had to give way, if one had.
 ///
 /// # Safety
 /// The event's parts are readable.
-pub unsafe fn open(slot: usize, trigger: usize, event: &Event<'_>, over: u64) -> Option<usize> {
+pub unsafe fn open(spans: Spans, event: &Event<'_>, over: u64) -> Option<usize> {
     // Ordering: the child of this thread sees it. Others find a table that they may clear, or not.
     IS_USED.store(true, Ordering::Relaxed);
-    let key = key(event.tid, slot, trigger);
+    let key = spans.key();
     let entries = entries(key);
-    let mut given_way = None;
-    let entry = entries.clone().find(|entry| entry.state() == FREE && entry.claim(FREE)).or_else(|| {
-        // The oldest one has been left without its end, probably.
-        let oldest = entries.min_by_key(|entry| entry.begin())?;
-        let state = oldest.state();
-        given_way = slot_of(state);
-        (given_way.is_some() && oldest.claim(state)).then_some(oldest)
-    });
-    // Another thread, or the code that this signal handler interrupts, is using all of them.
-    let Some(entry) = entry else { return Some(slot) };
+    let free = entries.clone().find(|entry| entry.state() == FREE && entry.claim(FREE));
+    let claimed = free.map(|entry| (entry, None)).or_else(|| claim_oldest(entries));
+    // Another thread, or the code that this signal handler interrupts, is using all of them. The
+    // end of this span will be taken for that of one around it.
+    let Some((entry, given_way)) = claimed else { return Some(spans.slot) };
     // SAFETY: this thread has claimed the entry.
     let copy = unsafe { &mut *entry.copy.get() };
-    (copy.id, copy.over) = (event.id, over);
-    copy.size = event.tails.iter().fold(event.image_len, |sum, tail| sum.saturating_add(tail.size));
-    let mut used = event.image_len.min(CAPTURE);
-    // SAFETY: the event's parts are readable as the caller promises, and the copy has room for
-    // `CAPTURE` bytes.
-    unsafe {
-        copy.payload.as_mut_ptr().copy_from_nonoverlapping(event.image, used);
-        for tail in event.tails {
-            let len = tail.size.min(CAPTURE - used);
-            copy.payload.as_mut_ptr().add(used).copy_from_nonoverlapping(tail.data, len);
-            used += len;
-        }
+    copy.over = over;
+    if over != NEVER {
+        // SAFETY: as the caller promises.
+        unsafe { copy.fill(event) };
     }
-    copy.len = used;
     entry.begin.store(event.time, Ordering::Relaxed);
     // Ordering: release, pairs with the acquire in `claim`.
     entry.state.store(key, Ordering::Release);
     given_way
 }
 
-/// Ends the newest span of a thread that a trigger watches. Passes it on if it has lasted too long.
-pub fn close(slot: usize, trigger: usize, (tid, now): (u32, u64), pass: impl FnOnce(&Match<'_>)) {
-    let key = key(tid, slot, trigger);
+/// Ends the newest of these spans. Passes it on if it has lasted too long.
+pub fn close(spans: Spans, now: u64, pass: impl FnOnce(&Match<'_>)) {
+    let key = spans.key();
     let newest = entries(key).filter(|entry| entry.state() == key).max_by_key(|entry| entry.begin());
     let Some(entry) = newest.filter(|entry| entry.claim(key)) else { return };
     let duration = now.saturating_sub(entry.begin());
@@ -140,7 +184,8 @@ pub fn close(slot: usize, trigger: usize, (tid, now): (u32, u64), pass: impl FnO
     let copy = unsafe { &*entry.copy.get() };
     if duration > copy.over {
         let (image, image_len) = (copy.payload.as_ptr(), copy.len);
-        let event = Event { id: copy.id, tid, time: now, image, image_len, tails: &[], is_pinned: false };
+        let (id, tid) = (copy.id, spans.tid);
+        let event = Event { id, tid, time: now, image, image_len, tails: &[], is_pinned: false };
         pass(&Match { event, size: copy.size, duration });
     }
     // Ordering: release, pairs with the acquire in `claim`: the next span is written behind this.
@@ -182,22 +227,34 @@ mod tests {
     /// Tests share the table.
     static ALONE: Mutex<()> = Mutex::new(());
 
-    fn begin(slot: usize, tid: u32, time: u64, text: &[u8], over: u64) -> Option<usize> {
-        let (image, tails) = ([7u64], [Tail { data: text.as_ptr(), size: text.len() }]);
-        let image = image.as_ptr().cast();
-        let event = Event { id: 20, tid, time, image, image_len: 8, tails: &tails, is_pinned: false };
-        // SAFETY: the parts are locals.
-        unsafe { open(slot, 3, &event, over) }
+    fn spans(slot: usize, tid: u32) -> Spans {
+        Spans { slot, trigger: 3, name: 12, tid }
     }
 
-    fn end(slot: usize, tid: u32, now: u64) -> Option<(u64, usize, Vec<u8>)> {
+    fn begin_of(spans: Spans, time: u64, text: &[u8], over: u64) -> Option<usize> {
+        let (image, tails) = ([7u64], [Tail { data: text.as_ptr(), size: text.len() }]);
+        let (image, tid) = (image.as_ptr().cast(), spans.tid);
+        let event = Event { id: 20, tid, time, image, image_len: 8, tails: &tails, is_pinned: false };
+        // SAFETY: the parts are locals.
+        unsafe { open(spans, &event, over) }
+    }
+
+    fn begin(slot: usize, tid: u32, time: u64, text: &[u8], over: u64) -> Option<usize> {
+        begin_of(spans(slot, tid), time, text, over)
+    }
+
+    fn end_of(spans: Spans, now: u64) -> Option<(u64, usize, Vec<u8>)> {
         let mut found = None;
-        close(slot, 3, (tid, now), |it| {
+        close(spans, now, |it| {
             // SAFETY: the parts are readable while this is called.
             let bytes = unsafe { std::slice::from_raw_parts(it.event.image, it.event.image_len) };
             found = Some((it.duration, it.size, bytes.to_vec()));
         });
         found
+    }
+
+    fn end(slot: usize, tid: u32, now: u64) -> Option<(u64, usize, Vec<u8>)> {
+        end_of(spans(slot, tid), now)
     }
 
     #[test]
@@ -226,5 +283,33 @@ mod tests {
         begin(2, 9, 3000, b"", 0);
         forget_all();
         assert_eq!(end(2, 9, 4000), None);
+    }
+
+    #[test]
+    fn spans_of_several_names_end_in_any_order() {
+        let _alone = ALONE.lock();
+        let duration = |name, now| end_of(Spans { name, ..spans(3, 5) }, now).map(|(duration, ..)| duration);
+        for (name, time) in [(1, 100), (2, 110), (u16::MAX, 120)] {
+            begin_of(Spans { name, ..spans(3, 5) }, time, b"", 5);
+        }
+        assert_eq!(end_of(Spans { trigger: 4, name: 1, ..spans(3, 5) }, 130), None, "of another trigger");
+        assert_eq!(
+            (duration(1, 130), duration(u16::MAX, 140), duration(2, 150)),
+            (Some(30), Some(20), Some(40))
+        );
+        assert_eq!((duration(1, 160), duration(2, 160)), (None, None));
+    }
+
+    #[test]
+    fn begins_of_no_interest_have_their_ends_and_give_way_unnoticed() {
+        let _alone = ALONE.lock();
+        begin(4, 5, 100, b"outer", 50);
+        begin(4, 5, 110, b"inner", NEVER);
+        assert_eq!(end(4, 5, 900), None);
+        assert_eq!(end(4, 5, 1000).map(|(duration, ..)| duration), Some(900));
+        let given_way = (0..40).filter(|number| begin(4, 9, 100 + number, b"", NEVER).is_some()).count();
+        assert_eq!(given_way, 0);
+        forget(4);
+        assert!(entries(spans(4, 9).key()).all(|entry| entry.state() == FREE));
     }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use tompion_layout::triggers::TRIGGERS;
 use tompion_protocol::{
     MAX_RECORDINGS,
     triggers::{EventTriggers, Over, Role},
@@ -16,7 +17,7 @@ use tompion_schema::Names;
 use crate::{
     event,
     filters::{self, Filter},
-    open_spans,
+    open_spans::{self, NEVER, Spans},
     table::Table,
 };
 
@@ -35,33 +36,60 @@ struct Watched {
     role: Role,
     /// Time that a span must last, if it is for spans.
     over: Option<Over>,
-    /// Filter that the event must pass; none accepts all.
-    filter: Option<&'static Filter>,
+    /// Number of the span's name, which its begin and its end have.
+    name: u16,
+    /// Events that it accepts.
+    accepts: Accepts,
+}
+
+/// Events that a trigger accepts.
+#[derive(Clone, Copy, Debug)]
+enum Accepts {
+    All,
+    /// Those that pass the filter.
+    Some(&'static Filter),
+    /// Begins of spans of which the filter can't be true. Their ends are not those of others.
+    None,
 }
 
 impl Watched {
+    /// Whether it accepts an event with this fixed part.
+    fn accepts(&self, event: &Event<'_>, image: &[u8]) -> bool {
+        match self.accepts {
+            Accepts::All => true,
+            Accepts::Some(filter) => filter.is_true(event.tid, image, event.tails),
+            Accepts::None => false,
+        }
+    }
+
     /// Duration of which a span that begins with this image must have more, in nanoseconds.
-    fn limit(&self, image: &[u8]) -> Option<u64> {
-        match self.over? {
-            Over::Time(ns) => Some(ns),
+    fn limit(&self, image: &[u8]) -> u64 {
+        match self.over {
+            Some(Over::Time(ns)) => ns,
             // The first field of a job. Without a deadline it can't miss one.
-            Over::Deadline => {
-                let deadline = u64::from_le_bytes(*image.first_chunk()?);
-                (deadline != 0).then_some(deadline)
-            }
+            Some(Over::Deadline) => match image.first_chunk() {
+                Some(&deadline) if deadline != [0; 8] => u64::from_le_bytes(deadline),
+                _ => NEVER,
+            },
+            None => NEVER,
         }
     }
 }
 
-/// Entries of events by the triggers' text, the description and the number of contexts that filters
-/// may ask for. Kept for ever.
+/// Text of triggers, description of an event, and number of contexts that filters may ask for.
+type Key = (Box<str>, Box<[u8]>, u32);
+
+/// Entries of events, and the names of spans by which ends find their begins. Kept for ever.
 #[derive(Debug, Default)]
-pub struct Cache(BTreeMap<(Box<str>, Box<[u8]>, u32), Option<&'static Watch>>);
+pub struct Cache {
+    watches: BTreeMap<Key, Option<&'static Watch>>,
+    names: BTreeMap<Box<str>, u16>,
+}
 
 impl Cache {
     /// Nothing compiled yet.
     pub const fn new() -> Self {
-        Self(BTreeMap::new())
+        Self { watches: BTreeMap::new(), names: BTreeMap::new() }
     }
 
     /// The entry of an event; none if no trigger of the text waits for it.
@@ -76,16 +104,24 @@ impl Cache {
             return None;
         }
         let key = (Box::from(text), Box::from(description), crate::context::count());
-        *self.0.entry(key).or_insert_with(|| {
+        *self.watches.entry(key).or_insert_with(|| {
+            // There are fewer events than numbers.
+            let more = u16::try_from(self.names.len()).unwrap_or(u16::MAX);
+            let name = format!("{}:{}", names.provider, names.base());
+            let name = *self.names.entry(name.into()).or_insert(more);
             let watched = EventTriggers(text).iter().filter_map(|trigger| {
                 let role = trigger.role(names)?;
                 // A filter is on the begin of a span.
-                let filter = match trigger.filter.filter(|_| role != Role::End) {
-                    None => None,
+                let filter = trigger.filter.filter(|_| role != Role::End);
+                let accepts = match filter.map(|filter| filters.program(filter, description)) {
+                    None => Accepts::All,
+                    Some(Some(filter)) => Accepts::Some(filter),
+                    Some(None) if role == Role::Begin => Accepts::None,
                     // A filter that can't be true for the event makes no match.
-                    Some(filter) => Some(filters.program(filter, description)?),
+                    Some(None) => return None,
                 };
-                Some(Watched { index: trigger.index, role, over: trigger.over, filter })
+                let index = Some(trigger.index).filter(|index| *index < TRIGGERS)?;
+                Some(Watched { index, role, over: trigger.over, name, accepts })
             });
             let watched: Box<[Watched]> = watched.collect();
             (!watched.is_empty()).then(|| &*Box::leak(Box::new(Watch(watched))))
@@ -118,28 +154,33 @@ pub fn run(number: u32, event: Event<'_>, image: &[u8]) {
     let mut time = None;
     for (slot, table) in TABLES.iter().enumerate() {
         let Some(Watch(watched)) = table.get(number) else { continue };
-        let passes = |it: &&Watched| it.filter.is_none_or(|it| it.is_true(event.tid, image, event.tails));
-        for watched in watched.iter().filter(passes) {
+        for watched in watched.iter() {
+            // The end of a span doesn't say whether its begin was accepted, so each has an entry.
+            let limit = match watched.accepts(&event, image) {
+                true => watched.limit(image),
+                false if watched.role == Role::Begin => NEVER,
+                false => continue,
+            };
             let event = Event { time: *time.get_or_insert_with(event::given_time), ..event };
-            follow(slot, watched, event, image);
+            follow(slot, watched, event, limit);
         }
     }
 }
 
-/// Has a trigger follow an event that passes its filter.
-fn follow(slot: usize, watched: &Watched, event: Event<'_>, image: &[u8]) {
+/// Has a trigger follow an event: a span that begins has to last longer than `limit` nanoseconds.
+fn follow(slot: usize, watched: &Watched, event: Event<'_>, limit: u64) {
     // SAFETY: null, or valid.
     let Some(recording) = (unsafe { event::place(slot).as_ref() }) else { return };
     // SAFETY: the parts of an event are readable while it is recorded, and a span's copy while it
     // is passed on. They are not read beyond `CAPTURE`.
     let note = |found: &Match<'_>| unsafe { recording.note_match(watched.index, found) };
+    let spans = Spans { slot, trigger: watched.index, name: watched.name, tid: event.tid };
     match watched.role {
         Role::Event => note(&event.into()),
-        Role::End => open_spans::close(slot, watched.index, (event.tid, event.time), note),
+        Role::End => open_spans::close(spans, event.time, note),
         Role::Begin => {
-            let Some(over) = watched.limit(image) else { return };
             // SAFETY: as above.
-            let given_way = unsafe { open_spans::open(slot, watched.index, &event, over) };
+            let given_way = unsafe { open_spans::open(spans, &event, limit) };
             given_way.into_iter().for_each(note_unjudged);
         }
     }

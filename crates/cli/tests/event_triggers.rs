@@ -240,6 +240,34 @@ fn spans_that_last_too_long_and_late_jobs_fire_whether_recorded_or_not() {
 }
 
 #[test]
+fn ends_are_those_of_their_own_begins() {
+    for options in [&[][..], &["-e", "app:request"], &["--filter", "number == 31"]] {
+        let dir = TestDir::new();
+        let triggers = [
+            "span:app:* > 10ms ? kind == 1 -> notify",
+            "span:app:walk > 10ms ? depth == 0 -> notify",
+            "late:app:* -> notify",
+            "span:app:cross* > 10ms -> notify",
+            "event:app:request -> notify",
+        ];
+        let mut recording = Recording::requests(&dir, options, &triggers, &["mixed"]);
+        recording.work();
+        recording.end();
+        let durations = |trigger: usize| {
+            let captures = captures(&firings_of(&dir, triggers[trigger]));
+            let one = |it: &Value| (number(&it["fields"]["number"]), number(&it["duration_ns"]) / 1_000_000);
+            captures.iter().map(one).collect::<Vec<_>>()
+        };
+        assert!(matches!(durations(0)[..], [(1, 45..)]), "{:?}", durations(0));
+        let handle = &captures(&firings_of(&dir, triggers[0]))[0];
+        assert_eq!(handle["event"], "app:handle");
+        assert!(matches!(durations(1)[..], [(10, 45..)]), "{:?}", durations(1));
+        assert!(matches!(durations(2)[..], [(20, 10..)]), "{:?}", durations(2));
+        assert!(matches!(durations(3)[..], [(30, 30..), (31, 30..)]), "{:?}", durations(3));
+    }
+}
+
+#[test]
 fn a_killed_program_has_matched() {
     for _ in 0..5 {
         let dir = TestDir::new();

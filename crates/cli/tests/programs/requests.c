@@ -4,6 +4,7 @@
  *   requests values                one of each kind
  *   requests flood THREADS EACH    all threads at once, numbered from 0 on
  *   requests spans                 spans and jobs of 1 ms and 20 ms
+ *   requests mixed                 spans in spans, recursive ones, and ones that overlap
  *   requests killed                one slow request, then the end by SIGKILL
  *   requests children COUNT        one slow request of each of so many children in a row
  *   requests vfork                 one slow request of a vfork child
@@ -86,6 +87,43 @@ static void spans(void)
 	pthread_join(thread, NULL);
 }
 
+static void walk(uint32_t depth)
+{
+	TOMPION_SPAN(app, walk, (u32, number, 10 + depth), (u32, depth, depth));
+	if (depth < 2)
+		walk(depth + 1);
+	usleep(15000);
+}
+
+static void step(uint32_t number, uint64_t deadline_ns)
+{
+	TOMPION_JOB(app, step, deadline_ns, (u32, number, number));
+	if (deadline_ns)
+		step(number + 1, 0);
+	usleep(5000);
+}
+
+static void mixed(void)
+{
+	TOMPION_BEGIN(app, handle, (u32, number, 1), (u32, kind, 1));
+	usleep(15000);
+	TOMPION_BEGIN(app, part, (u32, number, 2));
+	usleep(15000);
+	TOMPION_END(app, part);
+	usleep(15000);
+	TOMPION_END(app, handle);
+	walk(0);
+	step(20, 1000000);
+	TOMPION_BEGIN(app, cross_a, (u32, number, 30));
+	usleep(15000);
+	TOMPION_BEGIN(app, cross_b, (u32, number, 31));
+	usleep(15000);
+	TOMPION_END(app, cross_a);
+	usleep(15000);
+	TOMPION_END(app, cross_b);
+	request(9, 0, "/", 1);
+}
+
 static void children(unsigned count)
 {
 	for (unsigned number = 0; number < count; number++) {
@@ -140,6 +178,8 @@ int main(int count, char **arguments)
 			pthread_join(threads[thread], NULL);
 	} else if (strcmp(how, "spans") == 0) {
 		spans();
+	} else if (strcmp(how, "mixed") == 0) {
+		mixed();
 	} else if (strcmp(how, "killed") == 0) {
 		request(1, 20000000, "/last", 1);
 		raise(SIGKILL);
