@@ -43,9 +43,12 @@ impl Key {
     }
 }
 
+/// Mixes a word into a hash. The upper half of the product is folded into the lower one: a lower
+/// half alone has nothing of the word's last bytes in its own lower bits.
 #[inline(always)]
 const fn mix(hash: u64, word: u64) -> u64 {
-    (hash.rotate_left(29) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    let product = (hash.rotate_left(29) ^ word) as u128 * 0x9e37_79b9_7f4a_7c15;
+    product as u64 ^ (product >> 64) as u64
 }
 
 /// The slot that [`find`] looks at first, if it has this key of one word. Returns its offset in the
@@ -70,7 +73,7 @@ pub(crate) fn find(table: &Part<'_>, slots: u32, key: &Key) -> Option<u32> {
     let state = |state: u64| hash << 32 | state;
     let mask = slots - 1;
     let mut slot = (hash >> 32) as u32 & mask;
-    for _ in 0..slots.min(MAX_PROBES) {
+    for step in 1..=slots.min(MAX_PROBES) {
         let place = slot as usize * KEY_SLOT;
         // Ordering: pairs with the release store in `add`: a thread that sees READY sees the key.
         let found = table.load(place + STATE, Ordering::Acquire);
@@ -78,7 +81,9 @@ pub(crate) fn find(table: &Part<'_>, slots: u32, key: &Key) -> Option<u32> {
         {
             return Some(slot);
         }
-        slot = (slot + 1) & mask;
+        // Steps that grow: keys of neighbouring slots part. They come to every slot of a power of
+        // two.
+        slot = (slot + step) & mask;
     }
     None
 }
@@ -109,6 +114,68 @@ fn add(table: &Part<'_>, place: usize, key: &Key, state: impl Fn(u64) -> u64) ->
     // Ordering: pairs with the acquire loads in `find` and `add`, and with the session's.
     table.store(place + STATE, state(READY), Ordering::Release);
     true
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Slots for 1,024 keys.
+    const SLOTS: u32 = 2048;
+
+    fn key(words: &[u64]) -> Key {
+        let mut all = [0; KEY_WORDS];
+        all[..words.len()].copy_from_slice(words);
+        Key { shape: 7, words: all, used: words.len() }
+    }
+
+    fn key_of_text(text: &str) -> Key {
+        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        key(&text.as_bytes().chunks(8).map(word).collect::<Vec<_>>())
+    }
+
+    /// Number of slots that keys get.
+    fn slots_of(keys: impl Iterator<Item = Key>) -> usize {
+        let mut memory = vec![0u64; SLOTS as usize * KEY_SLOT / 8];
+        // SAFETY: memory of that size, which outlives the table.
+        let table = unsafe { Part::new(memory.as_mut_ptr().cast(), SLOTS as usize * KEY_SLOT) };
+        keys.filter_map(|key| find(&table, SLOTS, &key)).collect::<BTreeSet<_>>().len()
+    }
+
+    #[test]
+    fn keys_that_differ_anywhere_have_room_up_to_the_limit() {
+        let words: [fn(u64) -> u64; 10] = [
+            |i| i,
+            |i| i << 16,
+            |i| i << 32,
+            |i| i << 48,
+            |i| i << 54,
+            |i| i * 1000,
+            |i| i * 4096,
+            |i| 0x7f00_0000_1000 + i * 64,
+            |i| !i,
+            |i| (i as f64).to_bits(),
+        ];
+        for (family, word) in words.into_iter().enumerate() {
+            assert_eq!(slots_of((0..1024).map(|i| key(&[word(i)]))), 1024, "words {family}");
+            assert_eq!(slots_of((0..1024).map(|i| key(&[5, word(i)]))), 1024, "second words {family}");
+            let pairs = (0..1024).map(|i| key(&[word(i % 32), word(i / 32)]));
+            assert_eq!(slots_of(pairs), 1024, "pairs {family}");
+        }
+        let texts: [fn(u64) -> String; 6] = [
+            |i| format!("{i}"),
+            |i| format!("user-{i:03}"),
+            |i| format!("user-{i:06}"),
+            |i| format!("/api/v1/items/{i:02}"),
+            |i| format!("/api/v1/items/{i:04}"),
+            |i| format!("GET /orders/{i}/lines"),
+        ];
+        for (family, text) in texts.into_iter().enumerate() {
+            assert_eq!(slots_of((0..1024).map(|i| key_of_text(&text(i)))), 1024, "texts {family}");
+        }
+    }
 }
 
 /// Loom's tests: their names begin as those in `loom_tests.rs`.
