@@ -15,7 +15,7 @@ use crate::{
     CountFile,
     document::{Aggregation, Document, FILE_NAME, KeyValue, Processes, SCHEMA},
     file::Completion,
-    sums::AggregationSums,
+    sums::{AggregationSums, Room},
 };
 
 /// Maximum number of names of processes that can't count.
@@ -56,11 +56,13 @@ pub struct Collector {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
     running: Vec<Arc<ProcessCounts>>,
     /// Sums of processes that have ended, one for each aggregation.
     ended: Arc<Vec<AggregationSums>>,
+    /// Room that they leave.
+    room: Room,
     ended_processes: u64,
     unable: u64,
     unable_names: Vec<String>,
@@ -110,7 +112,14 @@ impl Collector {
         };
         let geometry = CountGeometry::new(&sizes, cpus).ok_or_else(too_large)?;
         let ended = Arc::new(vec![AggregationSums::default(); rules.len()]);
-        let state = Mutex::new(State { ended, ..State::default() });
+        let state = Mutex::new(State {
+            running: Vec::new(),
+            ended,
+            room: Room::of_recording(),
+            ended_processes: 0,
+            unable: 0,
+            unable_names: Vec::new(),
+        });
         Ok(Some(Self { rules: rules.to_vec(), geometry, state }))
     }
 
@@ -157,16 +166,16 @@ impl Collector {
         }
         state.ended_processes = state.ended_processes.saturating_add(1);
         // Copied if a document is being made of them.
-        let ended = Arc::make_mut(&mut state.ended);
-        for ((rule, all), sums) in self.rules.iter().zip(ended).zip(&sums) {
-            all.add_all(rule, sums);
+        let State { ended, room, .. } = &mut *state;
+        for ((rule, all), sums) in self.rules.iter().zip(Arc::make_mut(ended)).zip(&sums) {
+            all.add_all(rule, sums, room);
         }
     }
 
     /// Reads what was counted so far. Processes go on meanwhile, and so do sessions: nothing is
     /// locked while memory is read.
     pub fn document(&self) -> Document {
-        let (running, ended, processes) = {
+        let (running, ended, room, processes) = {
             let state = lock(&self.state);
             let processes = Processes {
                 counting: state.running.len() as u64,
@@ -174,9 +183,9 @@ impl Collector {
                 unable: state.unable,
                 unable_names: state.unable_names.clone(),
             };
-            (state.running.clone(), Arc::clone(&state.ended), processes)
+            (state.running.clone(), Arc::clone(&state.ended), state.room, processes)
         };
-        let mut sums = AggregationSumsOfAll(self, (*ended).clone());
+        let mut sums = AggregationSumsOfAll(self, (*ended).clone(), room);
         drop(ended);
         running.iter().for_each(|process| sums.add(process));
         let aggregations = self.rules.iter().zip(sums.1).map(|(rule, sums)| {
@@ -212,13 +221,13 @@ impl Collector {
 }
 
 /// Sums of all aggregations, to which processes are added.
-struct AggregationSumsOfAll<'a>(&'a Collector, Vec<AggregationSums>);
+struct AggregationSumsOfAll<'a>(&'a Collector, Vec<AggregationSums>, Room);
 
 impl AggregationSumsOfAll<'_> {
     fn add(&mut self, process: &ProcessCounts) {
         let read = process.read(&self.0.rules, &self.0.geometry);
         for ((rule, all), sums) in self.0.rules.iter().zip(&mut self.1).zip(&read) {
-            all.add_all(rule, sums);
+            all.add_all(rule, sums, &mut self.2);
         }
     }
 }

@@ -23,7 +23,7 @@ use tompion_os::SharedMap;
 
 use crate::{
     document::KeyValue,
-    sums::{AggregationSums, Sum},
+    sums::{AggregationSums, Room, Sum},
 };
 
 /// Count file of one process.
@@ -119,8 +119,23 @@ impl CountFile {
         let accepted = self.word(layout::OFFSET_ACCEPTED as u64);
         let unfit = self.word(layout::OFFSET_UNFIT as u64);
         let aggregations = rules.iter().zip(geometry.aggregations()).enumerate();
+        let mut room = Room::of_process();
         let sums = aggregations.map(|(aggregation, (rule, place))| {
-            let mut sums = self.read_aggregation(rule, place, geometry, completion);
+            let mut sums = AggregationSums::default();
+            for (slot, sum) in self.read_cells(rule, place, geometry) {
+                if slot >= place.size.slots {
+                    sums.add_other(rule, &sum);
+                    continue;
+                }
+                match self.key_of_slot(rule, place, slot, completion) {
+                    Some(key) => sums.add(rule, key, &sum, &mut room),
+                    // Events can't have been counted without their key.
+                    None => {
+                        sums.refused += 1;
+                        sums.add_other(rule, &sum);
+                    }
+                }
+            }
             sums.lost = self.word((layout::OFFSET_LOST + 8 * aggregation) as u64);
             sums.not_counting = u64::from(accepted >> aggregation & 1 == 0);
             sums.unfit = unfit >> aggregation & 1;
@@ -129,32 +144,17 @@ impl CountFile {
         sums.collect()
     }
 
-    fn read_aggregation(
+    /// The whole key of a slot. None if it can't be.
+    fn key_of_slot(
         &self,
         rule: &Rule,
         place: &AggregationPlace,
-        geometry: &CountGeometry,
+        slot: u32,
         completion: &Completion<'_>,
-    ) -> AggregationSums {
-        let mut sums = AggregationSums::default();
-        let by_slot = self.read_cells(rule, place, geometry);
+    ) -> Option<Vec<KeyValue>> {
         let has_keys = rule.event_keys().next().is_some();
-        for (slot, sum) in by_slot {
-            if slot >= place.size.slots {
-                sums.add_other(rule, &sum);
-                continue;
-            }
-            let parts = if has_keys { self.read_key(place.key(slot)) } else { Some(Vec::new()) };
-            match parts.and_then(|parts| completion.complete(rule, parts)) {
-                Some(key) => sums.add(rule, key, &sum),
-                // Events can't have been counted without their key.
-                None => {
-                    sums.refused += 1;
-                    sums.add_other(rule, &sum);
-                }
-            }
-        }
-        sums
+        let parts = if has_keys { self.read_key(place.key(slot))? } else { Vec::new() };
+        completion.complete(rule, parts)
     }
 
     /// Reads the cells of all slots that were counted in. Pages that nothing was counted in are not

@@ -12,6 +12,48 @@ use crate::document::{Bucket, Entry, KeyValue};
 pub(crate) const BUCKETS: LogLinear = LogLinear::new(EXACT_BITS, STEP_BITS);
 /// Maximum number of keys of an aggregation. Each process may bring others.
 const MAX_ENTRIES: usize = 1 << 16;
+/// Room for all keys and buckets of a recording: less than any reader of the document accepts.
+const RECORDING_BYTES: u64 = 40 << 20;
+/// The same of one process, so that none takes all.
+const PROCESS_BYTES: u64 = 5 << 20;
+/// Most bytes of an entry, of a part of its key, and of a bucket in a document.
+const ENTRY_BYTES: u64 = 256;
+const PART_BYTES: u64 = 48;
+const BUCKET_BYTES: u64 = 192;
+
+/// Room that is left for keys and buckets: as many bytes as a document has of them, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room(u64);
+
+impl Room {
+    /// Room for one process's counts.
+    pub const fn of_process() -> Self {
+        Self(PROCESS_BYTES)
+    }
+
+    /// Room for all counts of a recording.
+    pub const fn of_recording() -> Self {
+        Self(RECORDING_BYTES)
+    }
+
+    /// Takes some of it. False if so much is not left.
+    fn take(&mut self, bytes: u64) -> bool {
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+}
+
+/// Bytes of a key in a document, at most.
+fn key_bytes(key: &[KeyValue]) -> u64 {
+    let text_bytes = |text: &str| {
+        // JSON has six bytes for a control character.
+        text.bytes().fold(0, |sum, byte| sum + if byte.is_ascii_control() { 6 } else { 2 })
+    };
+    key.iter().fold(0, |sum, value| {
+        sum + PART_BYTES + if let KeyValue::Text(text) = value { text_bytes(text) } else { 0 }
+    })
+}
 
 /// Sum of the events that have equal keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,12 +133,21 @@ impl Sum {
 }
 
 impl AggregationSums {
-    /// Adds what was counted for a key. Of too many keys, the others are added up.
-    pub fn add(&mut self, rule: &Rule, key: Vec<KeyValue>, sum: &Sum) {
+    /// Adds what was counted for a key. What has no room is added to what all other keys have.
+    pub fn add(&mut self, rule: &Rule, key: Vec<KeyValue>, sum: &Sum, room: &mut Room) {
         if sum.count == 0 {
             return;
         }
-        let has_room = self.entries.len() < MAX_ENTRIES || self.entries.contains_key(&key);
+        let has_room = match self.entries.get(&key) {
+            Some(before) => {
+                let new = sum.buckets.keys().filter(|bucket| !before.buckets.contains_key(bucket)).count();
+                room.take(new as u64 * BUCKET_BYTES)
+            }
+            None => {
+                let buckets = sum.buckets.len() as u64 * BUCKET_BYTES;
+                self.entries.len() < MAX_ENTRIES && room.take(ENTRY_BYTES + key_bytes(&key) + buckets)
+            }
+        };
         let place = if has_room { self.entries.entry(key).or_default() } else { &mut self.other };
         place.add(&rule.function, sum);
     }
@@ -109,8 +160,8 @@ impl AggregationSums {
     }
 
     /// Adds the sums of another process, or of many.
-    pub fn add_all(&mut self, rule: &Rule, other: &Self) {
-        other.entries.iter().for_each(|(key, sum)| self.add(rule, key.clone(), sum));
+    pub fn add_all(&mut self, rule: &Rule, other: &Self, room: &mut Room) {
+        other.entries.iter().for_each(|(key, sum)| self.add(rule, key.clone(), sum, room));
         self.add_other(rule, &other.other);
         self.lost = self.lost.saturating_add(other.lost);
         self.refused = self.refused.saturating_add(other.refused);
@@ -128,6 +179,7 @@ impl AggregationSums {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::document::{Aggregation, Document};
 
     fn function(text: &str) -> Function {
         text.parse::<Rule>().expect("a rule").function
@@ -184,12 +236,51 @@ mod tests {
         let rule: Rule = "count by pid".parse().expect("a rule");
         let mut sums = AggregationSums::default();
         let one = sum(&rule.function, &[[1, 0]]);
+        let mut room = Room::of_recording();
         for key in 0..MAX_ENTRIES as u64 + 5 {
-            sums.add(&rule, vec![KeyValue::Natural(key)], &one);
+            sums.add(&rule, vec![KeyValue::Natural(key)], &one, &mut room);
         }
-        sums.add(&rule, vec![KeyValue::Natural(0)], &one);
+        sums.add(&rule, vec![KeyValue::Natural(0)], &one, &mut room);
         let (entries, other) = sums.to_entries();
         assert_eq!((entries.len(), entries[0].count), (MAX_ENTRIES, 2));
         assert_eq!(other.map(|other| other.count), Some(5));
+    }
+
+    /// Each process fills all buckets of keys of its own, with texts that JSON makes longer.
+    #[test]
+    fn processes_cannot_make_a_document_that_is_too_large_to_read() {
+        let rule: Rule = "histogram of x by name, other".parse().expect("a rule");
+        let mut histogram = Sum::default();
+        for bucket in (0..NEGATIVE_BUCKET).chain([NEGATIVE_BUCKET]) {
+            histogram.add_cell(&rule.function, bucket, [u64::MAX / 10_000_000, i64::MAX as u64 / 10_000_000]);
+        }
+        let (mut all, mut room) = (AggregationSums::default(), Room::of_recording());
+        let mut given = 0u64;
+        for process in 0..40 {
+            let mut sums = AggregationSums::default();
+            let mut own = Room::of_process();
+            for key in 0..256u64 {
+                let text = |part: &str| KeyValue::Text(format!("{part}{:24}", process << 8 | key));
+                sums.add(&rule, vec![text("\u{1}\"\\"), text("\u{fffd}")], &histogram, &mut own);
+                given += histogram.count;
+            }
+            let one = sums.clone().into_document(&rule).to_json().len() as u64;
+            assert!(one <= PROCESS_BYTES + 256 * BUCKET_BYTES, "{one} bytes of one process");
+            all.add_all(&rule, &sums, &mut room);
+        }
+        let document = all.into_document(&rule);
+        let bytes = document.to_json().len() as u64;
+        assert!((RECORDING_BYTES / 2..RECORDING_BYTES + (1 << 20)).contains(&bytes), "{bytes} bytes");
+        assert_eq!(document.total(), given);
+        assert!(document.gaps()[0].contains("events of keys without room"), "{:?}", document.gaps());
+    }
+
+    impl AggregationSums {
+        fn into_document(self, rule: &Rule) -> Document {
+            let (entries, other) = self.to_entries();
+            let aggregation =
+                Aggregation { name: rule.name.clone(), entries, other, ..Aggregation::default() };
+            Document { aggregations: vec![aggregation], ..Document::default() }
+        }
     }
 }
