@@ -383,6 +383,11 @@ impl Recording {
             // SAFETY: as the caller promises.
             return unsafe { rings.append(event) };
         }
+        // A section begins with a store to the thread's area, which is there only once a recording
+        // with sections has begun. Ordering: pairs with the release store in `begin`.
+        if self.cpus.load(Ordering::Acquire) == 0 {
+            return Outcome::NotRecording;
+        }
         // SAFETY: as the caller promises.
         if event.is_pinned && unsafe { self.append_pinned(event) } {
             return Outcome::Written;
