@@ -28,7 +28,7 @@ use tompion_ring::{
 };
 use tompion_schema::Names;
 
-use crate::{filters, table::Table, trust};
+use crate::{context, filters, table::Table, trust};
 use plan::{Plan, Quick};
 
 /// Plans of one event in one recording.
@@ -55,13 +55,23 @@ static ACTIVE: AtomicU32 = AtomicU32::new(0);
 /// Places of the recordings' memory, which are wiped in the child of any kind of fork.
 static SLOTS: AtomicPtr<CountSlot> = AtomicPtr::new(ptr::null_mut());
 
+/// All that plans follow from.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PlanKey {
+    layout: u32,
+    number: u32,
+    description: Box<[u8]>,
+    /// Contexts of the application that filters may ask for.
+    contexts: u32,
+}
+
 /// Layouts and plans, kept for ever.
 #[derive(Debug, Default)]
 pub struct Cache {
-    /// Numbers of layouts: by the number of CPUs and the rules.
-    layouts: BTreeMap<(u32, Vec<String>), u32>,
-    /// Plans by layout, event number, and description.
-    plans: BTreeMap<(u32, u32, Box<[u8]>), Option<&'static Plans>>,
+    /// Numbers of layouts: by the number of CPUs, the rules, and their sizes.
+    layouts: BTreeMap<(u32, Vec<String>, Vec<[u32; 3]>), u32>,
+    /// Plans by what they follow from.
+    plans: BTreeMap<PlanKey, Option<&'static Plans>>,
     /// Shortest ways by the place of the plans and the recording's slot.
     quick: BTreeMap<(usize, usize), Option<&'static Quick>>,
 }
@@ -128,11 +138,14 @@ fn quick_places(make: bool) -> &'static [AtomicPtr<Quick>] {
 }
 
 impl Counting {
-    /// Maps a count file and reads its rules.
+    /// Maps a count file and reads its rules. [`Counting::begin`] can't fail afterwards.
+    ///
+    /// The caller holds the registry's lock.
     ///
     /// # Errors
-    /// It is no such file, in words.
+    /// It is no such file, or there is no memory for the slots; in words.
     pub fn open(file: BorrowedFd<'_>, cache: &mut Cache) -> Result<Self, String> {
+        prepare().map_err(|error| error.to_string())?;
         let size = tompion_os::file_size(file).map_err(|error| error.to_string())?;
         let map = SharedMap::received(file, size, trust::believes).map_err(|error| error.to_string())?;
         // Ordering: the session wrote the file before it was passed on.
@@ -168,16 +181,13 @@ impl Counting {
             .map(|(text, size)| text.parse::<Rule>().ok().filter(|rule| rule.size() == *size));
         let rules: Vec<_> = rules.collect();
         let next = cache.layouts.len() as u32;
-        let layout = *cache.layouts.entry((cpus, texts)).or_insert(next);
+        let layout = *cache.layouts.entry((cpus, texts, entries)).or_insert(next);
         Ok(Self { map, geometry, rules, layout })
     }
 
     /// Begins to count in a slot, in memory of a process that has restartable sections or not.
-    ///
-    /// # Errors
-    /// There is no memory for the slots.
-    pub fn begin(&self, slot: usize, rseq: Option<RseqArea>) -> std::io::Result<()> {
-        let Some(place) = prepare()?.get(slot) else { return Ok(()) };
+    pub fn begin(&self, slot: usize, rseq: Option<RseqArea>) {
+        let Some(place) = slots().and_then(|slots| slots.get(slot)) else { return };
         quick_places(true);
         // SAFETY: the map is as large as the geometry says, and is never unmapped: see `end`.
         let area = unsafe { CountArea::new(&self.geometry, self.map.base(), rseq, self.layout) };
@@ -188,7 +198,6 @@ impl Counting {
         self.map.word(layout::OFFSET_ACCEPTED).fetch_or(accepted, Ordering::Relaxed);
         // Ordering: pairs with the acquire load in `count`.
         ACTIVE.fetch_or(1 << slot, Ordering::Release);
-        Ok(())
     }
 
     /// Ends the counting of a slot. Private memory takes the place of the count file, for ever: a
@@ -212,7 +221,8 @@ impl Counting {
         caches: (&mut Cache, &mut filters::Cache),
     ) -> bool {
         let (cache, filters) = caches;
-        let key = (self.layout, event.number, Box::from(event.description));
+        let (layout, contexts) = (self.layout, context::count());
+        let key = PlanKey { layout, number: event.number, description: event.description.into(), contexts };
         let plans = *cache.plans.entry(key).or_insert_with(|| {
             let plans = self.plans(event, filters);
             let plans = Plans { layout: self.layout, plans };
@@ -262,13 +272,13 @@ pub struct EventToCount<'a> {
 }
 
 /// The slots, which are made once in the life of the program.
-fn prepare() -> std::io::Result<&'static [CountSlot]> {
+fn prepare() -> std::io::Result<()> {
     if slots().is_none() {
         let page = tompion_os::open_private_page(size_of::<CountSlot>() * MAX_RECORDINGS)?;
         // Ordering: pairs with the acquire load in `slots`. Callers hold the registry's lock.
         SLOTS.store(page.as_ptr().cast(), Ordering::Release);
     }
-    Ok(slots().unwrap_or(&[]))
+    Ok(())
 }
 
 #[inline(always)]

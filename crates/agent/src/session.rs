@@ -114,7 +114,7 @@ fn begin_recording(
     begin(slot, &setup, &memory)?;
     if let Some(counting) = &counting {
         let rseq = if setup.form == WriteProtocol::Rseq { tompion_os::rseq_area() } else { None };
-        counting.begin(slot, rseq).map_err(|error| format!("can't count events: {error}"))?;
+        counting.begin(slot, rseq);
     }
     Ok((slot, memory, counting))
 }

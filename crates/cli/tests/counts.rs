@@ -273,6 +273,18 @@ fn keys_without_room_are_counted_together() {
     assert!(finished.err.contains(&format!("n: {other} events of keys without room")), "{}", finished.err);
 }
 
+/// Plans are made before the application has its contexts, and again when it has.
+#[test]
+fn filters_of_rules_ask_for_what_the_application_says() {
+    let dir = TestDir::new();
+    let program = dir.program("chooser");
+    let options = ["--count=n = count chooser:step by i if $app.net:request >= 105"];
+    run(&mut dir.recording("trace", &options, &[&program])).succeeded();
+    let number = |i: u64| 1 + u64::from(i >= 5);
+    let expected = (0..10).map(|i| (json!([i]).to_string(), (number(i), None)));
+    assert_eq!(entries(&counts(&dir.trace("trace")), "n"), expected.collect());
+}
+
 #[test]
 fn programs_that_cannot_count_are_unknown() {
     let dir = TestDir::new();
