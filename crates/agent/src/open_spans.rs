@@ -136,11 +136,17 @@ fn entries(key: u64) -> impl Iterator<Item = &'static Entry> + Clone {
 }
 
 /// Claims the oldest of these entries, which has been left without its end, probably. Returns also
-/// its recording, unless it could never have fired.
+/// its recording, unless it could never have fired. An entry that is claimed has no age: a signal
+/// handler may have left it by `longjmp`, and then it stays so.
 fn claim_oldest(entries: impl Iterator<Item = &'static Entry>) -> Option<(&'static Entry, Option<usize>)> {
-    let oldest = entries.min_by_key(|entry| entry.begin())?;
-    let state = oldest.state();
-    let slot = slot_of(state).filter(|_| oldest.claim(state))?;
+    let spans = entries.filter_map(|entry| {
+        let state = entry.state();
+        Some((entry, state, slot_of(state)?))
+    });
+    let (oldest, state, slot) = spans.min_by_key(|(entry, ..)| entry.begin())?;
+    if !oldest.claim(state) {
+        return None;
+    }
     // SAFETY: this thread has claimed the entry.
     let could_fire = unsafe { (*oldest.copy.get()).over } != NEVER;
     Some((oldest, could_fire.then_some(slot)))
@@ -311,5 +317,21 @@ mod tests {
         assert_eq!(given_way, 0);
         forget(4);
         assert!(entries(spans(4, 9).key()).all(|entry| entry.state() == FREE));
+    }
+
+    #[test]
+    fn an_entry_that_stays_claimed_is_passed_over() {
+        let _alone = ALONE.lock();
+        let key = spans(5, 9).key();
+        let left = entries(key).next().expect("an entry");
+        assert!(left.claim(FREE));
+        left.begin.store(0, Ordering::Relaxed);
+        let noted = |time| begin(5, 9, time, b"", 0);
+        let given_way = (0..40).filter(|number| noted(100 + number) == Some(5)).count();
+        assert_eq!(given_way, 40 - (PROBES - 1));
+        assert_eq!(end(5, 9, 1000).map(|(duration, ..)| duration), Some(1000 - 139), "the newest");
+        assert!(entries(key).skip(1).all(|entry| entry.claim(entry.state())));
+        assert_eq!((noted(2000), end(5, 9, 3000)), (Some(5), None), "counted where none is left");
+        forget_all();
     }
 }
