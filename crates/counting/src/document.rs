@@ -75,7 +75,7 @@ pub struct Entry {
     pub key: Vec<KeyValue>,
     /// Their number.
     pub count: u64,
-    /// Their sum, smallest or largest value. Unknown for the function `count`, and if a sum does
+    /// Their sum, smallest or largest value. Unknown for the function `count`, and if it does
     /// not fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<i64>,

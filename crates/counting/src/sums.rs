@@ -61,7 +61,7 @@ pub(crate) struct Sum {
     pub count: u64,
     /// Sum, smallest or largest value; none without one.
     value: Option<i128>,
-    /// Whether a sum has overflowed.
+    /// Whether the value is at the end of its range, where all stand that do not fit.
     overflowed: bool,
     /// Count of each bucket.
     buckets: BTreeMap<u32, u64>,
@@ -85,7 +85,11 @@ impl Sum {
         self.count = self.count.saturating_add(count);
         match function {
             Function::Count => {}
-            Function::Min(_) | Function::Max(_) => self.join(function, Some(value.into())),
+            Function::Min(_) | Function::Max(_) => {
+                self.join(function, Some(value.into()));
+                // A smaller value is known beside one that does not fit.
+                self.overflowed = self.value == Some(i64::MAX.into());
+            }
             Function::Sum(_) | Function::Histogram(_) => {
                 self.overflowed |= OVERFLOWS.contains(&value);
                 self.join(function, Some(value.into()));
@@ -111,7 +115,10 @@ impl Sum {
     fn add(&mut self, function: &Function, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         self.join(function, other.value);
-        self.overflowed |= other.overflowed;
+        self.overflowed = match function {
+            Function::Min(_) | Function::Max(_) => self.value == Some(i64::MAX.into()),
+            _ => self.overflowed || other.overflowed,
+        };
         for (bucket, count) in &other.buckets {
             let total = self.buckets.entry(*bucket).or_default();
             *total = total.saturating_add(*count);
@@ -199,7 +206,20 @@ mod tests {
         assert_eq!(values(entry("sum of x", &[[1, -9], [2, 20]])), (3, Some(11)));
         assert_eq!(values(entry("min of x", &[[1, -9], [2, 20]])), (3, Some(-9)));
         assert_eq!(values(entry("max of x", &[[1, -9], [2, 20]])), (3, Some(20)));
-        assert_eq!(values(entry("max of x", &[[1, i64::MAX]])), (1, Some(i64::MAX)));
+        assert_eq!(values(entry("max of x", &[[1, i64::MAX - 1]])), (1, Some(i64::MAX - 1)));
+    }
+
+    /// Programs store values that do not fit as the largest that does.
+    #[test]
+    fn values_that_do_not_fit_are_unknown() {
+        let value = |text, cells: &[[i64; 2]]| {
+            let (function, mut joined) = (function(text), Sum::default());
+            joined.add(&function, &sum(&function, cells));
+            joined.to_entry(Vec::new()).value
+        };
+        assert_eq!(value("max of x", &[[1, 5], [1, i64::MAX]]), None);
+        assert_eq!(value("min of x", &[[1, i64::MAX]]), None);
+        assert_eq!(value("min of x", &[[1, i64::MAX], [1, 5]]), Some(5));
     }
 
     #[test]

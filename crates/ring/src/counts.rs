@@ -70,7 +70,8 @@ pub(crate) struct Exchange {
 /// Change of a cell's value by an event's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Their sum. One that overflows stays at the end of the range.
+    /// Their sum. One that overflows stays at the end of the range; so does the sum with a value
+    /// that is there itself, because it may be one that does not fit.
     Add,
     /// The smaller one.
     Min,
@@ -85,6 +86,7 @@ impl Operation {
         let old = value as i64;
         let value = match self {
             Self::Add if OVERFLOWS.contains(&old) => old,
+            Self::Add if OVERFLOWS.contains(&new) => new,
             Self::Add => old.saturating_add(new),
             _ if count == 0 => new,
             Self::Min => old.min(new),
@@ -295,6 +297,7 @@ mod tests {
         assert_eq!(add([2, i64::MAX as u64], -100), [3, i64::MAX as u64]);
         assert_eq!(add([0, i64::MIN as u64 + 1], -5), [1, i64::MIN as u64]);
         assert_eq!(add([1, i64::MIN as u64], 1), [2, i64::MIN as u64]);
+        assert_eq!(add([1, -5i64 as u64], i64::MAX), [2, i64::MAX as u64]);
     }
 
     #[test]
