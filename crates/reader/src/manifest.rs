@@ -6,11 +6,14 @@ use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Serialize;
+use tompion_chunks::committed_chunks;
 use tompion_manifest::{BeyondLimits, KERNEL};
 pub use tompion_manifest::{
     Child, CommandEnd, FILE as NAME, Firing, MAX_BYTES, Manifest, Program, RUNNING, RuleChange, Source,
     Target, VFORK_CHILD,
 };
+
+use tompion_os::DirHandle;
 
 use crate::{Corruption, TraceSet};
 
@@ -80,6 +83,9 @@ pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
             folders.entry(folder.into()).or_insert_with(|| read(folder));
         }
     }
+    for folder in chunks_without_traces(&folders, traces.roots()) {
+        folders.entry(folder).or_insert_with_key(|folder| read(folder));
+    }
     let is_in_chunks =
         |folder: &Path| matches!(folders.get(folder), Some(Ok(Some(manifest))) if manifest.is_in_chunks);
     let above = |folder: &Path| match folder.parent() {
@@ -116,6 +122,23 @@ pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
         }
     }
     info
+}
+
+/// Returns the chunks of the recordings in these folders: one may have no trace, and yet say how
+/// processes ended, and what was lost.
+fn chunks_without_traces(
+    folders: &BTreeMap<PathBuf, Result<Option<Manifest>, Corruption>>,
+    roots: &[PathBuf],
+) -> Vec<PathBuf> {
+    let in_chunks = folders.iter().filter(|(folder, manifest)| {
+        matches!(manifest, Ok(Some(manifest)) if manifest.is_in_chunks) && is_below(&plain(folder), roots)
+    });
+    let chunks_of = |folder: &PathBuf| {
+        let chunks = DirHandle::open(folder).and_then(|handle| committed_chunks(&handle)).unwrap_or_default();
+        let names = chunks.into_iter().filter_map(|(_, chunk)| chunk.path().file_name().map(Into::into));
+        names.map(|name: PathBuf| folder.join(name)).collect::<Vec<_>>()
+    };
+    in_chunks.flat_map(|(folder, _)| chunks_of(folder)).collect()
 }
 
 /// Adds the counts of a recording that are not 0.

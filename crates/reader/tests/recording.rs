@@ -358,3 +358,36 @@ fn corrupt_recordings_are_read_without_panic() {
     }
     assert!(opened > 500, "{opened}");
 }
+
+/// The last chunk has nothing but a manifest.
+#[test]
+fn a_chunk_without_events_says_how_a_process_ended_and_what_it_lost() {
+    let folder = TestDir::new("recording-chunks");
+    let chunk = |number: u32| folder.join(format!("chunk-{number:06}"));
+    fs::create_dir_all(chunk(1).join("user/db-7")).unwrap();
+    fs::create_dir_all(chunk(2)).unwrap();
+    fs::write(chunk(1).join("user/db-7/metadata"), METADATA).unwrap();
+    let stream = packet((1000, 1000), 0, 0, &[query(1000, 1, "orders")]);
+    fs::write(chunk(1).join("user/db-7/stream_0"), stream).unwrap();
+    fs::write(folder.join("tompion.json"), r#"{"schema": 1, "state": "complete", "in_chunks": true}"#)
+        .unwrap();
+    for (number, events, end, lost) in [(1, 1, "running", 0), (2, 0, "killed by SIGKILL", 5)] {
+        let manifest = serde_json::json!({
+            "schema": 1, "state": "complete", "chunk": { "number": number, "begin_ns": 0, "end_ns": 1 },
+            "sources": [{
+                "kind": "user", "path": "user/db-7", "pid": 7, "name": "db", "events": events, "end": end,
+                "lost": { "full": lost },
+            }],
+        });
+        fs::write(chunk(number).join("tompion.json"), manifest.to_string()).unwrap();
+    }
+    let summary = |path: &Path| {
+        let summary = stat::summarize(&mut open(&[path.to_owned()]).unwrap());
+        serde_json::to_value(summary).unwrap()
+    };
+    let whole = summary(folder.path());
+    assert_eq!(whole["processes"][0]["end"], "killed by SIGKILL", "{whole:#}");
+    assert_eq!(whole["lost"]["total"], 5, "{whole:#}");
+    let first = summary(&chunk(1));
+    assert_eq!((&first["processes"][0]["end"], &first["lost"]["total"]), (&"running".into(), &0.into()));
+}
