@@ -218,7 +218,7 @@ impl Recording {
         let ask = || self.call("GetStatus", &json!({}), STATUS_TIMEOUT);
         let answer = match ask() {
             // It was killed meanwhile: there is none now, or the next one.
-            Err(ControlError::Other { error: ClientError::Closed | ClientError::Connection(_), .. }) => ask(),
+            Err(error) if is_cut(&error) => ask(),
             answer => answer,
         };
         answer.map(|StatusReply { status }| status)
@@ -312,7 +312,11 @@ impl Recording {
     /// # Errors
     /// If the recorder refuses.
     pub fn stop(&self) -> Result<(), ControlError> {
-        self.call("Stop", &json!({}), REPLY_TIMEOUT).map(|Nothing {}| ())
+        match self.call("Stop", &json!({}), REPLY_TIMEOUT) {
+            // It may end before its reply is on the way.
+            Err(error) if is_cut(&error) && matches!(self.status(), Err(ControlError::NotFound(_))) => Ok(()),
+            reply => reply.map(|Nothing {}| ()),
+        }
     }
 
     /// Ends it, and waits until its trace is complete. Returns the trace's folder.
@@ -385,6 +389,11 @@ impl Recording {
     }
 }
 
+/// Whether the connection ended without a reply: the recorder may be gone.
+fn is_cut(error: &ControlError) -> bool {
+    matches!(error, ControlError::Other { error: ClientError::Closed | ClientError::Connection(_), .. })
+}
+
 #[cfg(test)]
 mod tests {
     use std::{os::unix::net::UnixListener, thread};
@@ -396,17 +405,28 @@ mod tests {
 
     #[test]
     fn a_recorder_that_is_killed_while_it_is_asked_is_not_there() {
-        let dir = TestDir::new("control-killed");
+        let asked = ask_one_that_ends(Recording::status);
+        assert!(matches!(asked, Err(ControlError::NotFound(_))), "{asked:?}");
+    }
+
+    #[test]
+    fn a_recorder_that_ends_before_its_reply_has_been_stopped() {
+        let stopped = ask_one_that_ends(Recording::stop);
+        assert!(stopped.is_ok(), "{stopped:?}");
+    }
+
+    /// Calls a recorder that ends without a reply.
+    fn ask_one_that_ends<T>(call: impl FnOnce(&Recording) -> T) -> T {
+        let dir = TestDir::new("control-ends");
         let listener = UnixListener::bind(dir.join(SOCKET)).expect("a socket");
-        let killed = thread::spawn(move || {
+        let ends = thread::spawn(move || {
             let accepted = listener.accept().expect("a connection");
             drop(listener);
             drop(accepted);
         });
         let folder = DirHandle::open(dir.path()).expect("a folder");
-        let recording = Recording { name: "killed".into(), folder, recorder: None };
-        let asked = recording.status();
-        killed.join().expect("its end");
-        assert!(matches!(asked, Err(ControlError::NotFound(_))), "{asked:?}");
+        let answer = call(&Recording { name: "ends".into(), folder, recorder: None });
+        ends.join().expect("its end");
+        answer
     }
 }
