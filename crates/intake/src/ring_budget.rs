@@ -9,7 +9,7 @@
 //! comes back when it has ended. Pages that were never written take no memory, so that the number
 //! is what rings may take at most.
 
-use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tompion_layout::ring::{Geometry, GeometryError, MAX_RING, SUBBUF_SIZE};
 
@@ -100,47 +100,72 @@ impl std::fmt::Display for MemoryError {
 impl std::error::Error for MemoryError {}
 
 /// Memory of a recording's rings, and what its programs have of it.
+#[derive(Clone, Debug)]
+pub struct RingBudget(Arc<Mutex<State>>);
+
 #[derive(Debug)]
-pub struct RingBudget {
+struct State {
     memory: RingMemory,
     free: u64,
-    given: HashMap<u64, u64>,
+    /// Number of shares.
+    shares: u64,
+}
+
+/// Share of the memory. It comes back when this is dropped.
+#[derive(Debug)]
+pub struct RingShare {
+    budget: RingBudget,
+    bytes: u64,
 }
 
 impl RingBudget {
     /// Begins with nothing given.
     pub fn new(memory: RingMemory) -> Self {
-        Self { memory, free: memory.bytes, given: HashMap::new() }
+        Self(Arc::new(Mutex::new(State { memory, free: memory.bytes, shares: 0 })))
     }
 
-    /// Gives a program its share; none if too little is left. `key` names it for
-    /// [`RingBudget::release`].
-    pub fn give(&mut self, key: u64) -> Option<Geometry> {
-        let sizes = self.memory.share_of(self.free)?;
-        self.note(key, sizes);
-        Some(sizes)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what a program has already.
-    pub fn note(&mut self, key: u64, sizes: Geometry) {
-        self.release(key);
-        self.free = self.free.saturating_sub(sizes.file_size());
-        self.given.insert(key, sizes.file_size());
+    /// Gives a program its share.
+    ///
+    /// # Errors
+    /// Too little is left: the reason in words.
+    pub fn give(&self) -> Result<(Geometry, RingShare), String> {
+        let mut state = self.lock();
+        let sizes = state.memory.share_of(state.free).ok_or_else(|| state.refusal())?;
+        Ok((sizes, self.note(&mut state, sizes)))
     }
 
-    /// Takes back what a program had, which has ended.
-    pub fn release(&mut self, key: u64) {
-        let bytes = self.given.remove(&key).unwrap_or(0);
-        self.free = self.free.saturating_add(bytes).min(self.memory.bytes);
+    /// Keeps the share of rings that are there already.
+    pub fn keep(&self, sizes: Geometry) -> RingShare {
+        self.note(&mut self.lock(), sizes)
     }
 
-    /// Reason why a program gets nothing, in words.
-    pub fn refusal(&self) -> String {
+    fn note(&self, state: &mut State, sizes: Geometry) -> RingShare {
+        let bytes = sizes.file_size().min(state.free);
+        state.free -= bytes;
+        state.shares += 1;
+        RingShare { budget: self.clone(), bytes }
+    }
+}
+
+impl Drop for RingShare {
+    fn drop(&mut self) {
+        let mut state = self.budget.lock();
+        state.free = state.free.saturating_add(self.bytes).min(state.memory.bytes);
+        state.shares = state.shares.saturating_sub(1);
+    }
+}
+
+impl State {
+    fn refusal(&self) -> String {
         let kib = |bytes: u64| bytes.div_ceil(1 << 10);
         format!(
-            "no memory is left for its rings: {} programs have {} of the {} KiB of --memory",
-            self.given.len(),
-            kib(self.memory.bytes - self.free),
+            "no memory is left for its rings: {} shares take {} of the {} KiB of --memory",
+            self.shares,
+            kib(self.memory.bytes.saturating_sub(self.free)),
             kib(self.memory.bytes)
         )
     }
@@ -159,38 +184,49 @@ mod tests {
     #[test]
     fn shares_become_smaller_and_never_exceed_the_memory() {
         let whole = memory(256 * MIB);
-        let mut budget = RingBudget::new(whole);
-        let first = budget.give(0).expect("a share");
+        let budget = RingBudget::new(whole);
+        let (first, first_share) = budget.give().expect("a share");
         assert_eq!(Some(first), whole.first().ok());
         assert_eq!((first.ring_size(), first.subbuf_count()), (32 * MIB, SUBBUFS));
         let (mut all, mut last) = (first.file_size(), first.file_size());
-        let mut programs = 1;
-        while let Some(next) = budget.give(programs) {
-            assert!(next.file_size() <= last);
-            last = next.file_size();
-            all += last;
-            programs += 1;
-        }
+        let mut shares = Vec::new();
+        let refusal = loop {
+            match budget.give() {
+                Ok((next, share)) => {
+                    assert!(next.file_size() <= last);
+                    last = next.file_size();
+                    all += last;
+                    shares.push(share);
+                }
+                Err(refusal) => break refusal,
+            }
+        };
+        let programs = shares.len() + 1;
         assert!(all <= 256 * MIB && programs > 25, "{all} bytes of {programs} programs");
-        assert!(budget.refusal().contains(&format!("{programs} programs")), "{}", budget.refusal());
+        assert!(refusal.contains(&format!("{programs} shares")), "{refusal}");
         // Less than the smallest rings is left.
         assert!(256 * MIB - all < whole.smallest().expect("sizes").file_size());
-        budget.release(0);
-        budget.release(0);
-        let again = budget.give(0).expect("what came back");
+        drop(first_share);
+        let (again, _share) = budget.give().expect("what came back");
         assert!(again.file_size() <= first.file_size() / 2 && again.file_size() >= first.file_size() / 8);
+        drop((shares, _share));
+        assert_eq!(budget.give().map(|(sizes, _)| sizes), Ok(first), "all of it came back");
     }
 
     #[test]
     fn chosen_sizes_are_kept_and_counted() {
         let fixed = Geometry::new(1 << 20, 4, 2, 1).expect("sizes");
-        let mut budget = RingBudget::new(RingMemory { fixed: Some(fixed), ..memory(20 * MIB) });
-        assert_eq!([budget.give(1), budget.give(2), budget.give(3)], [Some(fixed), Some(fixed), None]);
-        budget.release(7);
-        assert_eq!(budget.give(3), None, "no program had it");
-        budget.release(1);
-        budget.note(9, fixed);
-        assert_eq!(budget.give(3), None, "what a program had before the restart counts");
+        let budget = RingBudget::new(RingMemory { fixed: Some(fixed), ..memory(20 * MIB) });
+        let (one, two) = (budget.give().expect("a share"), budget.give().expect("a share"));
+        assert_eq!([one.0, two.0], [fixed; 2]);
+        assert!(budget.give().is_err());
+        drop(one);
+        let kept = budget.keep(fixed);
+        assert!(budget.give().is_err(), "what a program had before the restart counts");
+        // More than there is: the memory may have been less before.
+        drop(budget.keep(Geometry::new(1 << 20, 8, 2, 1).expect("sizes")));
+        drop((two, kept));
+        assert_eq!(budget.lock().free, 20 * MIB);
     }
 
     #[test]

@@ -1,8 +1,13 @@
 //! Unix sockets of sequenced packets, with descriptors passed along.
 
 use std::{
+    ffi::OsStr,
     io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::PathBuf,
 };
 
 use crate::{ProcessWatch, check};
@@ -152,6 +157,22 @@ impl Listener {
         // SAFETY: a plain system call.
         check(unsafe { libc::listen(socket.as_raw_fd(), 1024) })?;
         Ok(Self(socket))
+    }
+
+    /// Returns the path at which it was bound, as it was given then; none if the name is abstract.
+    pub fn bound_path(&self) -> Option<PathBuf> {
+        // SAFETY: all zeros is an address without a name.
+        let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+        let mut len = size_of_val(&address) as libc::socklen_t;
+        // SAFETY: `address` has room for `len` bytes, and both stay for the call.
+        let result =
+            unsafe { libc::getsockname(self.0.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
+        check(result).ok()?;
+        let named = (len as usize).checked_sub(std::mem::offset_of!(libc::sockaddr_un, sun_path))?;
+        let bytes: Vec<u8> = address.sun_path.iter().take(named).map(|byte| *byte as u8).collect();
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        let path = bytes.get(..end).filter(|path| !path.is_empty())?;
+        Some(OsStr::from_bytes(path).into())
     }
 
     /// Refuses descriptors over the connections that are accepted from now on, where the kernel

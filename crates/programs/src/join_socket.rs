@@ -45,22 +45,33 @@ impl JoinSocket {
         Self::listen_in(folder, above, label, random)
     }
 
-    /// Takes over the socket of a recorder that was killed, by its name in the folder. Only that it
-    /// is a socket is checked, since its listener is with the caller.
+    /// Takes over the socket of a recorder that was killed, by its name in the folder. It is removed
+    /// in the end with the rights of this process, so one of the listeners must have been made
+    /// for it.
     ///
     /// # Errors
     /// If there is no such socket.
-    pub fn adopt(name: &str) -> io::Result<Self> {
+    pub fn adopt(name: &str, listeners: &[Listener]) -> io::Result<Self> {
         let _rights = FileRights::of_the_process()?;
         let (folder, above) = Self::folder()?;
-        Self::adopt_in(folder, above, name)
+        Self::adopt_in(folder, above, name, listeners)
     }
 
-    fn adopt_in(folder: DirHandle, above: Option<DirHandle>, name: &str) -> io::Result<Self> {
+    fn adopt_in(
+        folder: DirHandle,
+        above: Option<DirHandle>,
+        name: &str,
+        listeners: &[Listener],
+    ) -> io::Result<Self> {
         let path = folder.path().join(name);
-        let is_name = path.file_name() == Some(name.as_ref());
+        // Its name was a hidden one when it was bound.
+        let hidden = format!(".{name}");
+        let is_its = |listener: &Listener| {
+            listener.bound_path().is_some_and(|bound| bound.file_name() == Some(hidden.as_ref()))
+        };
+        let is_ours = path.file_name() == Some(name.as_ref()) && listeners.iter().any(is_its);
         let is_socket = |found: fs::Metadata| found.file_type().is_socket();
-        if !(is_name && fs::symlink_metadata(&path).is_ok_and(is_socket)) {
+        if !(is_ours && fs::symlink_metadata(&path).is_ok_and(is_socket)) {
             let text = format!("expected the recording's socket at {}, found none", path.display());
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
         }
@@ -200,19 +211,22 @@ mod tests {
     }
 
     #[test]
-    fn only_a_socket_in_the_folder_itself_is_adopted() {
+    fn only_the_listeners_own_socket_in_the_folder_is_adopted() {
         let dir = TestDir::new("join-adopt");
         let open = || DirHandle::open_or_create(&dir.join("join")).expect("a folder");
-        let (killed, _listener) = JoinSocket::listen_in(open(), None, "killed", 7).expect("a socket");
+        let (killed, listener) = JoinSocket::listen_in(open(), None, "killed", 7).expect("a socket");
+        let (other, _others) = JoinSocket::listen_in(open(), None, "other", 7).expect("a socket");
         let path = killed.path();
         std::mem::forget(killed);
+        let listeners = [listener];
         fs::write(dir.join("join/file"), "").expect("a file");
         symlink(&path, dir.join("join/link")).expect("a link");
-        for name in ["file", "link", "none", "", "..", "../join/killed-0000000000000007"] {
-            let refused = JoinSocket::adopt_in(open(), None, name).expect_err(name);
+        for name in ["file", "link", "none", "", "..", "../join/killed-0000000000000007", other.name()] {
+            let refused = JoinSocket::adopt_in(open(), None, name, &listeners).expect_err(name);
             assert!(refused.to_string().contains("found none"), "{refused}");
         }
-        let adopted = JoinSocket::adopt_in(open(), None, "killed-0000000000000007").expect("a socket");
+        let name = "killed-0000000000000007";
+        let adopted = JoinSocket::adopt_in(open(), None, name, &listeners).expect("a socket");
         assert_eq!((adopted.path(), adopted.name()), (path.clone(), "killed-0000000000000007"));
         drop(adopted);
         assert!(!path.exists() && dir.join("join/file").exists());

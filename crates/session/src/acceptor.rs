@@ -34,7 +34,7 @@ use crate::{
     messages::reason,
     pace::Pace,
     process::Process,
-    ring_budget::RingBudget,
+    ring_budget::{RingBudget, RingShare},
     session_config::SessionConfig,
     target::{self, Admission},
 };
@@ -121,6 +121,8 @@ pub struct ClientAcceptor {
     inherited_sockets: BTreeMap<u64, InheritedSocket>,
     /// Memory of all rings, where it is limited.
     ring_budget: Option<RingBudget>,
+    /// The kernel's share of it.
+    kernel_rings: Option<RingShare>,
     /// Memory for the next children of clients.
     prepared: PreparedMemory,
     /// Pace at which they come.
@@ -194,6 +196,7 @@ impl ClientAcceptor {
         let entrances = Entrances::new(listener, config.keeper.clone(), poller)?;
         Ok(Self {
             ring_budget: config.memory.map(RingBudget::new),
+            kernel_rings: None,
             config,
             entrances,
             handshakes: PendingHandshakes::default(),
@@ -281,10 +284,6 @@ impl ClientAcceptor {
         if let Err(error) = backing::keep_join_socket(folder, name) {
             self.report_problem(format!("a recorder that comes back leaves its join socket behind: {error}"));
         }
-    }
-
-    fn release_rings(&mut self, key: u64) {
-        self.ring_budget.iter_mut().for_each(|budget| budget.release(key));
     }
 
     /// The keeper of the processes' memory, if there is one.
@@ -513,7 +512,6 @@ impl ClientAcceptor {
             Ok((watch, recording))
         });
         let (watch, recording) = shared.map_err(|error| {
-            self.release_rings(key);
             let reason = reason(&error);
             let _ = socket.send(&ToAgent::Refused(reason.clone()).encode(), &[]);
             self.reject_process(peer.pid);
@@ -711,7 +709,6 @@ impl ClientAcceptor {
 
     fn remove_client(&mut self, key: u64, poller: &Poller, how: String) {
         let Some(client) = self.clients.remove(&key) else { return };
-        self.release_rings(key);
         log::debug!("process {} (number {key}) left: {how}", client.pid);
         if let Some(watch) = &client.watch {
             poller.remove(watch.as_fd());

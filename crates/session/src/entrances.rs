@@ -79,8 +79,8 @@ impl Entrances {
     }
 
     /// Takes over the socket of a recorder that was killed in the folder where programs look.
-    pub fn adopt_join_socket(&mut self, name: &str) -> io::Result<()> {
-        self.join_socket = Some(JoinSocket::adopt(name)?);
+    pub fn adopt_join_socket(&mut self, name: &str, listeners: &[Listener]) -> io::Result<()> {
+        self.join_socket = Some(JoinSocket::adopt(name, listeners)?);
         Ok(())
     }
 

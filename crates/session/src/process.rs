@@ -31,6 +31,7 @@ use crate::{
     budget::Budget,
     context::Threads,
     filter::{self, SessionFilter},
+    ring_budget::RingShare,
     session_config::SessionConfig,
 };
 
@@ -82,6 +83,8 @@ pub struct Process {
     pub counts: Option<Arc<ProcessCounts>>,
     /// Backing files, if it is to outlast the machine.
     kept_in: Option<ProcessBacking>,
+    /// Its share of the rings' memory, which it has until its rings are unmapped.
+    pub ring_share: Option<RingShare>,
     geometry: Geometry,
     form: WriteProtocol,
     overwrite: bool,
@@ -204,6 +207,8 @@ struct RingState {
 pub struct Recording {
     /// Sizes of its rings.
     pub geometry: Geometry,
+    /// Its share of the rings' memory, where that is limited.
+    pub ring_share: Option<RingShare>,
     /// Protocol of records: in processes without restartable sequences they are reserved.
     pub form: WriteProtocol,
     /// Overwrite mode; else discard mode.
@@ -305,7 +310,7 @@ impl Process {
         socket: Option<Arc<PacketSocket>>,
         recording: Recording,
     ) -> Self {
-        let Recording { geometry, form, overwrite, given_time, control, rings, .. } = recording;
+        let Recording { geometry, ring_share, form, overwrite, given_time, control, rings, .. } = recording;
         let Recording { folder, description, context_sources, kept_in, budget, counts, .. } = recording;
         let mode = match &kept_in {
             None => WriteMode::Deferred,
@@ -323,6 +328,7 @@ impl Process {
             rings,
             counts,
             kept_in,
+            ring_share,
             geometry,
             form,
             overwrite,

@@ -30,11 +30,11 @@ impl ClientAcceptor {
         poller: &Poller,
     ) -> io::Result<()> {
         let listeners = std::mem::take(&mut kept.listeners);
-        listeners.into_iter().try_for_each(|listener| self.entrances.adopt(listener, poller))?;
-        if let Some(Err(error)) = join_socket.map(|name| self.entrances.adopt_join_socket(name)) {
+        let adopted = join_socket.map(|name| self.entrances.adopt_join_socket(name, &listeners));
+        if let Some(Err(error)) = adopted {
             self.report_problem(format!("programs may not find the recording any more: {error}"));
         }
-        Ok(())
+        listeners.into_iter().try_for_each(|listener| self.entrances.adopt(listener, poller))
     }
 
     /// Takes over the processes of a recorder that was killed; `begin_ns` is the time of
@@ -96,9 +96,9 @@ impl ClientAcceptor {
             return Err("its recording has no keeper".into());
         };
         let kept_in = ProcessBacking::held(backing.join(&saved.folder), [control, rings], keeper, saved.key);
-        let process = Process::resume(kept_in, saved, &self.config, false)?;
+        let mut process = Process::resume(kept_in, saved, &self.config, false)?;
         process.check_control()?;
-        self.note_rings(saved.key, saved.geometry(self.config.geometry)?);
+        process.ring_share = self.ring_budget.as_ref().map(|budget| budget.keep(process.ring_sizes()));
         self.report_damage(&process);
         let has_ended = watch.has_ended();
         if !has_ended && !process.has_begun() {

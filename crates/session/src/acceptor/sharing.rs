@@ -13,11 +13,9 @@ use crate::{
     budget::{Budget, Shared},
     memory::{MappedMemory, Writing},
     process::{self, ThreadContextSources},
+    ring_budget::RingShare,
     session_config::describe,
 };
-
-/// Key of the kernel's rings. Processes have keys from 1 on.
-const KERNEL_KEY: u64 = 0;
 
 impl ClientAcceptor {
     /// Makes the two memory files of a process and passes them on, unless it has prepared ones.
@@ -28,7 +26,7 @@ impl ClientAcceptor {
     ) -> io::Result<process::Recording> {
         let Introduction { socket, hello, peer, key, .. } = *introduction;
         let pid = peer.pid;
-        let geometry = self.ring_sizes(key)?;
+        let (geometry, ring_share) = self.ring_sizes()?;
         let writing = Writing { geometry, ..self.config.writing(hello) };
         let Writing { form, given_time, .. } = writing;
         let folder = self.new_folder(&hello.name, pid);
@@ -63,6 +61,7 @@ impl ClientAcceptor {
         };
         Ok(process::Recording {
             geometry,
+            ring_share,
             form,
             overwrite: self.config.overwrite,
             given_time,
@@ -78,19 +77,14 @@ impl ClientAcceptor {
     }
 
     /// Sizes of a process's rings: those of the session, or a share of its memory.
-    fn ring_sizes(&mut self, key: u64) -> io::Result<Geometry> {
-        let Some(budget) = &mut self.ring_budget else { return Ok(self.config.geometry) };
-        budget.give(key).ok_or_else(|| io::Error::other(budget.refusal()))
-    }
-
-    /// Keeps the memory of a process that was taken over.
-    pub(super) fn note_rings(&mut self, key: u64, sizes: Geometry) {
-        self.ring_budget.iter_mut().for_each(|budget| budget.note(key, sizes));
+    fn ring_sizes(&self) -> io::Result<(Geometry, Option<RingShare>)> {
+        let Some(budget) = &self.ring_budget else { return Ok((self.config.geometry, None)) };
+        budget.give().map(|(sizes, share)| (sizes, Some(share))).map_err(io::Error::other)
     }
 
     /// Keeps memory for the kernel's rings.
     pub fn keep_memory_for_kernel(&mut self) {
-        self.note_rings(KERNEL_KEY, self.config.geometry);
+        self.kernel_rings = self.ring_budget.as_ref().map(|budget| budget.keep(self.config.geometry));
     }
 
     /// Makes the files of a process that outlast the recorder.

@@ -150,6 +150,7 @@ impl Fixture {
         let form = [WriteProtocol::Rseq, WriteProtocol::Rseq, WriteProtocol::ReserveCommit][random.index(3)];
         let recording = Recording {
             geometry,
+            ring_share: None,
             form,
             overwrite: random.index(2) == 0,
             given_time: random.index(4) == 0,

@@ -124,6 +124,7 @@ impl Process {
         let context_sources = ThreadContextSources::recall(session_config, hello.pid, &kept_in);
         let recording = Recording {
             geometry,
+            ring_share: None,
             form: form_for(&hello),
             overwrite: session_config.overwrite,
             given_time: saved.given_time,
