@@ -121,7 +121,7 @@ fn parse(line: &str) -> Found {
     let sum = (count + source).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     assert_eq!(field(line, "sum"), format!("{sum:#X}").replacen("0X", "0x", 1), "torn: {line}");
     assert_eq!(field(line, "text"), format!("\"{}\"", proof(count)), "torn: {line}");
-    let pid = line.split_once(":emitter:(").and_then(|(_, rest)| rest.split_once(')')?.0.parse().ok());
+    let pid = line.split_once("emitter:(").and_then(|(_, rest)| rest.split_once(')')?.0.parse().ok());
     let pid = pid.unwrap_or_else(|| panic!("no process in {line}"));
     Found { pid, time, cpu: number(line, "cpu_id"), source: source as usize, number: count }
 }

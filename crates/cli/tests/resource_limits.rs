@@ -173,10 +173,10 @@ event { id = 7; name = "seven"; };
     print("traces/refused").exited(1);
 }
 
-/// A recording by its name, of programs that find it.
-fn record_with_memory(dir: &TestDir, options: &[&str]) -> Child {
+/// Records programs of this name, which no other test has.
+fn record_with_memory(dir: &TestDir, name: &str, options: &[&str]) -> Child {
     let mut command = dir.tompion(&["record", "--session", "shared", "-o", "trace"]);
-    command.args(["--programs", "name=ticker"]).args(options);
+    command.args(["--programs", &format!("name={name}")]).args(options);
     command.env("TOMPION_SOCKET", dir.path("join")).env("TOMPION_CONTROL", dir.path("control"));
     let recorder = start(&mut command);
     wait_until("a join socket", || fs::read_dir(dir.path("join")).is_ok_and(|names| names.count() == 1));
@@ -212,12 +212,12 @@ fn stop_shared(dir: &TestDir, recorder: Child) -> Finished {
 #[test]
 fn a_program_for_which_no_memory_is_left_is_refused_and_others_are_recorded() {
     let dir = TestDir::new();
-    let program = dir.program("ticker");
+    let program = dir.link("third-is-refused", &["ticker.c"], &[]);
     // Two programs fit; each ring has a header.
     let each = (4096 + 2 * 4096) * u64::from(tompion_os::possible_cpus());
     let memory = (2 * each + each / 2).to_string();
     let options = ["--memory", &memory, "--subbuf-size", "4K", "--subbufs", "2"];
-    let recorder = record_with_memory(&dir, &options);
+    let recorder = record_with_memory(&dir, "third-is-refused", &options);
     let mut tickers: Vec<Child> = (1..=3).map(|number| start_ticker(&dir, &program, number)).collect();
     let status = status_of_shared(&dir);
     assert_eq!(
@@ -225,7 +225,7 @@ fn a_program_for_which_no_memory_is_left_is_refused_and_others_are_recorded() {
         (Some(1), memory.parse().ok())
     );
     let problems = status["problems"].to_string();
-    assert!(problems.contains("no memory is left for its rings: 2 programs have"), "{problems}");
+    assert!(problems.contains("no memory is left for its rings: 2 shares take"), "{problems}");
     let mut first = tickers.remove(0);
     drop(first.stdin.take());
     first.wait().expect("its end");
@@ -244,8 +244,8 @@ fn a_program_for_which_no_memory_is_left_is_refused_and_others_are_recorded() {
 #[test]
 fn programs_share_the_memory_of_a_recording() {
     let dir = TestDir::new();
-    let program = dir.program("ticker");
-    let recorder = record_with_memory(&dir, &["--memory", "64M"]);
+    let program = dir.link("sharing-ticker", &["ticker.c"], &[]);
+    let recorder = record_with_memory(&dir, "sharing-ticker", &["--memory", "64M"]);
     let mut tickers: Vec<Child> = (1..=4).map(|number| start_ticker(&dir, &program, number)).collect();
     let status = status_of_shared(&dir);
     let bytes = |process: &Value| process["ring_bytes_in_all"].as_u64().expect("a number");

@@ -200,7 +200,7 @@ fn programs_that_start_and_end_while_the_recorder_is_killed_are_recorded() {
 #[test]
 fn a_recording_of_sets_of_programs_goes_on_with_those_that_start_later() {
     let dir = TestDir::new();
-    let (program, other) = (dir.program("emitter"), dir.link("other", &["emitter.c"], &[]));
+    let [program, other] = ["set-emitter", "other-emitter"].map(|name| dir.link(name, &["emitter.c"], &[]));
     let begin = |program: &Path, name: &str| {
         let progress = Progress::new(dir.path(name));
         let mut command = Command::new(program);
@@ -211,7 +211,7 @@ fn a_recording_of_sets_of_programs_goes_on_with_those_that_start_later() {
     };
     let mut recording = dir.tompion(&["record", "--session", "sets", "-o", "trace"]);
     // Each program has rings of a size of its own.
-    recording.args(["--programs", "name=emitter", "--linger", "20s", "--memory", "128M"]);
+    recording.args(["--programs", "name=set-emitter", "--linger", "20s", "--memory", "128M"]);
     recording.env(JOIN, dir.path("join")).env("TOMPION_CONTROL", dir.path("control"));
     let recorder = start(&mut recording);
     let sockets = || fs::read_dir(dir.path("join")).map_or(0, Iterator::count);
