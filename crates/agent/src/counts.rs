@@ -65,11 +65,14 @@ struct PlanKey {
     contexts: u32,
 }
 
+/// Number of CPUs, rules, and the sizes of their tables, of a layout.
+type LayoutKey = (u32, Vec<String>, Vec<[u32; 3]>);
+
 /// Layouts and plans, kept for ever.
 #[derive(Debug, Default)]
 pub struct Cache {
-    /// Numbers of layouts: by the number of CPUs, the rules, and their sizes.
-    layouts: BTreeMap<(u32, Vec<String>, Vec<[u32; 3]>), u32>,
+    /// Numbers of layouts.
+    layouts: BTreeMap<LayoutKey, u32>,
     /// Plans by what they follow from.
     plans: BTreeMap<PlanKey, Option<&'static Plans>>,
     /// Shortest ways by the place of the plans and the recording's slot.

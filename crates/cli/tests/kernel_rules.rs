@@ -118,7 +118,7 @@ fn tracepoints_without_a_program_of_their_own_keep_their_numbers() {
     assert_eq!(trace.agreed_count(), events.len() as u64);
     let of = |name: &str| events.iter().filter(|event| event.name == name).collect::<Vec<_>>();
     let (created, renamed) = (of("task_newtask"), of("task_rename"));
-    assert!(created.len() >= 1 + 3 && created.iter().all(|event| event.fields["clone_flags"].is_number()));
+    assert!(created.len() > 3 && created.iter().all(|event| event.fields["clone_flags"].is_number()));
     assert!(renamed.len() >= 2 + 3 && renamed.iter().all(|event| event.fields["newcomm"].is_string()));
     assert!(!of("signal_generate").is_empty(), "each child that ends sends a signal");
     assert_eq!(of("syscall_entry_getpgid").len(), 4000);

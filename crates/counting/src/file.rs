@@ -201,7 +201,7 @@ impl CountFile {
         for (index, word) in words.iter_mut().enumerate() {
             *word = self.word(at + (WORDS + index * 8) as u64);
         }
-        debug_assert!(WORDS + KEY_WORDS * 8 == KEY_SLOT);
+        const { assert!(WORDS + KEY_WORDS * 8 == KEY_SLOT) };
         decode_key(shape, &words)
     }
 }

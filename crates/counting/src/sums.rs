@@ -128,7 +128,7 @@ impl Sum {
     fn to_entry(&self, key: Vec<KeyValue>) -> Entry {
         let known = self.value.filter(|_| !self.overflowed);
         let bucket = |(&bucket, &count): (&u32, &u64)| {
-            let range = (bucket != NEGATIVE_BUCKET).then(|| bucket as usize);
+            let range = (bucket != NEGATIVE_BUCKET).then_some(bucket as usize);
             let (first, last) = (range.map(|it| BUCKETS.first(it)), range.map(|it| BUCKETS.last(it)));
             Bucket { first, last, count }
         };

@@ -17,7 +17,8 @@ pub fn fields(event: &Event, payload: &[u8], size: u32, names: &[String]) -> (Ma
     let mut all = reader.members(&event.fields);
     let is_asked = |name: &str| names.is_empty() || names.iter().any(|it| it == name);
     all.retain(|name, _| is_asked(name));
-    let mut is_cut = reader.is_cut && !(!names.is_empty() && names.iter().all(|name| all.contains_key(name)));
+    let has_all_asked = !names.is_empty() && names.iter().all(|name| all.contains_key(name));
+    let mut is_cut = reader.is_cut && !has_all_asked;
     let (mut room, mut fitting) = (MAX_TEXT, Map::new());
     for (name, value) in all {
         match room.checked_sub(name.len() + value.to_string().len()) {

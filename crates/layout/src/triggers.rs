@@ -63,7 +63,7 @@ pub const CLAIMED: u64 = 1;
 /// State of a slot that has an event.
 pub const COMPLETE: u64 = 2;
 
-const _: () = assert!(SIZE.is_multiple_of(PAGE) && FOLLOWED + 8 * TRIGGERS <= TEXT);
+const _: () = assert!(SIZE % PAGE == 0 && FOLLOWED + 8 * TRIGGERS <= TEXT);
 
 /// Returns the offset of a slot.
 pub const fn slot(trigger: usize, slot: usize) -> usize {

@@ -374,7 +374,7 @@ impl Plan {
         let is_plain = scalar.encoding == Encoding::Unsigned && !scalar.network;
         is_plain.then(|| WordKey {
             // The image is readable up to the next multiple of 8.
-            min_size: (offset + 7) / 8 * 8 + 1,
+            min_size: offset.div_ceil(8) * 8 + 1,
             mask: u64::MAX >> (64 - 8 * u32::from(scalar.size)),
             offset,
             keys: self.place.keys,

@@ -114,8 +114,9 @@ impl Packets {
     /// Removes and returns the losses that are certain by now.
     fn losses(&mut self, is_over: bool) -> Vec<Loss> {
         self.gaps.iter_mut().for_each(|gap| gap.rounds += 1);
-        let is_certain = |gap: &mut Gap| is_over || gap.rounds > GAP_ROUNDS;
-        let gaps = self.gaps.extract_if(.., is_certain);
+        let is_certain = |gap: &Gap| is_over || gap.rounds > GAP_ROUNDS;
+        let (gaps, rest): (Vec<Gap>, _) = std::mem::take(&mut self.gaps).into_iter().partition(is_certain);
+        self.gaps = rest;
         let mut losses: Vec<Loss> = Vec::new();
         for Gap { numbers: (first, last), loss, .. } in gaps {
             let count = (last - first).saturating_add(1);
