@@ -45,8 +45,8 @@ impl JoinSocket {
         Self::listen_in(folder, above, label, random)
     }
 
-    /// Takes over the socket of a recorder that was killed, by its name in the folder. In the end it
-    /// is removed with the rights of this process: one of the listeners must have been made for it.
+    /// Takes over the socket of a recorder that was killed, by its name in the folder. In the end
+    /// it is removed with the rights of this process: a listener must have been made for it.
     ///
     /// # Errors
     /// If there is no such socket.
