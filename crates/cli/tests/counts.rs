@@ -286,6 +286,20 @@ fn filters_of_rules_ask_for_what_the_application_says() {
 }
 
 #[test]
+fn the_number_of_counted_events_is_that_of_all_rules() {
+    let dir = TestDir::new();
+    let program = dir.program("counted");
+    let options = ["--count=a = count counted:request", "--count=b = count counted:many", "-e", "none"];
+    let err = run(&mut dir.recording("trace", &options, &[&program, &"1", &"700"])).succeeded().err;
+    let expected = "counted 1,400 events by 2 rules, an event once for each rule; next: tompion stat trace";
+    assert!(err.contains(expected), "{err}");
+    let none = ["--count=a = count no:event", "-e", "none"];
+    let err = run(&mut dir.recording("none", &none, &[&program, &"1", &"7"])).err;
+    assert!(err.contains("counted 0 events\n"), "{err}");
+    assert!(!dir.path("none").exists(), "a trace of nothing");
+}
+
+#[test]
 fn programs_that_cannot_count_are_unknown() {
     let dir = TestDir::new();
     let script = beside("programs/old_agent.py");

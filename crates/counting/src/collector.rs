@@ -204,17 +204,19 @@ impl Collector {
             }
         });
         let time_ns = i64::try_from(tompion_os::realtime_ns()).unwrap_or(i64::MAX);
-        Document { schema: SCHEMA, time_ns, processes, aggregations: aggregations.collect() }
+        let aggregations = aggregations.collect();
+        Document { schema: SCHEMA, time_ns, processes, aggregations, is_unwritten: false }
     }
 }
 
 impl Collector {
     /// Writes the last counts of a recording into its folder, and returns them.
     pub fn write_last(&self, folder: &DirHandle, notice: fn(&str)) -> Document {
-        let document = self.document();
+        let mut document = self.document();
         let written = folder.create_new(FILE_NAME).and_then(|mut file| file.write_all(&document.to_json()));
         if let Err(error) = written {
             notice(&format!("can't write {FILE_NAME}: {error}"));
+            document.is_unwritten = true;
         }
         document
     }
@@ -229,5 +231,21 @@ impl AggregationSumsOfAll<'_> {
         for ((rule, all), sums) in self.0.rules.iter().zip(&mut self.1).zip(&read) {
             all.add_all(rule, sums, &mut self.2);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_cannot_be_written_say_so() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = DirHandle::open(folder.path()).expect("a folder");
+        let rules = ["n = count".parse().expect("a rule")];
+        let collector = Collector::new(&rules, 1).expect("room").expect("rules");
+        assert!(!collector.write_last(&folder, |problem| panic!("{problem}")).is_unwritten);
+        // The file is there already.
+        assert!(collector.write_last(&folder, |_| {}).is_unwritten);
     }
 }

@@ -7,6 +7,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use crate::table::thousands;
+
 /// Name of the document in a trace's folder.
 pub const FILE_NAME: &str = "counts.json";
 /// Version of the document.
@@ -25,6 +27,9 @@ pub struct Document {
     pub processes: Processes,
     /// Aggregations, one for each rule.
     pub aggregations: Vec<Aggregation>,
+    /// Whether a recording could not write it into its folder.
+    #[serde(skip)]
+    pub is_unwritten: bool,
 }
 
 /// Processes of a recording, by whether they count.
@@ -166,6 +171,18 @@ impl Document {
             .iter()
             .flat_map(|aggregation| aggregation.entries.iter().chain(&aggregation.other));
         entries.fold(0, |sum, entry| sum.saturating_add(entry.count))
+    }
+
+    /// Number of counted events in words, with the command that shows those in a trace's folder.
+    pub fn summary(&self, folder: &Path) -> String {
+        let total = self.total();
+        let events = format!("counted {} event{}", thousands(total), if total == 1 { "" } else { "s" });
+        let rules = match self.aggregations.len() {
+            0 | 1 => String::new(),
+            rules => format!(" by {rules} rules, an event once for each rule"),
+        };
+        let next = format!("; next: tompion stat {}", folder.display());
+        events + &rules + if total == 0 { "" } else { &next }
     }
 
     /// Gaps in the counts, one line each.

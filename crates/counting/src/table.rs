@@ -33,7 +33,7 @@ fn escape(text: &str) -> String {
 }
 
 /// A number with thousands apart.
-fn thousands(number: u64) -> String {
+pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

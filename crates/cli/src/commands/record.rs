@@ -17,7 +17,6 @@ use std::{
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use tompion_counting::Document;
 use tompion_kernel::{
     AvailableEvents, Selection, UnknownEvent, Words,
     context::{Context as KernelContext, Contexts},
@@ -559,14 +558,15 @@ fn report_outcome(config: &Config, arguments: &Arguments, outcome: &Outcome) -> 
     if let Some(status) = outcome.status.filter(|status| !status.success()) {
         print_status(format!("{} ended with {status}", config.target.describe()));
     }
-    let counted = outcome.counts.as_ref().map_or(0, Document::total);
-    if let Some(counts) = &outcome.counts {
+    let counts = outcome.counts.as_ref();
+    let (counted, is_unwritten) = counts.map_or((0, false), |counts| (counts.total(), counts.is_unwritten));
+    let folder = config.folder.display();
+    if let Some(counts) = counts {
         counts.gaps().iter().for_each(print_status);
-        let folder = config.folder.display();
-        print_status(format!("counted {}; next: tompion stat {folder}", pluralize(counted, "event")));
+        print_status(counts.summary(&config.folder));
     }
     if events == 0 && counted != 0 {
-        return lost == 0;
+        return lost == 0 && !is_unwritten;
     }
     if events == 0 {
         let _ = outcome.folder.remove_all();
@@ -583,7 +583,6 @@ fn report_outcome(config: &Config, arguments: &Arguments, outcome: &Outcome) -> 
             print_status(format!("no event matches `{glob}`{}", suggestion(glob, known)));
         }
     }
-    let folder = config.folder.display();
     print_status(format!(
         "{} of {} in {folder}, {}; next: tompion print {folder}",
         pluralize(events, "event"),
@@ -591,7 +590,8 @@ fn report_outcome(config: &Config, arguments: &Arguments, outcome: &Outcome) -> 
         losses(manifest, lost)
     ));
     // Also if only one process's events could not be written; the line above has their number.
-    stopped.is_none() && !manifest.sources.iter().any(|source| source.lost.contains_key(NOT_WRITTEN))
+    let is_cut = manifest.sources.iter().any(|source| source.lost.contains_key(NOT_WRITTEN));
+    !(is_cut || is_unwritten || stopped.is_some())
 }
 
 /// Word that chooses no event, in recordings that count some.
