@@ -69,6 +69,11 @@ impl Cache {
     }
 }
 
+/// Whether a filter can be read. A later session may know more of them.
+pub fn is_understood(filter: &str) -> bool {
+    tompion_filter::parse(filter).is_ok()
+}
+
 fn compile(filter: &str, description: &[u8]) -> Option<Program> {
     let event = tompion_schema::decode(description).ok()?;
     let expression = tompion_filter::parse(filter).ok()?;

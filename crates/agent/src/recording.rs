@@ -248,8 +248,9 @@ fn read_rules(control: &SharedMap) -> Option<(String, u32)> {
 /// The triggers on events as they stand in the control file. Acknowledges them.
 fn read_triggers(control: &SharedMap) -> String {
     let Some(triggers) = captures::read(control) else { return String::new() };
-    captures::acknowledge(control, triggers.generation);
-    String::from_utf8_lossy(&triggers.text).into_owned()
+    let text = String::from_utf8_lossy(&triggers.text).into_owned();
+    captures::acknowledge(control, triggers.generation, crate::triggers::understood(&text));
+    text
 }
 
 impl JoinedRecording {

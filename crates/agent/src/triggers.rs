@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use tompion_layout::triggers::TRIGGERS;
 use tompion_protocol::{
     MAX_RECORDINGS,
-    triggers::{EventTriggers, Over, Role},
+    triggers::{EventTrigger, EventTriggers, Over, Role},
 };
 use tompion_ring::{captures::Match, producer::Event};
 use tompion_schema::Names;
@@ -129,6 +129,14 @@ impl Cache {
     }
 }
 
+/// Number of triggers of a text that can be looked for. A later session may know other forms.
+pub fn understood(text: &str) -> u32 {
+    let is_known = |trigger: &EventTrigger<'_>| {
+        trigger.index < TRIGGERS && trigger.filter.is_none_or(filters::is_understood)
+    };
+    EventTriggers(text).iter().filter(is_known).count() as u32
+}
+
 /// Has triggers of a recording wait for the events of a number. The caller holds the registry's
 /// lock.
 pub fn set(slot: usize, number: u32, watch: Option<&'static Watch>) {
@@ -195,4 +203,16 @@ pub fn skip(number: u32) {
 fn note_unjudged(slot: usize) {
     // SAFETY: null, or valid.
     unsafe { event::place(slot).as_ref() }.iter().for_each(|recording| recording.note_unjudged());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_unknown_forms_are_not_understood() {
+        assert_eq!(understood(""), 0);
+        assert_eq!(understood("0 a:b\n1 >5 a:b\n2 >deadline a:b ? x > 1\n15 a:b ? x == \"y\"\n"), 4);
+        assert_eq!(understood("0 >later a:b\n1 !5 a:b ? x ~~~ 1\n16 a:b\n3 a:b\n"), 1);
+    }
 }

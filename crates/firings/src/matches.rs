@@ -40,6 +40,8 @@ pub struct MatchCounts {
     refused: u64,
     /// Whether the number of events that no trigger could look at was reported.
     is_unjudged_reported: bool,
+    /// Whether the number of triggers that it doesn't know was reported.
+    is_unknown_reported: bool,
 }
 
 impl MatchCounts {
@@ -62,6 +64,15 @@ impl MatchCounts {
         let unjudged = captures::unjudged(control);
         let is_new = unjudged != 0 && !std::mem::replace(&mut self.is_unjudged_reported, unjudged != 0);
         is_new.then_some(unjudged)
+    }
+
+    /// Number of so many triggers that the program doesn't understand, if there are some for the
+    /// first time. Cheap.
+    pub fn take_unknown(&mut self, control: &SharedMap, triggers: usize) -> Option<usize> {
+        let understood = captures::understood(control).filter(|_| !self.is_unknown_reported)?;
+        let unknown = triggers.saturating_sub(understood as usize);
+        self.is_unknown_reported = unknown != 0;
+        (unknown != 0).then_some(unknown)
     }
 
     /// Numbers of the first `triggers` triggers that have new matches. Cheap.
@@ -195,6 +206,19 @@ mod tests {
         assert_eq!(counts.take_unjudged(&control), None);
         word(&control, layout::UNJUDGED, 4);
         assert_eq!((counts.take_unjudged(&control), counts.take_unjudged(&control)), (Some(4), None));
+    }
+
+    #[test]
+    fn triggers_unknown_to_a_program_are_reported_once() {
+        let (control, mut counts) = (control(), MatchCounts::default());
+        captures::publish(&control, b"0 a:b\n1 >5 a:b\n");
+        assert_eq!(counts.take_unknown(&control, 2), None, "it has not read them");
+        let generation = captures::read(&control).expect("a text").generation;
+        captures::acknowledge(&control, generation, 2);
+        assert_eq!(counts.take_unknown(&control, 2), None);
+        // As libraries do that know no word of it.
+        word(&control, layout::SEEN, generation.into());
+        assert_eq!((counts.take_unknown(&control, 2), counts.take_unknown(&control, 2)), (Some(2), None));
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //!     0 generation u32, 4 text length u32                session → agent
-//!     8 seen u64: generation that the program goes by    agent → session
+//!     8 seen u32: generation that the program goes by    agent → session
+//!    12 understood u32: lines of its text that it knows
 //!    16 unjudged u64: events that no trigger could see   agent → session
 //!    64 matches[TRIGGERS] u64                            agent → session
 //!   192 followed[TRIGGERS] u64: matches that were read   session
@@ -22,6 +23,8 @@
 //! ```
 //!
 //! The text has a line for each trigger; `tompion-protocol` has its form.
+//!
+//! This is the form of the first release with triggers. Later ones only use what is zero here.
 
 use crate::PAGE;
 
@@ -32,7 +35,8 @@ pub const SLOTS: usize = 4;
 
 /// Offset of the text's generation, and of its length in the word's other half.
 pub const GENERATION: usize = 0;
-/// Offset of the generation that the program goes by.
+/// Offset of the generation that the program goes by, and of the number of lines that it
+/// understands in the word's other half.
 pub const SEEN: usize = 8;
 /// Offset of the number of events that no trigger could see.
 pub const UNJUDGED: usize = 16;

@@ -1,7 +1,8 @@
 //! Triggers on events as a session writes them into the control file: a line for each, with its
 //! number, the glob that events must match, and a filter that they must pass, if it has one. Before
 //! the glob of a span stands how long it must have lasted, in nanoseconds, or that it must have
-//! missed its deadline.
+//! missed its deadline. What later sessions put before a glob begins with `>` too: agents that
+//! don't know it pass over the line, and count it as not understood.
 //!
 //! ```text
 //! 0 app:request ? ns > 10000000

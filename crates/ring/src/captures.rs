@@ -129,19 +129,21 @@ pub fn read(control: &SharedMap) -> Option<RulesText> {
     rules_text::read_at(&region(control)?, PLACES)
 }
 
-/// Says that the process waits for the events of a generation's triggers.
-pub fn acknowledge(control: &SharedMap, generation: u32) {
+/// Says that the process waits for the events of a generation's triggers, of which it understands
+/// so many.
+pub fn acknowledge(control: &SharedMap, generation: u32, understood: u32) {
+    let word = u64::from(generation) | u64::from(understood) << 32;
     // Ordering: a fact by itself.
-    let store = |region: Part<'_>| region.store(layout::SEEN, generation.into(), Ordering::Relaxed);
-    region(control).into_iter().for_each(store);
+    region(control).into_iter().for_each(|region| region.store(layout::SEEN, word, Ordering::Relaxed));
 }
 
-/// Whether the process has read the triggers.
-pub fn is_acknowledged(control: &SharedMap) -> bool {
+/// Number of triggers that the process understands, as it says; none if it has not read them yet.
+pub fn understood(control: &SharedMap) -> Option<u32> {
+    let region = region(control)?;
     // Ordering: the session's own word, and a fact by itself.
-    let load = |region: &Part<'_>, place| region.load(place, Ordering::Relaxed);
-    let is_newest = |it: Part<'_>| load(&it, layout::GENERATION) as u32 == load(&it, layout::SEEN) as u32;
-    region(control).is_some_and(is_newest)
+    let (newest, seen) =
+        (region.load(layout::GENERATION, Ordering::Relaxed), region.load(layout::SEEN, Ordering::Relaxed));
+    (newest as u32 == seen as u32).then_some((seen >> 32) as u32)
 }
 
 /// Number of matches of a trigger so far, as the program says.
@@ -322,9 +324,11 @@ mod tests {
         let control = self::control(control::FILE_SIZE);
         publish(&control, b"0 a:b");
         assert_eq!(read(&control).map(|text| (text.text, text.generation)), Some((b"0 a:b".to_vec(), 2)));
-        assert!(!is_acknowledged(&control));
-        acknowledge(&control, 2);
-        assert!(is_acknowledged(&control));
+        assert_eq!(understood(&control), None);
+        acknowledge(&control, 2, 1);
+        assert_eq!(understood(&control), Some(1));
+        publish(&control, b"0 a:b\n1 a:c");
+        assert_eq!(understood(&control), None);
         set_followed(&control, 1, 5);
         assert_eq!((followed(&control, 1), followed(&control, 0), unjudged(&control)), (5, 0, 0));
     }

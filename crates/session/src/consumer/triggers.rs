@@ -45,16 +45,22 @@ impl Consumer {
 
     /// Looks for matches of triggers on events.
     pub(super) fn look_for_matches(&mut self) {
+        let Some(watch) = &self.event_watch else { return };
         let offset = self.manifest.session.clock.realtime_offset_ns;
-        let watch = self.event_watch.iter();
-        watch.for_each(|watch| self.processes.iter_mut().for_each(|process| watch.look(process, offset)));
+        let mut problems = Vec::new();
+        for process in &mut self.processes {
+            problems.extend(process.problem_of_triggers(watch.fields.len()));
+            watch.look(process, offset);
+        }
+        problems.into_iter().for_each(|problem| self.report_once(problem));
     }
 
     /// Looks for the last matches of a process that has ended.
     pub(super) fn look_for_matches_of(&mut self, process: &mut Process) {
         let Some(watch) = &self.event_watch else { return };
         watch.look(process, self.manifest.session.clock.realtime_offset_ns);
-        process.problem_of_matches().into_iter().for_each(|problem| self.report_once(problem));
+        let problems = [process.problem_of_triggers(watch.fields.len()), process.problem_of_matches()];
+        problems.into_iter().flatten().for_each(|problem| self.report_once(problem));
     }
 
     /// Counts for triggers, if one asks for it.

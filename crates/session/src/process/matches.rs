@@ -58,6 +58,14 @@ impl Process {
         captures::is_supported(&self.control)
     }
 
+    /// A line about triggers on events that its agent doesn't know, for the first time.
+    pub fn problem_of_triggers(&mut self, triggers: usize) -> Option<String> {
+        let unknown = self.match_counts.take_unknown(&self.control, triggers)?;
+        let (name, version) = (&self.hello.name, &self.hello.agent_version);
+        let of_it = format!("of {name} ({}): its libtompion {version} doesn't know them", self.pid);
+        Some(format!("{unknown} of the triggers on events see nothing {of_it}"))
+    }
+
     /// Goes on with the matches where a recorder that was killed has stopped.
     pub(super) fn resume_matches(&mut self) {
         self.match_counts = MatchCounts::resume(&self.control);
