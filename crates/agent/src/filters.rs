@@ -157,8 +157,8 @@ pub fn passing(recording_mask: u32, number: u32, tid: u32, (image, tails): (&[u8
 }
 
 impl Filter {
-    /// Verdict on an event of the calling thread.
-    #[inline]
+    /// Verdict on an event of the calling thread. In one piece with each caller.
+    #[inline(always)]
     fn verdict(&self, tid: u32, image: &[u8], tails: &[Tail]) -> Verdict {
         let (tails, thread) = (TailBytes(tails), ThreadContexts { tid, texts: OnceCell::new() });
         let values = RecordValues::new(image, &tails).with_contexts(&thread);

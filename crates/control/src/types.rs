@@ -285,7 +285,7 @@ mod tests {
             refused: vec![refusal.clone()],
             ring_bytes_per_process: 0,
             ring_bytes: 0,
-            memory: None,
+            memory: Some(1),
             problems: Vec::new(),
         };
         let chunk = Chunk { number: 1, folder: "/".into(), events: 1 };
