@@ -1,6 +1,7 @@
 //! Parameters of calls and replies.
 
 use serde::{Deserialize, Serialize};
+pub use tompion_manifest::Capture;
 
 /// Rules that choose events of programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,29 +60,6 @@ pub struct Firing {
     /// The first ones of these events.
     #[serde(default)]
     pub captures: Vec<Capture>,
-}
-
-/// Event that made a trigger fire. All of it is the program's word, except the process id.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Capture {
-    /// Name of the program.
-    pub program: String,
-    /// Process id, as the recorder sees it.
-    pub pid: u32,
-    /// Thread id in the program's own pid namespace.
-    pub tid: u32,
-    /// Time of the event, or of the end of the span, in nanoseconds since 1970.
-    pub time_ns: i64,
-    /// Duration in nanoseconds, if it is a span; else 0.
-    #[serde(default)]
-    pub duration_ns: u64,
-    /// Name of the event or span, `provider:name`.
-    pub event: String,
-    /// Fields by name.
-    pub fields: serde_json::Map<String, serde_json::Value>,
-    /// Whether fields, or the end of a text, are missing: the event was too large to be copied.
-    #[serde(default)]
-    pub is_cut: bool,
 }
 
 /// Whether a process follows the newest rules.

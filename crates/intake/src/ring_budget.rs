@@ -67,11 +67,13 @@ impl RingMemory {
 }
 
 /// Reason why a number is no memory for rings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryError {
     /// The sizes can't be.
-    Sizes(GeometryError),
+    #[error(transparent)]
+    Sizes(#[from] GeometryError),
     /// It is too little for one program.
+    #[error("the rings of one program take at least {wanted} bytes, found {found} as --memory")]
     TooLittle {
         /// Bytes that the smallest rings of one program take.
         wanted: u64,
@@ -79,25 +81,6 @@ pub enum MemoryError {
         found: u64,
     },
 }
-
-impl From<GeometryError> for MemoryError {
-    fn from(error: GeometryError) -> Self {
-        Self::Sizes(error)
-    }
-}
-
-impl std::fmt::Display for MemoryError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Sizes(error) => error.fmt(f),
-            Self::TooLittle { wanted, found } => {
-                write!(f, "the rings of one program take at least {wanted} bytes, found {found} as --memory")
-            }
-        }
-    }
-}
-
-impl std::error::Error for MemoryError {}
 
 /// Memory of a recording's rings, and what its programs have of it.
 #[derive(Clone, Debug)]

@@ -145,6 +145,7 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "clock", to: "os", reason: "pairs of both clocks are sampled there" },
     Edge { from: "varlink", to: "os", reason: "the kernel tells the user at the other end" },
     Edge { from: "control", to: "varlink", reason: "the interface of recordings is one of varlink" },
+    Edge { from: "control", to: "manifest", reason: "a firing tells of events as the manifest does" },
     Edge { from: "control", to: "os", reason: "sockets stand in a folder that is locked and held open" },
     Edge {
         from: "programs",

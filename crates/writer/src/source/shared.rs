@@ -151,13 +151,14 @@ impl SourceWriter {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use tompion_ctf::encode::Record;
     use tompion_schema::{Field, Integer, Kind, Level, Type};
 
     use super::*;
 
-    fn event() -> Event {
+    /// Event with one number of a byte.
+    pub fn event() -> Event {
         Event {
             provider: "p".into(),
             name: "e".into(),
@@ -169,8 +170,9 @@ mod tests {
         }
     }
 
-    fn shared(folder: &std::path::Path) -> SourceWriter {
-        let description = encode::Source {
+    /// Description of a trace without contexts.
+    pub fn description() -> encode::Source {
+        encode::Source {
             uuid: tompion_ctf::metadata::Uuid([7; 16]),
             environment: Vec::new(),
             clock_uuid: None,
@@ -179,9 +181,12 @@ mod tests {
             numbers_streams: false,
             tid: true,
             context: Vec::new(),
-        };
+        }
+    }
+
+    fn shared(folder: &std::path::Path) -> SourceWriter {
         let folder = DirHandle::open(folder).expect("a folder").join("shared");
-        SourceWriter::shared(folder, description)
+        SourceWriter::shared(folder, description())
     }
 
     /// Writes a process's events, at these times, and returns how many it has.

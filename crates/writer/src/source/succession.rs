@@ -189,39 +189,23 @@ impl SourceWriter {
 #[cfg(test)]
 mod tests {
     use tompion_ctf::encode::{self, Record};
-    use tompion_schema::{Event, Field, Integer, Kind, Level, Type};
     use tompion_testing::TestDir;
 
     use super::*;
-    use crate::stream_writer::Mark;
+    use crate::{
+        source::shared::tests::{description, event},
+        stream_writer::Mark,
+    };
 
     fn writer(folder: DirHandle) -> SourceWriter {
-        let description = encode::Source {
-            uuid: tompion_ctf::metadata::Uuid([7; 16]),
-            environment: Vec::new(),
-            clock_uuid: None,
-            clock_offset_ns: 0,
-            clock_precision_ns: 1,
-            numbers_streams: true,
-            tid: true,
-            context: Vec::new(),
-        };
+        let description = encode::Source { numbers_streams: true, ..description() };
         SourceWriter::new(folder, description, 1, WriteMode::Immediate)
     }
 
     /// Writes one event to a stream, as a packet.
     fn write(writer: &mut SourceWriter, stream: usize, time: u64) {
-        let event = Event {
-            provider: "p".into(),
-            name: "e".into(),
-            level: Level::DEFAULT,
-            kind: Kind::Instant,
-            init: false,
-            format: None,
-            fields: vec![Field::new("x", Type::Integer(Integer::unsigned(8)))],
-        };
         let id = match writer.classes_count() {
-            0 => writer.add_class(&event),
+            0 => writer.add_class(&event()),
             _ => 0,
         };
         let record = Record { id, time, tid: 1, context: &[], payload: &[1] };
