@@ -66,6 +66,7 @@ pub const LAYERS: &[Layer] = &[
             "export",
             "index",
             "viewer",
+            "segments",
         ],
     },
     Layer { name: "programs", crates: &["cli", "status", "terminal", "xtask", "bench", "tasks"] },
