@@ -306,8 +306,74 @@ TOMPION_PRIV_INLINE int tompion_context_text(const char *name, size_t (*get)(cha
     return define ? define(name, 2, (void *)get) : -1;
 }
 
+/* ---- State dumps ----------------------------------------------------------------------------------- */
+
+/*
+ * Has `dump(data)` called for each recording of this process: for those that there are now, and
+ * when another one begins. The function records the program's present state as ordinary events:
+ * open connections, settings, names of objects. Only the recording that begins gets them. It keeps
+ * them: no flight recorder overwrites them, and each chunk has them.
+ *
+ * A thread of the library calls the functions, one at a time. It has the program's descriptors, a
+ * stack of 256 KiB, and takes no signals but those of its own faults. A process that can't be asked
+ * to take part while it runs (TOMPION_ATTACH=0) has no such thread: there, this function calls
+ * `dump` for the recordings that there are, before it returns.
+ *
+ * The function may lock and allocate, and add and remove functions. It should return within some
+ * milliseconds. No C++ exception may leave it. In the child of a fork, locks that other threads of
+ * the parent held stay locked (see pthread_atfork). Up to 512 KiB of one recording are kept, some
+ * thousand events; the others count as lost (state_dump_full). Filters apply as to all events.
+ * Events of the function are not counted in place and match no trigger.
+ *
+ * After tompion_state_dump_remove() the function does not run any more, unless it has removed
+ * itself. Do not call that with a lock that the function takes. What unloads a library
+ * (dlclose) removes its functions, and waits for one that runs; such a function must not load or
+ * unload libraries. When the program calls exit() or returns from main(), no call begins any more,
+ * and one that runs is waited for, at most a second.
+ *
+ * Adding the same pair again changes nothing. Returns 0, or -1 if the library is absent, older than
+ * this, or has 64 functions already; tompion_state_dump_remove() also if it doesn't know the pair.
+ * Not in signal handlers.
+ */
+TOMPION_PRIV_INLINE int tompion_state_dump(void (*dump)(void *data), void *data)
+{
+    int (*change)(const struct tompion_module *, uint32_t, void (*)(void *), void *) = tompion_priv_state_dump;
+    return change ? change(&tompion_module_v1, TOMPION_STATE_DUMP_ADD, dump, data) : -1;
+}
+TOMPION_PRIV_INLINE int tompion_state_dump_remove(void (*dump)(void *data), void *data)
+{
+    int (*change)(const struct tompion_module *, uint32_t, void (*)(void *), void *) = tompion_priv_state_dump;
+    return change ? change(&tompion_module_v1, TOMPION_STATE_DUMP_REMOVE, dump, data) : -1;
+}
+
 #ifdef __cplusplus
 }
+
+namespace tompion {
+/*
+ * A state dump by a callable of no arguments, until the end of its scope or object:
+ *
+ *     tompion::state_dump connections([this] {
+ *         for (const auto &c : open_) TOMPION_EVENT(server, connection, (str, peer, c.peer));
+ *     });
+ *
+ * Declare it behind what the callable uses, so that it is destroyed first.
+ */
+template <class Callable> class state_dump {
+  public:
+    explicit state_dump(Callable callable) : callable_(static_cast<Callable &&>(callable))
+    {
+        tompion_state_dump(call, this);
+    }
+    ~state_dump() { tompion_state_dump_remove(call, this); }
+    state_dump(const state_dump &) = delete;
+    state_dump &operator=(const state_dump &) = delete;
+
+  private:
+    static void call(void *self) noexcept { static_cast<state_dump *>(self)->callable_(); }
+    Callable callable_;
+};
+} /* namespace tompion */
 #endif
 
 #endif /* TOMPION_TOMPION_H */

@@ -15,6 +15,7 @@ use crate::{
     registry,
     site::{ABI, Module},
     startup,
+    state_dump::{self, Dump},
     writer::{self, Writer},
 };
 
@@ -22,6 +23,10 @@ use crate::{
 const UNLOAD: u32 = 0;
 /// Verb: the module was loaded.
 const LOAD: u32 = 1;
+/// Verb of state dumps: the function is not to be called any more.
+const REMOVE: u32 = 0;
+/// Verb of state dumps: the function is to be called when a recording begins.
+const ADD: u32 = 1;
 /// Verb: the program requests a snapshot of its flight recorders. The module doesn't matter.
 const SNAPSHOT: u32 = 2;
 
@@ -54,7 +59,11 @@ pub unsafe extern "C" fn tompion_agent_v1(module: *mut Module, verb: u32) -> i32
                 // SAFETY: as above; the pointers are set before any site of the module is enabled.
                 unsafe { load(module) };
             }
-            UNLOAD => registry::lock().unload(module),
+            UNLOAD => {
+                // First: a call that is going on records until it returns.
+                state_dump::remove_module(module);
+                registry::lock().unload(module);
+            }
             _ => return -1,
         }
         0
@@ -116,6 +125,37 @@ pub unsafe extern "C" fn tompion_context_v1(name: *const c_char, kind: u32, get:
                 0
             }
         }
+    })
+}
+
+/// Adds a function that records the program's state ([`ADD`]), or removes it ([`REMOVE`]): see
+/// [`state_dump`]. `module` is the one that the function is part of. Takes the agent's lock, and a
+/// removal waits for a call that is going on.
+///
+/// Returns 0, or -1 for an unknown verb, no function, too many functions, or one to be removed that
+/// is not known.
+///
+/// # Safety
+/// `dump` may be called with `data`, from any thread, until it is removed or its module unloaded.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tompion_state_dump_v1(
+    module: *const Module,
+    verb: u32,
+    dump: Option<state_dump::Function>,
+    data: *mut c_void,
+) -> i32 {
+    protect_host(-1, || {
+        let Some(function) = dump else { return -1 };
+        if fork::is_untracked_child() || writer::current() == Writer::SharedVmChild || heap::is_short() {
+            return -1;
+        }
+        let dump = Dump { function: function as usize, data };
+        let is_done = match verb {
+            REMOVE => state_dump::remove(dump),
+            ADD => state_dump::add(dump, module),
+            _ => false,
+        };
+        if is_done { 0 } else { -1 }
     })
 }
 

@@ -38,6 +38,7 @@ use crate::{
     pending::MAX_PENDING,
     recording::JoinedRecording,
     registry::{self, Registry},
+    state_dump,
     thread_state::{AttachSocket, Background, OWN_TABLE, PAUSED, THREAD, has_own_table},
     trust,
 };
@@ -99,9 +100,14 @@ pub fn with_thread_stopped<T>(call: impl FnOnce() -> T) -> Option<T> {
         while event::probe_thread_exists() && began.elapsed() < PAUSE_TIMEOUT {
             std::thread::sleep(PAUSE_INTERVAL);
         }
-        registry::lock().background.running && tompion_os::thread_count() == Some(2)
+        let registry = registry::lock();
+        let own_threads = 1 + u64::from(registry.state_dumps.has_thread());
+        registry.background.running && tompion_os::thread_count() == Some(1 + own_threads)
     };
-    if fork::is_untracked_child() || lock::is_mine() || !protect_host(false, is_alone_with_us) {
+    if fork::is_untracked_child() || lock::is_mine() || protect_host(true, state_dump::is_calling) {
+        return None;
+    }
+    if !protect_host(false, is_alone_with_us) {
         return None;
     }
     let result = protect_host(false, pause).then(call);
@@ -119,12 +125,17 @@ pub fn wake(registry: &Registry) {
     }
 }
 
-/// Ends the thread and waits until the kernel has none of it left, so that a program may do what
-/// only one with a single thread may. Returns whether there was one, and is none now. Recordings go
-/// on meanwhile.
+/// Ends the thread, and that of state dumps, and waits until the kernel has none of them left, so
+/// that a program may do what only one with a single thread may. Returns whether there was a
+/// background thread, and no thread of the agent is left. Recordings go on meanwhile.
 ///
 /// Every call needs one of [`resume`], whatever it returned.
 pub fn pause() -> bool {
+    let has_no_dumps = state_dump::pause(PAUSE_TIMEOUT);
+    pause_background() && has_no_dumps
+}
+
+fn pause_background() -> bool {
     let began = Instant::now();
     let keep_waiting = || {
         std::thread::sleep(PAUSE_INTERVAL);
@@ -199,6 +210,7 @@ pub fn resume() {
     let mut registry = registry::lock();
     PAUSED.store(false, Ordering::Relaxed);
     ensure(&mut registry);
+    state_dump::resume(&mut registry);
 }
 
 /// Source of messages that the thread waits for.

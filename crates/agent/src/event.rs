@@ -17,7 +17,7 @@ use tompion_os::{TidOffset, monotonic_ns, monotonic_ns_without_tsc};
 use tompion_protocol::MAX_RECORDINGS;
 use tompion_ring::{
     memory::Clock,
-    producer::{Event, Recording, Tail},
+    producer::{Event, Recording, Retention, Tail},
 };
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     context::{self, EventWithContexts},
     counts, filters, lock,
     site::{ACTIONS, CHOSEN, COUNTED, END_SHIFT, OTHERS, PINNED, RECORDINGS_MASK, Site},
+    state_dump,
     writer::{self, Writer},
 };
 
@@ -345,9 +346,16 @@ extern "C" fn deliver(
     count: usize,
 ) -> u32 {
     let (enabled, recording_mask) = (site.recording_mask(), site.recordings());
-    let Writer::Thread(tid) = writer::current() else {
-        skip_others(site, enabled);
-        return count_shared_vm_child(recording_mask);
+    let tid = match writer::current() {
+        Writer::Thread(tid) => tid,
+        Writer::StateDump(tid) => {
+            // SAFETY: as below.
+            return unsafe { deliver_state(site, tid, (image, image_len), (tails, count)) };
+        }
+        Writer::SharedVmChild => {
+            skip_others(site, enabled);
+            return count_shared_vm_child(recording_mask);
+        }
     };
     // SAFETY: the image and the tails of the event that is being recorded, or no tails.
     let (fixed, tails) = unsafe {
@@ -364,13 +372,49 @@ extern "C" fn deliver(
         0 => filters::passing(recording_mask, site.number(), tid, (fixed, tails)),
         _ => recording_mask,
     };
-    let is_pinned = enabled & PINNED != 0;
-    let event = Event { id: site.id(), tid, time: 0, image, image_len, tails, is_pinned };
+    let retention = if enabled & PINNED != 0 { Retention::Pinned } else { Retention::Ring };
+    let event = Event { id: site.id(), tid, time: 0, image, image_len, tails, retention };
     append_chosen(recording_mask, site, event, fixed);
     if enabled & ACTIONS != 0 {
         actions::run(site.number(), event, fixed);
     }
     recording_mask | enabled & OTHERS
+}
+
+/// Appends an event of a state dump to the recording that the dump is for. Returns that recording.
+///
+/// The event describes a state and is no occurrence: it is not counted in place, and no trigger
+/// waits for it.
+///
+/// # Safety
+/// `image` is readable for `image_len` bytes, rounded up to a multiple of 8, and `tails` points to
+/// `count` tails, whose bytes are readable, unless `count` is 0.
+#[cold]
+#[inline(never)]
+unsafe fn deliver_state(
+    site: &Site,
+    tid: u32,
+    (image, image_len): (*const u8, usize),
+    (tails, count): (*const Tail, usize),
+) -> u32 {
+    let recording_mask = site.recordings() & state_dump::recording_mask();
+    // SAFETY: as the caller promises.
+    let (fixed, tails) = unsafe {
+        let tails = if count == 0 { &[][..] } else { std::slice::from_raw_parts(tails, count) };
+        (std::slice::from_raw_parts(image, image_len), tails)
+    };
+    let recording_mask = match site.recording_mask() & CHOSEN {
+        0 => filters::passing(recording_mask, site.number(), tid, (fixed, tails)),
+        _ => recording_mask,
+    };
+    let retention = Retention::StateDump;
+    append_chosen(
+        recording_mask,
+        site,
+        Event { id: site.id(), tid, time: 0, image, image_len, tails, retention },
+        fixed,
+    );
+    recording_mask
 }
 
 /// Counts an event that a child on this process's memory can't have counted, nor its actions run.
@@ -392,8 +436,15 @@ extern "C" fn deliver_end(site: &Site, recordings: u32, image: *const u8) {
     let recording_mask = (enabled | enabled >> END_SHIFT) & recordings & RECORDINGS_MASK;
     match writer::current() {
         Writer::Thread(tid) => {
-            let event =
-                Event { id: site.id(), tid, time: 0, image, image_len: 0, tails: &[], is_pinned: false };
+            let event = Event {
+                id: site.id(),
+                tid,
+                time: 0,
+                image,
+                image_len: 0,
+                tails: &[],
+                retention: Retention::Ring,
+            };
             if enabled & COUNTED != 0 {
                 counts::count(site.number(), tid, &[], &[]);
             }
@@ -402,7 +453,12 @@ extern "C" fn deliver_end(site: &Site, recordings: u32, image: *const u8) {
                 actions::run(site.number(), event, &[]);
             }
         }
-        _ => {
+        Writer::StateDump(tid) => {
+            let retention = Retention::StateDump;
+            let event = Event { id: site.id(), tid, time: 0, image, image_len: 0, tails: &[], retention };
+            append_chosen(recording_mask & state_dump::recording_mask(), site, event, &[]);
+        }
+        Writer::SharedVmChild => {
             skip_others(site, enabled);
             count_shared_vm_child(recording_mask);
         }

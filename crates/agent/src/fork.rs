@@ -121,6 +121,7 @@ pub fn in_copy(how: Copied) {
     BARE.store(how != Copied::Fork, Ordering::Relaxed);
     // The child's thread has another id.
     writer::forget_thread_id();
+    writer::forget_state_dump();
     if how == Copied::Clone {
         // libc has not noted it either.
         writer::set_tid_offset(None);

@@ -18,6 +18,7 @@
 //! background_thread                                   messages, attach requests, retries
 //! connect                                             which sessions, and when
 //! session                                             handshake: from an answer to a recording
+//! state_dump                                          functions that record the program's state
 //! registry                                            modules, events, recordings; one lock
 //! recording, pending, thread_state, objects           what the registry holds
 //! event, actions, triggers, counts                    the event path
@@ -54,6 +55,7 @@ mod registry;
 mod session;
 mod site;
 mod startup;
+mod state_dump;
 mod table;
 mod thread_state;
 mod triggers;

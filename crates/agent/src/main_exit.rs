@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-use crate::{background_thread, fork, host::protect_host, lock};
+use crate::{background_thread, fork, host::protect_host, lock, state_dump};
 
 /// libc's own.
 type Exit = unsafe extern "C-unwind" fn(*mut c_void) -> !;
@@ -27,7 +27,8 @@ pub fn resolve_libc_functions() {
 /// As `pthread_exit(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pthread_exit(value: *mut c_void) -> ! {
-    if tompion_os::is_main_thread() && !fork::is_untracked_child() && !lock::is_mine() {
+    let may_pause = !fork::is_untracked_child() && !lock::is_mine();
+    if tompion_os::is_main_thread() && may_pause && !protect_host(true, state_dump::is_calling) {
         // If it can't be paused, the program may live longer than it should.
         let _ = protect_host(false, background_thread::pause);
     }

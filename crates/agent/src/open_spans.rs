@@ -10,7 +10,10 @@ use std::{
 };
 
 use tompion_layout::triggers::CAPTURE;
-use tompion_ring::{captures::Match, producer::Event};
+use tompion_ring::{
+    captures::Match,
+    producer::{Event, Retention},
+};
 
 /// Number of entries.
 const ENTRIES: usize = 256;
@@ -191,7 +194,7 @@ pub fn close(spans: Spans, now: u64, pass: impl FnOnce(&Match<'_>)) {
     if duration > copy.over {
         let (image, image_len) = (copy.payload.as_ptr(), copy.len);
         let (id, tid) = (copy.id, spans.tid);
-        let event = Event { id, tid, time: now, image, image_len, tails: &[], is_pinned: false };
+        let event = Event { id, tid, time: now, image, image_len, tails: &[], retention: Retention::Ring };
         pass(&Match { event, size: copy.size, duration });
     }
     // Ordering: release, pairs with the acquire in `claim`: the next span is written behind this.
@@ -240,7 +243,8 @@ mod tests {
     fn begin_of(spans: Spans, time: u64, text: &[u8], over: u64) -> Option<usize> {
         let (image, tails) = ([7u64], [Tail { data: text.as_ptr(), size: text.len() }]);
         let (image, tid) = (image.as_ptr().cast(), spans.tid);
-        let event = Event { id: 20, tid, time, image, image_len: 8, tails: &tails, is_pinned: false };
+        let event =
+            Event { id: 20, tid, time, image, image_len: 8, tails: &tails, retention: Retention::Ring };
         // SAFETY: the parts are locals.
         unsafe { open(spans, &event, over) }
     }

@@ -23,9 +23,9 @@ use crate::{
     pending::{Pending, RetryLater},
     recording::{InheritedConnection, JoinedRecording, ParentEvents},
     site::{ACTIONS, COUNTED, END_SHIFT, Module, OTHERS, PINNED, RECORDINGS_MASK, SITE_ASKS, SLOW, Site},
+    state_dump::StateDumps,
     thread_state::Background,
-    triggers,
-    writer::{self, Writer},
+    triggers, writer,
 };
 
 /// Events beyond this number cannot be recorded in a record.
@@ -68,6 +68,8 @@ pub struct Registry {
     pub shared_folder_session: Option<String>,
     /// The background thread.
     pub background: Background,
+    /// Functions that record the program's state.
+    pub state_dumps: StateDumps,
     /// Whether the process follows its forks already.
     pub follows_forks: bool,
     /// Whether the process can be asked to take part, for which it has a background thread.
@@ -108,6 +110,7 @@ static REGISTRY: Guarded = Guarded {
         retries: Vec::new(),
         shared_folder_session: None,
         background: Background::new(),
+        state_dumps: StateDumps::new(),
         follows_forks: false,
         reachable: false,
         is_fork_child: false,
@@ -391,7 +394,7 @@ impl Registry {
 
     /// Puts records where no ring overwrites them. False if some had no room.
     fn record_initial(&mut self, slot: usize, records: &[objects::Record], room: u64) -> bool {
-        let Writer::Thread(tid) = writer::current() else { return true };
+        let Some(tid) = writer::current().thread() else { return true };
         let cpu = tompion_os::current_cpu();
         for record in records {
             let number = self.number_of(&record.description);
@@ -447,6 +450,7 @@ impl Registry {
     /// Ends a recording whose session is gone.
     pub fn end(&mut self, slot: usize) {
         self.disable(slot);
+        self.state_dumps.recording_ended(slot);
         if let Some(joined) = self.recordings[slot].take() {
             self.retired.extend(joined.leave(slot));
         }

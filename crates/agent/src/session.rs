@@ -60,6 +60,7 @@ pub fn begin_with(
             debug(format_args!("session {}: joined, slot {slot}", joined.name));
             context::set_wanted(slot, joined.contexts);
             registry.recordings[slot] = Some(joined);
+            registry.state_dumps.recording_began(slot);
             Some(slot)
         }
         Err(reason) => {

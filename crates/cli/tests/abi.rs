@@ -69,7 +69,7 @@ fn the_library_exports_what_the_contract_has_and_nothing_else() {
     let exports = library.exports().expect("exports");
     let mut names: Vec<_> = exports.iter().map(|export| String::from_utf8_lossy(export.name())).collect();
     names.sort();
-    let ours = ["tompion_agent_v1", "tompion_context_v1", "tompion_object_v1"];
+    let ours = ["tompion_agent_v1", "tompion_context_v1", "tompion_object_v1", "tompion_state_dump_v1"];
     let libcs = ["_Fork", "clone", "pthread_exit", "setns", "unshare", "vfork"];
     let identities = [
         "setegid",

@@ -76,6 +76,7 @@ mod servers;
 mod sessions;
 mod shield;
 mod snapshot;
+mod state_dumps;
 mod strangers;
 mod sudo;
 mod supervisor;

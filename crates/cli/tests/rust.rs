@@ -554,6 +554,24 @@ fn contexts_of_the_program_go_with_its_events() {
 }
 
 #[test]
+fn closures_dump_the_state_of_a_program() {
+    let dir = TestDir::new();
+    let program = DEBUG.programs().join("places");
+    let trace = dir.record(&["-e", "places:*"], &[&program, &"dumps"]);
+    let events = trace.events().into_iter().skip(1);
+    let found: Vec<_> = events.map(|event| (event.name, event.fields)).collect();
+    let event = |name: &str, fields| (format!("places:{name}"), fields);
+    assert_eq!(
+        found,
+        [
+            event("connection", json!({"peer": "a"})),
+            event("connection", json!({"peer": "b"})),
+            event("dropped", json!({})),
+        ]
+    );
+}
+
+#[test]
 fn a_program_asks_for_its_flight_recorder() {
     let dir = TestDir::new();
     let program = DEBUG.programs().join("places");

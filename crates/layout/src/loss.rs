@@ -31,6 +31,8 @@ pub enum Cause {
     Reentrant = 10,
     /// The CPU is unknown to the recording of the kernel.
     NoRing = 11,
+    /// The event was part of a state dump, for which there was no more room.
+    StateDumpFull = 12,
 }
 
 impl Cause {
@@ -38,7 +40,7 @@ impl Cause {
     pub const SLOTS: usize = 16;
 
     /// All causes, ordered by their numbers.
-    pub const ALL: [Cause; 12] = [
+    pub const ALL: [Cause; 13] = [
         Cause::Full,
         Cause::TooLarge,
         Cause::Retries,
@@ -51,6 +53,7 @@ impl Cause {
         Cause::NotPersisted,
         Cause::Reentrant,
         Cause::NoRing,
+        Cause::StateDumpFull,
     ];
 
     /// Returns the name of the cause in reports and in `--json` output.
@@ -68,6 +71,7 @@ impl Cause {
             Cause::NotPersisted => "not_on_medium",
             Cause::Reentrant => "nested",
             Cause::NoRing => "no_ring",
+            Cause::StateDumpFull => "state_dump_full",
         }
     }
 }

@@ -28,6 +28,8 @@ pub const ENTRIES: usize = 8;
 pub const HEADER: usize = 40;
 /// Offset of the check in an entry.
 pub const CHECK: usize = 32;
+/// Limit in bytes of the list for events of state dumps. The rest is for other events.
+pub const STATE_DUMP_ROOM: usize = crate::control::PINNED_SIZE as usize / 2;
 /// Flag in an entry's first word once the entry is complete.
 pub const COMMITTED: u64 = 1 << 63;
 

@@ -25,6 +25,13 @@ pub fn futex_wake_one(word: &AtomicU32) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
 }
 
+/// Wakes all threads that sleep on the word.
+pub fn futex_wake_all(word: &AtomicU32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: the address only names a queue.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, i32::MAX) };
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
@@ -32,15 +39,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sleeper_is_woken_by_a_change() {
+    fn sleepers_are_woken_by_a_change() {
         static WORD: AtomicU32 = AtomicU32::new(0);
-        let sleeper = std::thread::spawn(|| {
+        let sleep = || {
             while WORD.load(Ordering::Acquire) == 0 {
                 futex_wait(&WORD, 0);
             }
-        });
-        WORD.store(1, Ordering::Release);
-        futex_wake_one(&WORD);
-        sleeper.join().unwrap();
+        };
+        for wake in [futex_wake_one, futex_wake_all] {
+            WORD.store(0, Ordering::Release);
+            let sleeper = std::thread::spawn(sleep);
+            WORD.store(1, Ordering::Release);
+            wake(&WORD);
+            sleeper.join().unwrap();
+        }
     }
 }

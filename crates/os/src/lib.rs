@@ -58,7 +58,7 @@ pub use descriptors::{hand_down, take_inherited, take_own_table};
 pub use dir_handle::{DirHandle, is_private, write_file};
 pub use environment::{environment_variable, put_into_environment};
 pub use fp_env::with_default_fp_env;
-pub use futex::{futex_wait, futex_wake_one};
+pub use futex::{futex_wait, futex_wake_all, futex_wake_one};
 pub use host::{host_name, user_folder};
 pub use interposition::{fail_with_enosys, has_other_definition, libc_clone, next_libc_function};
 pub use interruption::{is_marked, mark, marks_work};
@@ -73,7 +73,7 @@ pub use periodic::{SignalTimer, TimerDescriptor, futex_wait_until, sleep_until};
 pub use plugin::LoopEvent;
 pub use probe::{ProbePlace, attach_probe, attach_program, open_tracepoint};
 pub use process::{
-    FileLimit, Inheritance, Interest, Poller, ProcessWatch, Signals, end_by_signal, executable_of,
+    FileLimit, Inheritance, Interest, Poller, ProcessWatch, Signals, at_exit, end_by_signal, executable_of,
     file_limit, find_on_path, ignore_until_exec, is_privileged_start, kill, kill_group, name_of, on_fork,
     raise_file_limit, replace_standard_error,
 };
@@ -98,8 +98,9 @@ pub use spawn_detached::{READY_DESCRIPTOR, Ready, report_ready, spawn_detached};
 pub use terminal::terminal_size;
 pub use thread::{
     InterruptionBlock, RseqArea, TidOffset, ask_for_short_slices, barrier_all_sections, current_cpu, gettid,
-    is_main_thread, online_cpus, possible_cpus, prefer_this_thread, prepare_section_barrier, rseq_area,
-    spawn_background, thread_count, thread_name, thread_pointer, tid_from_thread_block, tid_offset,
+    is_main_thread, let_faults_come, online_cpus, possible_cpus, prefer_this_thread, prepare_section_barrier,
+    rseq_area, spawn_background, thread_count, thread_name, thread_pointer, tid_from_thread_block,
+    tid_offset,
 };
 pub use unused_memory::release_unused_memory;
 pub use user::{

@@ -159,6 +159,13 @@ pub fn on_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: ex
     unsafe { pthread_atfork(before, in_parent, in_child) };
 }
 
+/// Has a function called when the program ends by `exit` or by returning from `main`, before what
+/// was made until now is destroyed.
+pub fn at_exit(function: extern "C" fn()) {
+    // SAFETY: the function lives as long as the program, as above.
+    unsafe { libc::atexit(function) };
+}
+
 /// Puts a file in the place of standard error.
 pub fn replace_standard_error(file: OwnedFd) -> io::Result<()> {
     // SAFETY: both are open descriptors; standard error is never closed, only replaced.

@@ -309,6 +309,20 @@ extern "C" fn run_background(body: *mut libc::c_void) -> *mut libc::c_void {
     std::ptr::null_mut()
 }
 
+/// Lets signals come to the calling thread that its own instructions raise. While they are blocked,
+/// the kernel ends the process without its handlers.
+pub fn let_faults_come() {
+    let mut faults = MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` fills the set in, and the other calls use it.
+    unsafe {
+        libc::sigemptyset(faults.as_mut_ptr());
+        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS] {
+            libc::sigaddset(faults.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, faults.as_ptr(), std::ptr::null_mut());
+    }
+}
+
 /// Starts a detached thread that takes no signals, for a library inside another program.
 ///
 /// Uses a small stack where the program's thread-local storage allows it. Starts none in a process

@@ -224,7 +224,7 @@ mod tests {
     use tompion_os::create_memfd;
 
     use super::*;
-    use crate::event::Tail;
+    use crate::event::{Retention, Tail};
 
     fn control(size: u64) -> SharedMap {
         let file = create_memfd(c"triggers", size).expect("a file");
@@ -240,7 +240,7 @@ mod tests {
             image: image.as_ptr(),
             image_len: image.len(),
             tails: &tails,
-            is_pinned: false,
+            retention: Retention::Ring,
         };
         // SAFETY: the parts are slices.
         unsafe { note(&region(control).expect("a region"), trigger, &event.into()) };

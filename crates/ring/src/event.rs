@@ -30,8 +30,22 @@ pub struct Event<'a> {
     pub image_len: usize,
     /// Variable parts that follow the image.
     pub tails: &'a [Tail],
-    /// Whether a flight recorder must not overwrite it.
-    pub is_pinned: bool,
+    /// Place where it is stored.
+    pub retention: Retention,
+}
+
+/// Place where an event is stored, and how long it stays there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retention {
+    /// In the ring.
+    Ring,
+    /// In the list of pinned events if the ring is overwritten and the list has room; else in the
+    /// ring.
+    Pinned,
+    /// In the list of pinned events, in its first [`STATE_DUMP_ROOM`] bytes; else nowhere.
+    ///
+    /// [`STATE_DUMP_ROOM`]: tompion_layout::pinned::STATE_DUMP_ROOM
+    StateDump,
 }
 
 impl Event<'_> {

@@ -27,7 +27,7 @@ use tompion_layout::{
 use tompion_os::Processor;
 
 use crate::{
-    event::{Event, Outcome},
+    event::{Event, Outcome, Retention},
     memory::{Clock, Fault, Part, SharedMap, break_by},
     pinned_events as list,
     reader::RingReader,
@@ -74,7 +74,7 @@ struct Ring {
 }
 
 /// An event of one word; the image must outlive its append.
-fn event(number: u16, image: &[u64; 1], is_pinned: bool) -> Event<'static> {
+fn event(number: u16, image: &[u64; 1], retention: Retention) -> Event<'static> {
     Event {
         id: record::FIRST_EVENT + number,
         tid: 7,
@@ -82,7 +82,7 @@ fn event(number: u16, image: &[u64; 1], is_pinned: bool) -> Event<'static> {
         image: image.as_ptr().cast(),
         image_len: 8,
         tails: &[],
-        is_pinned,
+        retention,
     }
 }
 
@@ -98,7 +98,7 @@ impl Ring {
 
     fn append(&self, number: u16) -> Outcome {
         let image = [u64::from(number) * 3 + 1];
-        let event = event(number, &image, false);
+        let event = event(number, &image, Retention::Ring);
         let setup = ReserveParts {
             geometry: Self::geometry(),
             overwrite: self.overwrite,
@@ -401,7 +401,7 @@ fn keeping() -> impl Fn() + Sync + Send + Clone + 'static {
             let map = map.clone();
             thread::spawn(move || {
                 let image = [u64::from(number) * 3 + 1];
-                let event = event(number, &image, true);
+                let event = event(number, &image, Retention::Pinned);
                 // SAFETY: the image is a live local.
                 assert!(unsafe { list::append(&Part::of(&map, 0, SIZE), SIZE, &event, (0, 5)) });
             })

@@ -8,7 +8,7 @@ use tompion_layout::{
 };
 
 use crate::{
-    event::Event,
+    event::{Event, Retention},
     memory::{Part, SharedMap},
 };
 
@@ -32,7 +32,16 @@ pub struct UntrustedPinned {
     pub payload: Vec<u8>,
 }
 
-/// Appends an event to a list of `size` bytes. False if there is no room.
+/// Bytes of the list that an event may use; none if it is not for the list.
+pub(crate) fn room(retention: Retention, is_overwritten: bool) -> Option<usize> {
+    match retention {
+        Retention::Pinned if is_overwritten => Some(PINNED_SIZE as usize),
+        Retention::StateDump => Some(pinned::STATE_DUMP_ROOM),
+        Retention::Pinned | Retention::Ring => None,
+    }
+}
+
+/// Appends an event to the first `size` bytes of a list. False if there is no room.
 ///
 /// # Safety
 /// The event's parts are readable.
@@ -198,7 +207,7 @@ mod tests {
             image: image.as_ptr(),
             image_len: 8,
             tails: &tails,
-            is_pinned: true,
+            retention: Retention::Pinned,
         };
         // SAFETY: the parts are locals.
         unsafe { append(&list(control), PINNED_SIZE as usize, &event, (3, 99)) }
@@ -221,6 +230,30 @@ mod tests {
         assert_eq!((out.len(), out[1].number), (2, 6));
         take(&control, &mut read, false, &mut out);
         assert_eq!(out.len(), 2);
+    }
+
+    #[test]
+    fn state_dumps_leave_room_for_other_events() {
+        assert_eq!(room(Retention::Ring, true), None);
+        assert_eq!(room(Retention::Pinned, false), None);
+        let (all, of_dumps) = (room(Retention::Pinned, true), room(Retention::StateDump, true));
+        assert_eq!(of_dumps, room(Retention::StateDump, false));
+        let control = control();
+        let image = [0u64; 100];
+        let event = Event {
+            id: record::FIRST_EVENT,
+            tid: 7,
+            time: 0,
+            image: image.as_ptr().cast(),
+            image_len: size_of_val(&image),
+            tails: &[],
+            retention: Retention::StateDump,
+        };
+        // SAFETY: the image is a local.
+        let count =
+            |size| (0..).take_while(|_| unsafe { append(&list(&control), size, &event, (0, 0)) }).count();
+        let (dumped, rest) = (count(of_dumps.unwrap()), count(all.unwrap()));
+        assert!(dumped > 500 && dumped.abs_diff(rest) <= 1, "{dumped} and {rest}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use tompion_layout::{
 };
 use tompion_os::{RseqArea, SharedMap};
 
-pub use crate::event::{Event, MAX_TAILS, Outcome, Tail};
+pub use crate::event::{Event, MAX_TAILS, Outcome, Retention, Tail};
 use crate::{
     in_flight::InFlight,
     memory::{Clock, Part},
@@ -388,9 +388,13 @@ impl Recording {
         if self.cpus.load(Ordering::Acquire) == 0 {
             return Outcome::NotRecording;
         }
-        // SAFETY: as the caller promises.
-        if event.is_pinned && unsafe { self.append_pinned(event) } {
-            return Outcome::Written;
+        let stored = match event.retention {
+            Retention::Ring => None,
+            // SAFETY: as the caller promises.
+            _ => unsafe { self.append_pinned(event) },
+        };
+        if let Some(outcome) = stored {
+            return outcome;
         }
         if event.tails.is_empty() && event.image_len <= record::MAX_IMAGE && !self.wants_given_time() {
             // SAFETY: as the caller promises.
@@ -429,7 +433,7 @@ impl Recording {
         if !self.is_active() {
             return Outcome::NotRecording;
         }
-        let Event { id, tid, image, image_len, tails, time, is_pinned: _ } = *event;
+        let Event { id, tid, image, image_len, tails, time, retention: _ } = *event;
         let payload = event.payload_len();
         if tails.len() > MAX_TAILS || payload > (self.max_record as usize).saturating_sub(record::HEADER) {
             return self.lose(Cause::TooLarge);
@@ -457,25 +461,30 @@ impl Recording {
         Outcome::from_number(outcome)
     }
 
-    /// Puts an event where a flight recorder doesn't overwrite it. False if there is no flight
-    /// recorder, or no room.
+    /// Stores an event where no ring overwrites it. None if it is to go to the ring.
     ///
     /// # Safety
     /// As [`Recording::append`].
     #[cold]
-    unsafe fn append_pinned(&self, event: &Event<'_>) -> bool {
+    unsafe fn append_pinned(&self, event: &Event<'_>) -> Option<Outcome> {
         let _counted = InFlight::enter();
         // Ordering: pairs with the release store in `begin`.
-        if self.cpus.load(Ordering::Acquire) == 0 || self.flags & FLAG_OVERWRITE == 0 {
-            return false;
+        if self.cpus.load(Ordering::Acquire) == 0 {
+            return Some(Outcome::NotRecording);
         }
+        let size = pinned_events::room(event.retention, self.flags & FLAG_OVERWRITE != 0)?;
         let time = if self.wants_given_time() { event.time } else { tompion_os::tsc() };
         // SAFETY: `begin` set the pointer to `PINNED_SIZE` bytes of a mapping that stays; the
         // event's parts are readable as the caller promises.
-        unsafe {
+        let is_stored = unsafe {
             let list = Part::new(self.pinned.cast_mut().cast(), PINNED_SIZE as usize);
-            pinned_events::append(&list, PINNED_SIZE as usize, event, (section::current_cpu(), time))
+            pinned_events::append(&list, size, event, (section::current_cpu(), time))
+        };
+        if !is_stored && event.retention == Retention::StateDump {
+            self.count_without_ring(Cause::StateDumpFull);
+            return Some(Outcome::Lost(Cause::StateDumpFull));
         }
+        is_stored.then_some(Outcome::Written)
     }
 
     /// Pads the current CPU's sub-buffer, or opens the next one, whichever is due. Whatever has

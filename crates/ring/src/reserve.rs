@@ -28,7 +28,6 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tompion_layout::{
-    control::PINNED_SIZE,
     loss::Cause,
     record::{self, Head, SubbufferHeader, WriteProtocol},
     ring::{self, Geometry},
@@ -36,7 +35,7 @@ use tompion_layout::{
 use tompion_os::Processor;
 
 use crate::{
-    event::{Event, MAX_TAILS, Outcome},
+    event::{Event, MAX_TAILS, Outcome, Retention},
     memory::{self, Clock, Fault, Part},
     pinned_events,
 };
@@ -119,9 +118,13 @@ impl<'a> ReserveRings<'a> {
     /// # Safety
     /// The event's image and tails are readable.
     pub unsafe fn append(&self, event: &Event<'_>) -> Outcome {
-        // SAFETY: as the caller promises.
-        if event.is_pinned && self.overwrite && unsafe { self.append_pinned(event) } {
-            return Outcome::Written;
+        let stored = match event.retention {
+            Retention::Ring => None,
+            // SAFETY: as the caller promises.
+            _ => unsafe { self.append_pinned(event) },
+        };
+        if let Some(outcome) = stored {
+            return outcome;
         }
         let mut cpu = memory::likely_cpu(self.clock, self.processor);
         let payload = event.payload_len();
@@ -332,15 +335,21 @@ impl<'a> ReserveRings<'a> {
         unsafe { (*self.lost.add(Cause::SLOTS)).fetch_add(1, Ordering::Release) };
     }
 
-    /// Puts an event where a flight recorder doesn't overwrite it. False if there is no room.
+    /// Stores an event where no ring overwrites it. None if it is to go to the ring.
     ///
     /// # Safety
     /// As [`ReserveRings::append`].
     #[cold]
-    unsafe fn append_pinned(&self, event: &Event<'_>) -> bool {
+    unsafe fn append_pinned(&self, event: &Event<'_>) -> Option<Outcome> {
+        let size = pinned_events::room(event.retention, self.overwrite)?;
         let now = memory::now(self.clock, &self.rings);
-        // SAFETY: as the caller promises; the list has `PINNED_SIZE` bytes.
-        unsafe { pinned_events::append(&self.pinned, PINNED_SIZE as usize, event, (now.cpu, now.time)) }
+        // SAFETY: as the caller promises; the list has `PINNED_SIZE` bytes, and `size` is no more.
+        let is_stored = unsafe { pinned_events::append(&self.pinned, size, event, (now.cpu, now.time)) };
+        if !is_stored && event.retention == Retention::StateDump {
+            self.count_without_ring(Cause::StateDumpFull);
+            return Some(Outcome::Lost(Cause::StateDumpFull));
+        }
+        is_stored.then_some(Outcome::Written)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::thread;
 
 use tompion_layout::record;
-use tompion_ring::producer::{Event, Outcome, Recording, Tail};
+use tompion_ring::producer::{Event, Outcome, Recording, Retention, Tail};
 
 /// A recording in reserve form may end between an event's look for it and its append.
 #[test]
@@ -20,7 +20,7 @@ fn an_append_that_finds_no_recording_leaves_its_thread_whole() {
                 image: image.as_ptr().cast(),
                 image_len: 8,
                 tails,
-                is_pinned: false,
+                retention: Retention::Ring,
             };
             // SAFETY: image and tail are words on the stack; the thread is this process's own.
             assert_eq!(unsafe { recording.append(&event) }, Outcome::NotRecording);

@@ -18,7 +18,7 @@ use tompion_layout::{
 use tompion_os::{SharedMap, create_memfd};
 use tompion_ring::{
     memory::Clock,
-    producer::{Event, Outcome, Recording, ReserveSetup},
+    producer::{Event, Outcome, Recording, ReserveSetup, Retention},
     reader::RingReader,
     records::{Records, UntrustedRecord},
 };
@@ -67,7 +67,7 @@ impl Rings {
         let image_len = if key % 3 == 0 { 16 } else { 32 };
         let image = image.as_ptr().cast();
         let id = record::FIRST_EVENT + number;
-        let event = Event { id, tid: 1, time: 0, image, image_len, tails: &[], is_pinned: false };
+        let event = Event { id, tid: 1, time: 0, image, image_len, tails: &[], retention: Retention::Ring };
         // SAFETY: the image is a live local, and larger than told.
         if unsafe { self.recording.append(&event) } == Outcome::Written {
             self.written.fetch_add(1, Ordering::Relaxed);

@@ -16,7 +16,7 @@ use tompion_layout::{control, record, ring::Geometry};
 use tompion_os::{SharedMap, create_memfd};
 use tompion_ring::{
     in_flight,
-    producer::{Event, Outcome, Recording, RseqSetup},
+    producer::{Event, Outcome, Recording, Retention, RseqSetup},
 };
 
 /// A recording that begins and ends again and again.
@@ -36,7 +36,7 @@ impl Place {
             image: image.as_ptr().cast(),
             image_len: size_of_val(&image),
             tails: &[],
-            is_pinned,
+            retention: if is_pinned { Retention::Pinned } else { Retention::Ring },
         };
         // SAFETY: the image is alive. Of the recording's words only `cpus` is read while it isn't
         // active.

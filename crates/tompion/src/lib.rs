@@ -10,6 +10,7 @@ mod level;
 mod macros;
 mod mark;
 mod site;
+mod state_dump;
 
 #[cfg(not(all(
     target_os = "linux",
@@ -40,6 +41,7 @@ pub use context::{context, text_context, withdraw_context};
 pub use field::{Field, Hex, Integers, Network, Text, hex, network, text};
 pub use level::Level;
 pub use site::Span;
+pub use state_dump::{StateDump, state_dump};
 
 /// Items that the macros need; not for use by hand, and without promises.
 #[doc(hidden)]

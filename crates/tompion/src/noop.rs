@@ -103,3 +103,14 @@ pub fn request_snapshot() -> bool {
 pub unsafe fn provide_context(_name: &CStr, _ty: u32, _get: *mut c_void) -> bool {
     false
 }
+
+/// There is no recorder.
+///
+/// # Safety
+/// Always.
+pub unsafe fn add_state_dump(_dump: unsafe extern "C" fn(*mut c_void), _data: *mut c_void) -> bool {
+    false
+}
+
+/// There is no recorder.
+pub fn remove_state_dump(_dump: unsafe extern "C" fn(*mut c_void), _data: *mut c_void) {}

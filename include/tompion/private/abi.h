@@ -92,6 +92,16 @@ int tompion_agent_v1(struct tompion_module *module, uint32_t verb) TOMPION_PRIV_
  * -1. */
 int tompion_context_v1(const char *name, uint32_t type, void *get) TOMPION_PRIV_OPTIONAL;
 
+/* What may be asked of a state dump's function. */
+enum {
+    TOMPION_STATE_DUMP_REMOVE, /* it is not to be called any more; waits for a call that is going on */
+    TOMPION_STATE_DUMP_ADD     /* it is to be called when a recording begins, and for those that there are */
+};
+
+/* Returns 0, or -1 for a function that was not added. Weak: older libraries don't have it. */
+int tompion_state_dump_v1(const struct tompion_module *module, uint32_t verb, void (*dump)(void *data),
+                          void *data) __attribute__((__weak__));
+
 #ifdef __cplusplus
 }
 #endif

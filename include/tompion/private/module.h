@@ -47,6 +47,11 @@ int (*tompion_priv_agent)(struct tompion_module *module, uint32_t verb) = 0;
 extern int (*tompion_priv_context)(const char *name, uint32_t type, void *get) TOMPION_PRIV_HIDDEN;
 int (*tompion_priv_context)(const char *name, uint32_t type, void *get) = 0;
 
+extern int (*tompion_priv_state_dump)(const struct tompion_module *module, uint32_t verb,
+                                      void (*dump)(void *data), void *data) TOMPION_PRIV_HIDDEN;
+int (*tompion_priv_state_dump)(const struct tompion_module *module, uint32_t verb,
+                               void (*dump)(void *data), void *data) = 0;
+
 /* Finds the library's functions, in a library that was linked or is loaded now. */
 static void tompion_priv_find(void)
 {
@@ -54,6 +59,7 @@ static void tompion_priv_find(void)
     const char *path = getenv("TOMPION_LIBRARY");
     tompion_priv_agent = tompion_agent_v1;
     tompion_priv_context = tompion_context_v1;
+    tompion_priv_state_dump = tompion_state_dump_v1;
     if (tompion_priv_agent || !(getenv("TOMPION_SESSION") || getenv("TOMPION_RECORD")))
         return;
     /* `tompion record` says where it is; to a set-user-ID program any user could say so. */
@@ -64,6 +70,7 @@ static void tompion_priv_find(void)
     if (library) {
         *(void **)&tompion_priv_agent = dlsym(library, "tompion_agent_v1");
         *(void **)&tompion_priv_context = dlsym(library, "tompion_context_v1");
+        *(void **)&tompion_priv_state_dump = dlsym(library, "tompion_state_dump_v1");
     }
 }
 #else
@@ -72,6 +79,7 @@ static __inline__ void tompion_priv_find(void)
     tompion_priv_agent = tompion_agent_v1;
 }
 #define tompion_priv_context tompion_context_v1
+#define tompion_priv_state_dump tompion_state_dump_v1
 #endif
 
 /* Before the program's own constructors: each file's calls this, the first one registers. */

@@ -1,12 +1,14 @@
 //! The writing thread: its id, and whether it may write, for the event path.
 //!
-//! Three words in thread-local storage answer that without a system call.
+//! Four words in thread-local storage answer that without a system call.
 //!
 //! ```text
 //! tompion_thread_id   the thread's id, once it was verified; 0: not yet, or not to be trusted
 //! tompion_lent        number of children that run on this storage while the thread waits (vfork)
 //! tompion_shared      id of the thread that owns this storage, once a child has shared it that
 //!                     runs at the same time; 0: never
+//! tompion_dumping     [`DUMPING`] while the thread runs a state dump, [`SHARED_MEANWHILE`] if a
+//!                     child has shared the storage since; else 0
 //! ```
 //!
 //! A child that runs on its parent's memory (`vfork`, `clone` with `CLONE_VM`) sees its parent's
@@ -55,6 +57,7 @@ global_asm!(
     TOMPION_THREAD_WORD tompion_thread_id
     TOMPION_THREAD_WORD tompion_lent
     TOMPION_THREAD_WORD tompion_shared
+    TOMPION_THREAD_WORD tompion_dumping
     .popsection
     "#
 );
@@ -72,8 +75,20 @@ pub fn noted_thread_id() -> u32 {
 pub enum Writer {
     /// A thread of this process, with its id.
     Thread(u32),
+    /// A thread of this process, with its id, which runs a state dump.
+    StateDump(u32),
     /// A child that runs on this process's memory, and must not touch its rings.
     SharedVmChild,
+}
+
+impl Writer {
+    /// Id of the thread; none for a child on this process's memory.
+    pub fn thread(self) -> Option<u32> {
+        match self {
+            Self::Thread(tid) | Self::StateDump(tid) => Some(tid),
+            Self::SharedVmChild => None,
+        }
+    }
 }
 
 /// Finds the calling thread's id, and notes it if it can't change.
@@ -85,6 +100,9 @@ pub fn current() -> Writer {
     }
     let owner = thread_word!("tompion_shared");
     if owner != 0 {
+        if thread_word!("tompion_dumping") != 0 {
+            return Writer::StateDump(owner);
+        }
         return if gettid() == owner { Writer::Thread(owner) } else { Writer::SharedVmChild };
     }
     let tid = match TID_OFFSET.load(Ordering::Relaxed) {
@@ -131,5 +149,40 @@ pub fn share_storage() {
     if thread_word!("tompion_shared") == 0 {
         set_thread_word!("tompion_shared", gettid());
     }
+    if thread_word!("tompion_dumping") != 0 {
+        set_thread_word!("tompion_dumping", SHARED_MEANWHILE);
+    }
     forget_thread_id();
+}
+
+/// The thread runs a state dump.
+const DUMPING: u32 = 1;
+/// The thread runs a state dump, and its storage is shared for good.
+const SHARED_MEANWHILE: u32 = 2;
+
+/// Marks the calling thread as one that runs a state dump: none of its events goes the shortest
+/// way. [`current`] looks for the mark only where the storage has an owner, so that it costs other
+/// threads nothing.
+pub fn begin_state_dump() {
+    let is_shared = thread_word!("tompion_shared") != 0;
+    if !is_shared {
+        set_thread_word!("tompion_shared", gettid());
+    }
+    set_thread_word!("tompion_dumping", if is_shared { SHARED_MEANWHILE } else { DUMPING });
+    forget_thread_id();
+}
+
+/// Takes the mark away.
+pub fn end_state_dump() {
+    if thread_word!("tompion_dumping") == DUMPING {
+        set_thread_word!("tompion_shared", 0u32);
+    }
+    set_thread_word!("tompion_dumping", 0u32);
+}
+
+/// In the child of a fork: its thread runs no state dump of the child's recordings.
+pub fn forget_state_dump() {
+    if thread_word!("tompion_dumping") != 0 {
+        end_state_dump();
+    }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use tompion_layout::{control, record, ring};
 use tompion_ring::{
-    producer::{Event, Outcome, Tail},
+    producer::{Event, Outcome, Retention, Tail},
     reader::{RingReader, Span},
     records::{Records, UntrustedRecord},
 };
@@ -68,7 +68,7 @@ impl Proven {
             image: self.words.as_ptr().cast(),
             image_len: self.image_len,
             tails: &self.tails,
-            is_pinned: false,
+            retention: Retention::Ring,
         };
         // SAFETY: image and tails lie in the words.
         unsafe { bench.recording.append(&event) }

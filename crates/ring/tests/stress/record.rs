@@ -1,7 +1,7 @@
 //! Records of varied length that carry their own proof, cheap to make and to check.
 
 use tompion_layout::record;
-use tompion_ring::producer::{Event, Outcome, Tail};
+use tompion_ring::producer::{Event, Outcome, Retention, Tail};
 
 use crate::support::Bench;
 
@@ -75,7 +75,7 @@ pub fn append(bench: &Bench, append: Append, source: u16, number: u64) -> Outcom
         image: image.as_ptr().cast(),
         image_len: shape.words * 8,
         tails: &tails[..count],
-        is_pinned: false,
+        retention: Retention::Ring,
     };
     append(bench, &event)
 }

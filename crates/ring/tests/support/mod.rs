@@ -13,7 +13,7 @@ use tompion_layout::{
 use tompion_os::{SharedMap, create_memfd};
 use tompion_ring::{
     memory::Clock,
-    producer::{Event, Outcome, Recording, ReserveSetup, RseqSetup, Tail},
+    producer::{Event, Outcome, Recording, ReserveSetup, Retention, RseqSetup, Tail},
     reader::RingReader,
 };
 
@@ -91,7 +91,7 @@ impl Bench {
             image: image.as_ptr().cast(),
             image_len: size_of_val(image),
             tails,
-            is_pinned: false,
+            retention: Retention::Ring,
         };
         // SAFETY: image and tails are live slices.
         unsafe { self.recording.append(&event) }

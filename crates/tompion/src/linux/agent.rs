@@ -30,6 +30,9 @@ type AppendFunction = unsafe extern "C" fn(*const Site, *const u8, usize);
 type AppendTailsFunction = unsafe extern "C" fn(*const Site, *const u8, usize, *const Tail, usize);
 type AppendBeginFunction = unsafe extern "C" fn(*const Site, *const u8, usize, *const Tail, usize) -> u32;
 type AppendEndFunction = unsafe extern "C" fn(*const Site, u32);
+/// A program's function that records its state.
+pub type DumpFunction = unsafe extern "C" fn(*mut c_void);
+type StateDumpFunction = unsafe extern "C" fn(*const Module, u32, DumpFunction, *mut c_void) -> c_int;
 type ContextFunction = unsafe extern "C" fn(*const c_char, u32, *mut c_void) -> c_int;
 
 /// Bits of recordings in a site's `enabled`.
@@ -51,6 +54,11 @@ const UNLOAD: u32 = 0;
 const LOAD: u32 = 1;
 /// Verb: the flight recorders that the program is part of are to be saved.
 const SNAPSHOT: u32 = 2;
+
+/// Verb of state dumps: the function is not to be called any more.
+const REMOVE_STATE_DUMP: u32 = 0;
+/// Verb of state dumps: the function is to be called when a recording begins.
+const ADD_STATE_DUMP: u32 = 1;
 
 /// A place that the agent writes.
 #[repr(transparent)]
@@ -272,6 +280,30 @@ pub unsafe fn provide_context(name: &CStr, ty: u32, get: *mut c_void) -> bool {
     let provide = function::<ContextFunction>(loader::symbol(c"tompion_context_v1"));
     // SAFETY: as the caller promises.
     provide.is_some_and(|provide| unsafe { provide(name.as_ptr(), ty, get) } == 0)
+}
+
+/// Has a function called when a recording begins, and for those that there are. Returns whether the
+/// library does so.
+///
+/// # Safety
+/// The function may be called with `data`, from any thread, until [`remove_state_dump`].
+pub unsafe fn add_state_dump(dump: DumpFunction, data: *mut c_void) -> bool {
+    // SAFETY: as the caller promises.
+    change_state_dumps()
+        .is_some_and(|change| unsafe { change(&OBJECT.module, ADD_STATE_DUMP, dump, data) } == 0)
+}
+
+/// Has a function not called any more, and waits for a call that is going on in another thread.
+pub fn remove_state_dump(dump: DumpFunction, data: *mut c_void) {
+    if let Some(change) = change_state_dumps() {
+        // SAFETY: the agent compares the two and calls nothing.
+        unsafe { change(&OBJECT.module, REMOVE_STATE_DUMP, dump, data) };
+    }
+}
+
+/// The library's function for state dumps, if it has this object's module and knows state dumps.
+fn change_state_dumps() -> Option<StateDumpFunction> {
+    if is_loaded() { function(loader::symbol(c"tompion_state_dump_v1")) } else { None }
 }
 
 /// Records an event without tails.

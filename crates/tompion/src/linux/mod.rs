@@ -8,8 +8,8 @@ mod recorders;
 mod site;
 
 pub use agent::{
-    append, append_begin, append_end, append_tails, chosen, is_loaded, load, provide_context, register,
-    request_snapshot,
+    add_state_dump, append, append_begin, append_end, append_tails, chosen, is_loaded, load, provide_context,
+    register, remove_state_dump, request_snapshot,
 };
 pub use site::site_of;
 

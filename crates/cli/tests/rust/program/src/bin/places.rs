@@ -1,13 +1,16 @@
 //! Events in all the places where a program may have them.
 //!
 //!     places generic | early | threads THREADS COUNT | panics | fork | plugin FILE ROUNDS
-//!     places endless | contexts | snapshot | ticks | disabled
+//!     places endless | dumps | contexts | snapshot | ticks | disabled
 
 use std::{
     ffi::{c_char, c_int, c_void, CString},
     io::Read,
     panic::{catch_unwind, AssertUnwindSafe},
-    sync::atomic::{AtomicI64, Ordering},
+    sync::{
+        atomic::{AtomicI64, Ordering},
+        Arc, Mutex,
+    },
     thread,
     time::Duration,
 };
@@ -208,6 +211,39 @@ fn contexts() {
     event!("places", "withdrawn", yes = tompion::withdraw_context("places:phase"));
 }
 
+/// Dumps state, panics in a dump, and drops one guard inside its own call.
+fn dumps() {
+    let open = Arc::new(Mutex::new(vec!["a", "b"]));
+    let (dumped, calls) = (Arc::clone(&open), Arc::new(AtomicI64::new(0)));
+    let counter = Arc::clone(&calls);
+    let first = tompion::state_dump(move || {
+        for peer in dumped.lock().unwrap().iter() {
+            event!("places", "connection", peer);
+        }
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
+    let counter = Arc::clone(&calls);
+    let panics = tompion::state_dump(move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+        panic!("in a state dump");
+    });
+    let slot: Arc<Mutex<Option<tompion::StateDump>>> = Arc::default();
+    let (counter, own) = (Arc::clone(&calls), Arc::clone(&slot));
+    let mut held = slot.lock().unwrap();
+    *held = Some(tompion::state_dump(move || {
+        drop(own.lock().unwrap().take());
+        event!("places", "dropped");
+        counter.fetch_add(1, Ordering::Relaxed);
+    }));
+    drop(held);
+    assert!(first.is_added() && panics.is_added());
+    while calls.load(Ordering::Relaxed) < 3 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    drop((first, panics));
+    assert_eq!(Arc::strong_count(&open), 1, "the closure is gone");
+}
+
 /// Asks for a snapshot and waits until it must have been seen.
 fn snapshot() {
     event!("places", "kept", number = 1_u8);
@@ -245,6 +281,7 @@ fn main() {
         "fork" => forks(),
         "plugin" => plugin(&words[1], number(2)),
         "contexts" => contexts(),
+        "dumps" => dumps(),
         "snapshot" => snapshot(),
         "ticks" => ticks(),
         "disabled" => disabled(),
