@@ -8,12 +8,18 @@ use std::{
 
 use tompion_os::DirHandle;
 
-use crate::Policy;
+use crate::{Policy, Retention};
 
 /// Begin of a chunk's name.
 const PREFIX: &str = "chunk-";
 /// End of the name of the one that is being written.
 const OPEN: &str = ".open";
+/// End of the hidden name of one that is being dropped.
+const DROPPED: &str = ".dropped";
+
+/// Begin of the names of streams, and how many folders deep they are.
+const STREAM: &str = "stream_";
+const STREAM_LEVELS: u32 = 2;
 
 /// Returns the name of a committed chunk.
 fn name_of(number: u64) -> String {
@@ -24,6 +30,25 @@ fn name_of(number: u64) -> String {
 fn open_number(name: &str) -> Option<u64> {
     let number = name.strip_prefix(PREFIX)?.strip_suffix(OPEN)?.parse().ok()?;
     (name == name_of(number) + OPEN).then_some(number)
+}
+
+/// Returns the folder of a chunk that is being dropped.
+fn dropped_folder(folder: &DirHandle, number: u64) -> DirHandle {
+    folder.join(format!(".{}{DROPPED}", name_of(number)))
+}
+
+/// Finds the chunk that was being dropped when its recorder was killed: its number and folder.
+///
+/// # Errors
+/// If the folder can't be read.
+pub fn dropped_chunk(folder: &DirHandle) -> io::Result<Option<(u64, DirHandle)>> {
+    let names = folder.names()?.into_iter().filter_map(|name| name.into_string().ok());
+    let number = |name: String| {
+        let name = name.strip_prefix('.')?.strip_suffix(DROPPED)?;
+        open_number(&format!("{name}{OPEN}"))
+    };
+    let found = names.filter_map(number).max();
+    Ok(found.map(|number| (number, dropped_folder(folder, number))))
 }
 
 /// Finds the committed chunks of a recording, the oldest first: their numbers and folders.
@@ -68,6 +93,30 @@ pub struct Committed {
     ended: Instant,
 }
 
+impl Committed {
+    /// A chunk that another recorder has committed; with the bytes of its streams, if they are
+    /// wanted.
+    fn find((number, folder): (u64, DirHandle), with_bytes: bool, now: Instant) -> io::Result<Self> {
+        let age = folder.metadata()?.modified()?.elapsed().unwrap_or_default();
+        let bytes = if with_bytes { stream_bytes(&folder, STREAM_LEVELS)? } else { 0 };
+        Ok(Self { number, folder, bytes, ended: now.checked_sub(age).unwrap_or(now) })
+    }
+}
+
+/// Bytes of the streams' files in a folder and, so many levels deep, in those below it.
+fn stream_bytes(folder: &DirHandle, levels: u32) -> io::Result<u64> {
+    let mut sum = 0_u64;
+    for name in folder.names()? {
+        let is_stream = name.to_string_lossy().starts_with(STREAM);
+        if is_stream {
+            sum = sum.saturating_add(folder.read(&name)?.metadata()?.len());
+        } else if levels != 0 && folder.has_directory(&name) {
+            sum = sum.saturating_add(stream_bytes(&folder.join(&name), levels - 1)?);
+        }
+    }
+    Ok(sum)
+}
+
 /// Chunks of one recording.
 #[derive(Debug)]
 pub struct Series {
@@ -94,6 +143,28 @@ impl Series {
         open.make()?;
         let due = policy.rotation.every.map(|every| now + every);
         Ok(Self { folder, policy, number: 1, open, begun: now, due, committed: VecDeque::new() })
+    }
+
+    /// Goes on with the chunk of this number, in the folder of a recording whose recorder was
+    /// killed. Its folder is made if it is not there. It was begun so long ago.
+    ///
+    /// # Errors
+    /// If the folder can't be made, or the recording's not be read.
+    pub fn resume(folder: DirHandle, policy: Policy, number: u64, age: Duration) -> io::Result<Self> {
+        let now = Instant::now();
+        let open = folder.join(name_of(number) + OPEN);
+        open.make()?;
+        let begun = now.checked_sub(age).unwrap_or(now);
+        let due = policy.rotation.every.map(|every| begun + every);
+        let committed = match policy.retention {
+            // It is not needed otherwise, and takes a look at each file.
+            Retention { age: None, size: None, count: None } => VecDeque::new(),
+            Retention { size, .. } => {
+                let chunks = committed_chunks(&folder)?.into_iter();
+                chunks.filter_map(|chunk| Committed::find(chunk, size.is_some(), now).ok()).collect()
+            }
+        };
+        Ok(Self { folder, policy, number, open, begun, due, committed })
     }
 
     /// Folder of the open chunk.
@@ -141,12 +212,20 @@ impl Series {
         Ok(())
     }
 
-    /// Drops the open chunk, and begins it again.
+    /// Sets the open chunk aside, to be dropped: no reader sees it any more.
+    ///
+    /// # Errors
+    /// If it can't be renamed.
+    pub fn set_aside(&mut self) -> io::Result<()> {
+        self.open.rename_to(&dropped_folder(&self.folder, self.number))
+    }
+
+    /// Removes the chunk that was set aside, and begins it again.
     ///
     /// # Errors
     /// If it can't be removed, or made again.
     pub fn drop_open(&mut self) -> io::Result<()> {
-        self.open.remove_all()?;
+        dropped_folder(&self.folder, self.number).remove_all()?;
         self.open.make()?;
         self.begun = Instant::now();
         Ok(())
@@ -189,7 +268,7 @@ mod tests {
     use tompion_testing::TestDir;
 
     use super::*;
-    use crate::{Retention, Rotation};
+    use crate::Rotation;
 
     fn series(dir: &TestDir, rotation: Rotation, retention: Retention) -> Series {
         let folder = DirHandle::open(dir).expect("a folder");
@@ -238,8 +317,38 @@ mod tests {
         let dir = TestDir::new("drop");
         let mut series = series(&dir, Rotation::default(), Retention::default());
         series.open().create_new("file").expect("a file");
+        let folder = DirHandle::open(&dir).expect("a folder");
+        assert!(dropped_chunk(&folder).expect("names").is_none());
+        series.set_aside().expect("another name");
+        assert_eq!(names(&dir), [".chunk-000001.dropped"]);
+        assert_eq!(dropped_chunk(&folder).expect("names").map(|(number, _)| number), Some(1));
         series.drop_open().expect("another one");
         assert_eq!((names(&dir).len(), series.open().names().expect("names").len()), (1, 0));
+    }
+
+    #[test]
+    fn a_series_goes_on_and_knows_what_is_there() {
+        let dir = TestDir::new("resume");
+        let rotation = Rotation { every: Some(Duration::from_secs(60)), size: None };
+        let retention = Retention { count: Some(9), size: Some(15), age: None };
+        let mut series = series(&dir, rotation, retention);
+        for _ in 0..2 {
+            let source = series.open().join("user").join("a-1");
+            source.make().expect("folders");
+            fs::write(source.path().join("stream_0"), "12345678").expect("a stream");
+            fs::write(source.path().join("metadata"), "more").expect("metadata");
+            rotate(&mut series, 8);
+        }
+        drop(series);
+        let resume = |age| {
+            let folder = DirHandle::open(&dir).expect("a folder");
+            Series::resume(folder, Policy { rotation, retention }, 3, age).expect("a series")
+        };
+        assert!(resume(Duration::from_secs(61)).is_due(|| 0), "its time goes on");
+        let mut series = resume(Duration::from_secs(1));
+        assert!(!series.is_due(|| 0));
+        assert_eq!((series.number(), series.expire().expect("removed")), (3, 1), "16 bytes are too many");
+        assert_eq!(names(&dir), ["chunk-000002", "chunk-000003.open"]);
     }
 
     #[test]

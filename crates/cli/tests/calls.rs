@@ -252,7 +252,7 @@ fn of_program(calls: &[String]) -> Vec<String> {
     calls.map(without_number).collect()
 }
 
-fn installed_strace() -> bool {
+pub fn installed_strace() -> bool {
     installed("strace") && run(Command::new("strace").args(["-o", "/dev/null", "true"])).status.success()
 }
 

@@ -24,7 +24,7 @@ pub const CONTROL: &str = "TOMPION_CONTROL";
 const LARGE_RINGS: [&str; 4] = ["--subbuf-size", "1M", "--subbufs", "8"];
 
 /// Numbers of the threads of all processes, by process and thread.
-type Numbers = BTreeMap<(u64, u64), BTreeSet<u64>>;
+pub type Numbers = BTreeMap<(u64, u64), BTreeSet<u64>>;
 
 fn tompion(dir: &TestDir, arguments: &[&str]) -> Finished {
     run(dir.tompion(arguments).env(CONTROL, dir.path("control")))
@@ -54,7 +54,7 @@ pub fn chunks(dir: &TestDir) -> Vec<Trace> {
 }
 
 /// The numbers in a list of events; each is there once.
-fn numbers_of(events: &[Event]) -> Numbers {
+pub fn numbers_of(events: &[Event]) -> Numbers {
     let mut numbers = Numbers::new();
     for event in events.iter().filter(|event| event.name == "paced:step") {
         let key = (event.number("process"), event.number("thread"));

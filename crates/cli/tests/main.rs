@@ -69,6 +69,8 @@ mod recovery_hostile;
 mod report;
 mod resource_limits;
 mod restart;
+mod restart_chunks;
+mod restart_syscalls;
 mod root_files;
 mod rust;
 mod rust_tracing;

@@ -20,11 +20,11 @@ use crate::{
 };
 
 /// Rings that hold what comes while there is no recorder, and a time in which it is back.
-const LINGER: &[&str] = &["--linger", "20s", "--subbuf-size", "1M", "--subbufs", "8"];
+pub const LINGER: &[&str] = &["--linger", "20s", "--subbuf-size", "1M", "--subbufs", "8"];
 /// Programs that record at once.
-const PROGRAMS: usize = 3;
+pub const PROGRAMS: usize = 3;
 /// Starts a program for each file behind its name, and waits for their ends.
-const ALL_AT_ONCE: &str =
+pub const ALL_AT_ONCE: &str =
     r#"program=$1; shift; for file in "$@"; do "$program" "$file" 60000 0 0 & done; wait"#;
 /// Runs a program again and again until the last file is there, and writes the number of runs into
 /// it, and of those that took less than 400 ms: the others may have waited in vain for a recorder.
@@ -40,10 +40,10 @@ const ONE_BY_ONE: &str = r#"
 "#;
 
 /// Numbers that are different in every test, and the same in every run.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         for shift in [13, 7, 17] {
             self.0 ^= if shift == 7 { self.0 >> shift } else { self.0 << shift };
         }
@@ -54,14 +54,14 @@ impl Random {
 /// Variable with the folder of the join sockets.
 const JOIN: &str = "TOMPION_SOCKET";
 
-fn resume(dir: &TestDir) -> Command {
+pub fn resume(dir: &TestDir) -> Command {
     let mut command = dir.tompion(&["record", "--resume", "-o", "trace"]);
     command.env(JOIN, dir.path("join")).env("TOMPION_CONTROL", dir.path("control"));
     command
 }
 
 /// Starts a recording of an emitter that runs until it is killed, and lets it record for a while.
-fn record_emitter(dir: &TestDir, options: &[&str]) -> (Child, Progress, u32) {
+pub fn record_emitter(dir: &TestDir, options: &[&str]) -> (Child, Progress, u32) {
     let program = dir.program("emitter");
     let progress = Progress::new(dir.path("progress"));
     let command: [&dyn AsRef<OsStr>; 5] = [&program, &progress.path(), &"60000", &"0", &"0"];
@@ -72,7 +72,7 @@ fn record_emitter(dir: &TestDir, options: &[&str]) -> (Child, Progress, u32) {
 }
 
 /// Number of times that the recording was continued.
-fn restarts_of(dir: &TestDir) -> u64 {
+pub fn restarts_of(dir: &TestDir) -> u64 {
     let manifest: Value =
         serde_json::from_slice(&fs::read(dir.path("trace/tompion.json")).expect("a manifest"))
             .expect("JSON in the manifest");
@@ -80,12 +80,12 @@ fn restarts_of(dir: &TestDir) -> u64 {
 }
 
 /// Waits until a recorder that was started works, so many times in all.
-fn wait_for_recorder(dir: &TestDir, restarts: u64) {
+pub fn wait_for_recorder(dir: &TestDir, restarts: u64) {
     wait_until("the recorder", || restarts_of(dir) >= restarts);
 }
 
 /// Kills the recorder at random instants, so many times, and starts it again after each.
-fn kill_again_and_again(dir: &TestDir, mut recorder: Child, times: u32, seed: u64) -> Child {
+pub fn kill_again_and_again(dir: &TestDir, mut recorder: Child, times: u32, seed: u64) -> Child {
     let (mut random, mut before) = (Random(seed), 0);
     for round in 0..times {
         // Some kills meet it while it begins, some while it works.
@@ -110,7 +110,7 @@ fn recovers_all(dir: &TestDir, progress: &Progress, pid: u32) {
 }
 
 /// Asserts that each source's numbers go from 1 to what was appended.
-fn there_are_no_gaps(found: &[Found], progress: &Progress, pid: u32) {
+pub fn there_are_no_gaps(found: &[Found], progress: &Progress, pid: u32) {
     let own: Vec<Found> = found.iter().copied().filter(|found| found.pid == pid).collect();
     for (source, returned) in progress.returned().into_iter().enumerate().take(SOURCES) {
         let numbers = numbers_of(&own, source);
@@ -121,7 +121,7 @@ fn there_are_no_gaps(found: &[Found], progress: &Progress, pid: u32) {
     }
 }
 
-fn nothing_is_lost(dir: &TestDir, recorder: Child) -> Finished {
+pub fn nothing_is_lost(dir: &TestDir, recorder: Child) -> Finished {
     let said = finish(recorder, "tompion record --resume").succeeded();
     let stat = dir.trace("trace").stat();
     assert_eq!(stat["lost"]["total"], 0, "{}{stat:#}", said.err);
@@ -258,22 +258,29 @@ fn a_flight_recorder_that_is_killed_and_started_again_keeps_its_history() {
         run(&mut dir.tompion(&["snapshot", "trace"])).succeeded();
         support::signal(pid, Signal::KILL);
         finish(recorder, "tompion record --resume").succeeded();
-        let stat = dir.trace("trace").stat();
-        assert_eq!(stat["lost"]["total"], 0, "{stat:#}");
-        let found = found_in(&dir.trace("trace"));
-        let returned = progress.returned();
-        for (source, returned) in returned.into_iter().enumerate() {
-            let numbers = numbers_of(&found, source);
-            assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "source {source} is out of order");
-            assert!(numbers.last().is_none_or(|last| *last <= returned + 1));
-        }
+        let found = history_is_sound(&dir, &progress);
         let newest = found.last().expect("some event");
-        let last = returned[newest.source];
+        let last = progress.returned()[newest.source];
         assert!((last..=last + 1).contains(&newest.number), "{newest:?} of {last}");
-        let known = stat["events"].as_u64().unwrap_or(0) + stat["overwritten"].as_u64().unwrap_or(0);
-        let all: u64 = returned.iter().sum();
-        assert!((all..=all + SOURCES as u64).contains(&known), "{known} are known of {all}");
     }
+}
+
+/// Asserts that a flight recorder has each event once and in order, and counts those that it has
+/// overwritten. Returns what it has.
+pub fn history_is_sound(dir: &TestDir, progress: &Progress) -> Vec<Found> {
+    let stat = dir.trace("trace").stat();
+    assert_eq!(stat["lost"]["total"], 0, "{stat:#}");
+    let found = found_in(&dir.trace("trace"));
+    let returned = progress.returned();
+    for (source, returned) in returned.into_iter().enumerate() {
+        let numbers = numbers_of(&found, source);
+        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "source {source} is out of order");
+        assert!(numbers.last().is_none_or(|last| *last <= returned + 1));
+    }
+    let known = stat["events"].as_u64().unwrap_or(0) + stat["overwritten"].as_u64().unwrap_or(0);
+    let all: u64 = returned.iter().sum();
+    assert!((all..=all + SOURCES as u64).contains(&known), "{known} are known of {all}");
+    found
 }
 
 /// Process ids of the keepers of a recording.

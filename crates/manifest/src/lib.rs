@@ -167,7 +167,7 @@ pub struct Capture {
 }
 
 /// Counts of a source.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Recorded events.
     pub events: u64,

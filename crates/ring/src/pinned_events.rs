@@ -151,13 +151,14 @@ fn entry(list: &Part<'_>, at: usize, len: usize) -> UntrustedPinned {
 
 /// Reads what of a list reached the medium: each page is from the moment at which it was last
 /// written back. Returns in how many places something is missing, each of which may have been
-/// several events.
-pub fn take_sound(control: &SharedMap, out: &mut Vec<UntrustedPinned>) -> u64 {
+/// several events. It begins at the offset `from`, which is 0 or that of an entry.
+pub fn take_sound(control: &SharedMap, from: usize, out: &mut Vec<UntrustedPinned>) -> u64 {
     let size = PINNED_SIZE as usize;
     let list = Part::of(control, PINNED as usize, size);
     // The hint may be older than the list; what it tells of was there once.
     let hint = usize::try_from(list.load(pinned::HINT, Ordering::Relaxed)).unwrap_or(0).min(size);
-    let (mut at, mut missing, mut is_gap, mut left) = (pinned::ENTRIES, 0, false, MAX_SEARCHED_WORDS);
+    let mut at = from.max(pinned::ENTRIES);
+    let (mut missing, mut is_gap, mut left) = (0, false, MAX_SEARCHED_WORDS);
     let mut sound_end = at;
     while at + pinned::HEADER <= size && left > 0 {
         let first = list.load(at, Ordering::Relaxed);
@@ -298,7 +299,7 @@ mod tests {
         let control = control();
         let numbers = |control: &SharedMap| {
             let mut out = Vec::new();
-            let missing = take_sound(control, &mut out);
+            let missing = take_sound(control, 0, &mut out);
             assert!(out.iter().all(|event| event.payload[8..] == [event.number as u8; 1000]));
             (out.iter().map(|event| event.number).collect::<Vec<_>>(), missing)
         };

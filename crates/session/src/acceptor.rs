@@ -193,7 +193,8 @@ impl ClientAcceptor {
         commands: CommandSender,
         poller: &Poller,
     ) -> io::Result<Self> {
-        let entrances = Entrances::new(listener, config.keeper.clone(), poller)?;
+        let interest = Interest::Listener.to_number();
+        let entrances = Entrances::new(listener, config.keeper.clone(), poller, interest)?;
         Ok(Self {
             ring_budget: config.memory.map(RingBudget::new),
             kernel_rings: None,

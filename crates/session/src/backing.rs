@@ -27,6 +27,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use tompion_chunk_state::SavedPolicy;
+use tompion_chunks::Policy;
 use tompion_clock::ClockMap;
 use tompion_keeper::Keeper;
 use tompion_layout::{LAYOUT_VERSION, control, ring::Geometry};
@@ -89,6 +91,9 @@ pub struct SavedSession {
     contexts: Vec<String>,
     application_contexts: bool,
     filter: Option<String>,
+    /// Limits of its chunks, if it is in chunks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chunks: Option<SavedPolicy>,
     /// State for a recorder that comes back; none without a keeper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     restart: Option<SavedRestart>,
@@ -255,8 +260,14 @@ impl SavedSession {
                 .collect(),
             application_contexts: session_config.application_contexts,
             filter: session_config.rules.filter.clone(),
+            chunks: None,
             restart: None,
         }
+    }
+
+    /// Adds the limits of chunks.
+    pub fn with_chunks(self, policy: Option<Policy>) -> Self {
+        Self { chunks: policy.map(SavedPolicy::from), ..self }
     }
 
     /// Adds what a recorder needs that comes back.
@@ -335,7 +346,7 @@ impl SavedSession {
             clock_offset_ns: self.clock_offset_ns,
             users: Vec::new(),
             admission: Admission::Anyone,
-            is_in_chunks: false,
+            is_in_chunks: self.chunks.is_some(),
             programs: None,
             has_command: false,
             backing: None,
@@ -594,6 +605,11 @@ impl ProcessBacking {
     /// The folder.
     pub fn folder(&self) -> &Path {
         self.entry.folder.path()
+    }
+
+    /// The same, to reach what is in it.
+    pub fn folder_handle(&self) -> &DirHandle {
+        &self.entry.folder
     }
 
     /// Entry of the rings in the list of a program's mappings.

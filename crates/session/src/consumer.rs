@@ -298,6 +298,7 @@ impl CommandServer for Consumer {
                 self.add_source(lost.source);
                 self.lost.extend(entry);
             }
+            ConsumerCommand::TakenOver => self.chunks.iter_mut().for_each(Chunks::release),
             // The thread that asked may have gone.
             ConsumerCommand::CountLosses(done) => drop(done.send(self.lost_events())),
             ConsumerCommand::CompleteProcesses(done) => {
@@ -458,7 +459,7 @@ impl Consumer {
         if process.is_durable() {
             process.place_apart();
         }
-        if let Some(chunks) = &self.chunks {
+        if let Some(chunks) = self.chunks.as_ref().filter(|_| !process.is_in_chunk()) {
             process.begin_chunk(chunks.open());
         }
         self.processes.push(process);

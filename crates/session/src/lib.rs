@@ -17,7 +17,6 @@ mod acceptor;
 mod backing;
 mod consumer;
 mod control;
-mod entrances;
 mod memory;
 mod messages;
 mod process;
@@ -29,7 +28,7 @@ mod targets;
 
 use tompion_context as context;
 use tompion_context::filter;
-use tompion_intake::{attach, budget, handshakes, listening, newcomers, pace, ring_budget, rseq};
+use tompion_intake::{attach, budget, entrances, handshakes, listening, newcomers, pace, ring_budget, rseq};
 
 pub use consumer::RecordingSummary;
 pub use record::{Config, Error, Mode, Outcome, RingLimit, record};

@@ -55,7 +55,7 @@ use chunk::ChunkState;
 use losses::Participation;
 use placement::Placement;
 pub use placement::SHARED_FOLDER;
-pub use recovery::Adoption;
+pub use recovery::{Adoption, TracePlace};
 
 /// Later than any event can be, in nanoseconds; readers add the time since 1970 to it.
 const LATEST: u64 = 1 << 62;
@@ -151,6 +151,8 @@ struct Initial {
     tid: u32,
     cpu: u32,
     payload: Vec<u8>,
+    /// Position in its ring behind it, if it was in one.
+    position: u64,
 }
 
 /// Destination of a record in the trace, and its origin.
@@ -271,14 +273,14 @@ impl RingState {
 impl From<catalog::UntrustedInitial<'_>> for Initial {
     fn from(record: catalog::UntrustedInitial<'_>) -> Self {
         let catalog::UntrustedInitial { number, time, tid, cpu, payload } = record;
-        Self { own: false, number, time, tid, cpu, payload: payload.to_vec() }
+        Self { own: false, number, time, tid, cpu, payload: payload.to_vec(), position: 0 }
     }
 }
 
 impl From<UntrustedPinned> for Initial {
     fn from(event: UntrustedPinned) -> Self {
         let UntrustedPinned { number, time, tid, cpu, payload } = event;
-        Self { own: true, number, time, tid, cpu, payload }
+        Self { own: true, number, time, tid, cpu, payload, position: 0 }
     }
 }
 
@@ -558,6 +560,9 @@ impl Process {
         }
         let mut bytes = vec![0; used - self.catalog_read];
         self.control.copy_out(start + catalog::ENTRIES + self.catalog_read, &mut bytes);
+        // A recorder before this one has written the initial state up to there.
+        let written = self.chunk.as_ref().map_or(0, |chunk| chunk.written_catalog());
+        let is_written = written.saturating_sub(self.catalog_read);
         self.catalog_read = used;
         let mut at = 0;
         loop {
@@ -569,6 +574,7 @@ impl Process {
                     return;
                 }
             };
+            let is_written = at < is_written;
             at = next;
             if entry.description.is_empty() {
                 // Nothing is described by nothing: a page that did not reach the medium, or a lie.
@@ -579,7 +585,7 @@ impl Process {
                 let cpus = self.geometry.cpus();
                 let initial = entry.initial().filter(|initial| initial.cpu < cpus);
                 self.refused += u64::from(initial.is_none());
-                self.initial.extend(initial.map(Initial::from));
+                self.initial.extend(initial.filter(|_| !is_written).map(Initial::from));
                 continue;
             }
             match tompion_schema::decode(entry.description) {
@@ -639,7 +645,9 @@ impl Process {
         if self.given_up {
             return Ok(());
         }
-        (0..=self.states.len()).try_for_each(|stream| self.flush_stream(stream))?;
+        // The initial state comes first: it has events of rings that each chunk repeats.
+        self.flush_stream(self.writer.initial_stream())?;
+        (0..self.states.len()).try_for_each(|stream| self.flush_stream(stream))?;
         self.buffers.trim();
         self.writer.check()?;
         self.settle()
@@ -653,12 +661,12 @@ impl Process {
         if self.given_up {
             return Ok(());
         }
+        self.flush_stream(self.writer.initial_stream())?;
         for ring in 0..self.states.len() {
             let lost = self.lost_in(ring).unwrap_or(0);
             self.flush_stream(ring)?;
             self.writer.finish(ring, lost, self.mark(ring))?;
         }
-        self.flush_stream(self.writer.initial_stream())?;
         self.writer.settle()?;
         self.settle()
     }

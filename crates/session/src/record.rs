@@ -21,7 +21,7 @@ use tompion_lineage::{
     self as lineage,
     untraced::{self, Expectation, Looks},
 };
-use tompion_manifest::CommandEnd;
+use tompion_manifest::{CommandEnd, Manifest};
 use tompion_os::{
     DirHandle, FileRights, Inheritance, Poller, ProcessWatch, Signals, User,
     signal::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ},
@@ -39,6 +39,7 @@ use crate::{
     messages,
     newcomers::NewcomerSearch,
     pace::BATCH_INTERVAL,
+    process::TracePlace,
     ring_budget::{MemoryError, RingMemory},
     rseq,
     session_config::SessionConfig,
@@ -280,17 +281,13 @@ fn record_into(
             (begin(config, &mut session_config)?, lock)
         }
     };
-    let Start { mut manifest, clock, name, listener, mut left } = start;
-    if let (false, Err(reason)) = (session_config.tsc, tompion_os::tsc_state()) {
-        notice(&format!("timestamps come from clock_gettime, at a higher cost per event: {reason}"));
-    }
-    rseq::problem().iter().for_each(|problem| notice(problem));
+    let Start { mut manifest, clock, name, listener, mut left, chunk } = start;
+    tell_costs(&session_config, notice);
     let poller = Poller::new()?;
     poller.add(signals.as_fd(), Interest::Signals.to_number())?;
     let mut kernel = prepare_kernel(config, &session_config, notice);
     if manifest.session.kernel && kernel.is_none() {
-        manifest.session.kernel = false;
-        manifest.write(&folder, manifest.session.is_durable())?;
+        leave_out_kernel(&mut manifest, &folder)?;
     }
     let choice = config.kernel.as_ref().filter(|_| kernel.is_some());
     let requests = Requests::of(config, &session_config, choice)?;
@@ -300,7 +297,9 @@ fn record_into(
     let consumer =
         Consumer::new(folder.clone(), backing, manifest, clock, notice)?.with_jobs(config.jobs.clone());
     let mut triggers = Triggers::new(config, inheritance, &poller)?;
-    let consumer = consumer.with_chunks(config.chunks)?.with_counts(triggers.observations.counts());
+    let begin = chunk.as_ref().map(|chunk| chunk.begin.clone());
+    let consumer = consumer.with_chunks(config.chunks, chunk)?.with_counts(triggers.observations.counts());
+    let root = consumer.root().clone();
     let consumer = consumer.with_event_watch(triggers.event_watch(&config.triggers));
     let counting = session_config.counting.clone();
     let consumer = consumer.with_counting(counting.clone());
@@ -312,7 +311,9 @@ fn record_into(
     let command = left.as_mut().and_then(|left| left.command.take());
     let reached = match left {
         Some(left) => {
-            take_over(left, &mut acceptor, begin_ns, &poller)?;
+            let place = TracePlace { root: &root, begin: begin.as_ref() };
+            take_over(left, &mut acceptor, place, begin_ns, &poller)?;
+            let _ = commands.send(ConsumerCommand::TakenOver);
             triggers.begin_losses(&commands);
             Reached { search: ask_again(config, &name, &acceptor), ..Reached::default() }
         }
@@ -369,6 +370,20 @@ fn record_into(
     let outcome = close(control, config, consumer, folder)?;
     let counts = counting.map(|counting| counting.write_last(&outcome.folder, notice));
     Ok(Outcome { counts, ..outcome })
+}
+
+/// Says what makes events cost more than elsewhere.
+fn tell_costs(config: &SessionConfig, notice: fn(&str)) {
+    if let (false, Err(reason)) = (config.tsc, tompion_os::tsc_state()) {
+        notice(&format!("timestamps come from clock_gettime, at a higher cost per event: {reason}"));
+    }
+    rseq::problem().iter().for_each(|problem| notice(problem));
+}
+
+/// Has the manifest say that the kernel is not recorded.
+fn leave_out_kernel(manifest: &mut Manifest, folder: &DirHandle) -> io::Result<()> {
+    manifest.session.kernel = false;
+    manifest.write(folder, manifest.session.is_durable())
 }
 
 /// Ends a recording: completes the trace.
@@ -461,10 +476,17 @@ fn follow_newcomers(kernel: &Kernel, mut family: ProcessTree) -> Result<(), kern
 }
 
 /// Takes over the programs of a recorder that was killed. `begin_ns` is when the recording began.
-fn take_over(left: Left, acceptor: &mut ClientAcceptor, begin_ns: u64, poller: &Poller) -> Result<(), Error> {
-    let Left { mut kept, processes, join_socket, .. } = left;
+fn take_over(
+    left: Left,
+    acceptor: &mut ClientAcceptor,
+    place: TracePlace<'_>,
+    begin_ns: u64,
+    poller: &Poller,
+) -> Result<(), Error> {
+    let Left { mut kept, processes, join_socket, ended, .. } = left;
+    acceptor.note_folders(place.root, &ended);
     acceptor.adopt_listeners(&mut kept, join_socket.as_deref(), poller)?;
-    acceptor.adopt(kept, processes, begin_ns, poller);
+    acceptor.adopt(kept, processes, (place, begin_ns), poller);
     Ok(())
 }
 

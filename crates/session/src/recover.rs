@@ -32,9 +32,12 @@ use tompion_writer::resume::{self, Cut, Expected};
 
 mod chunk;
 
+use chunk::OpenChunk;
+pub use chunk::complete_kernel_in_chunk;
+
 use crate::{
     backing::{self, ProcessBacking, RingsInMaps, SESSION_FILE, SavedProcess, SavedSession},
-    process::Process,
+    process::{Process, TracePlace},
     session_config::SessionConfig,
 };
 
@@ -104,9 +107,13 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
         Some(backing) if manifest.session.keeper => KeptFiles::of_keeper(backing),
         _ => KeptFiles::OnDisk,
     };
-    let mut recovery = Recovery { folder, problems: Vec::new(), is_complete: true, same_boot, files };
+    let mut recovery =
+        Recovery { folder, problems: Vec::new(), is_complete: true, same_boot, files, open: None };
     let mut chunk = None;
     match &backing {
+        Some(backing) if manifest.is_in_chunks => {
+            chunk = recovery.complete_rings_in_chunk(backing, &mut manifest)?;
+        }
         Some(backing) => recovery.complete_rings(backing, &mut manifest)?,
         None if manifest.is_in_chunks => {
             chunk = recovery.complete_chunk(&manifest)?;
@@ -216,6 +223,8 @@ struct Recovery {
     /// Whether the machine has run on since it was recorded.
     same_boot: bool,
     files: KeptFiles,
+    /// The chunk that was open, in a recording in chunks with kept rings.
+    open: Option<OpenChunk>,
 }
 
 /// Files with the memory of processes.
@@ -293,7 +302,8 @@ impl Recovery {
         for process in processes {
             let folder = backing.join(&process.folder);
             let path = Path::new("user").join(&process.folder);
-            if manifest.sources.iter().any(|source| Path::new(&source.path) == path) {
+            let ended = self.open.iter().flat_map(|open| &open.ended.in_all);
+            if manifest.sources.iter().chain(ended).any(|source| Path::new(&source.path) == path) {
                 let _ = folder.remove_all();
                 continue;
             }
@@ -333,11 +343,10 @@ impl Recovery {
         let shown = folder.path().display().to_string();
         let taken = self.files.take(&folder, saved).map_err(|error| format!("{shown}: {error}"))?;
         let Some(kept_in) = taken else {
-            let LostProcess { source, problems } = lost_process(&self.folder, saved);
+            let LostProcess { source, problems } = lost_process(self.place(), saved);
             self.problems.extend(problems);
             manifest.losses_unknown = true;
-            manifest.sources.push(source);
-            self.write(manifest)?;
+            self.name(source, saved.key, manifest)?;
             return folder.remove_all().map_err(|error| format!("can't remove {shown}: {error}"));
         };
         let rings = kept_in.rings_in_maps().map_err(|error| format!("{shown}: {error}"))?;
@@ -347,7 +356,8 @@ impl Recovery {
             let more = "its later events are not in the trace";
             self.problems.push(format!("{name} still writes to its rings and may be stopped; {more}"));
         }
-        let mut process = Process::resume(kept_in, saved, config, !same_boot)?;
+        let mut process = Process::resume(kept_in, saved, config, self.place(), !same_boot)?;
+        process.lineage = saved.lineage();
         self.problems.extend(process.damage());
         let how = if lives { "running when it was recovered" } else { UNKNOWN_END };
         process.end = Some(how.into());
@@ -355,9 +365,26 @@ impl Recovery {
         if process.was_cut() {
             self.problems.push(format!("{name} cut off its own rings"));
         }
-        manifest.sources.push(process.summary(self.folder.path()));
-        self.write(manifest)?;
+        let source = process.summary(self.folder.path());
+        self.name(source, saved.key, manifest)?;
         process.remove_files().map_err(|error| format!("can't remove {shown}: {error}"))
+    }
+
+    /// Place of the processes' traces.
+    fn place(&self) -> TracePlace<'_> {
+        TracePlace { root: &self.folder, begin: self.open.as_ref().map(|open| &open.begin) }
+    }
+
+    /// Names a process on the medium: in the manifest, or in the list of those that the chunk's is
+    /// to name.
+    fn name(&mut self, source: Source, key: u64, manifest: &mut Manifest) -> Result<(), String> {
+        match &mut self.open {
+            Some(open) => open.name(source, key),
+            None => {
+                manifest.sources.push(source);
+                self.write(manifest)
+            }
+        }
     }
 
     /// Completes traces whose rings are gone.
@@ -424,7 +451,8 @@ pub struct LostProcess {
 
 /// A process of a recorder that was killed, whose rings are lost: its trace ends with what is in
 /// its files.
-pub fn lost_process(folder: &DirHandle, saved: &SavedProcess) -> LostProcess {
+pub fn lost_process(place: TracePlace<'_>, saved: &SavedProcess) -> LostProcess {
+    let folder = place.root;
     let hello = saved.hello();
     let name = format!("{} ({})", hello.name, saved.pid);
     let mut problems = vec![format!("{name}: what its rings held when the recorder was killed is lost")];
@@ -456,7 +484,7 @@ pub fn lost_process(folder: &DirHandle, saved: &SavedProcess) -> LostProcess {
 pub fn complete_kernel(folder: &DirHandle, manifest: &mut Manifest) -> Vec<String> {
     let (folder, problems) = (folder.clone(), Vec::new());
     let files = KeptFiles::Gone;
-    let mut recovery = Recovery { folder, problems, is_complete: true, same_boot: true, files };
+    let mut recovery = Recovery { folder, problems, is_complete: true, same_boot: true, files, open: None };
     recovery.complete_kernel(manifest);
     recovery.problems
 }

@@ -150,9 +150,6 @@ impl SessionFile {
             if !channel.count.is_empty() {
                 return Err(format!("channel {name}: `linger` does not go with `count` yet; leave one out"));
             }
-            if channel.rotate.is_some() {
-                return Err(format!("channel {name}: `linger` does not go with `rotate` yet; leave one out"));
-            }
         }
         Ok(())
     }
@@ -285,8 +282,8 @@ mod tests {
         let check = |text: &str| SessionFile::parse(text).expect("a file").check().expect_err(text);
         assert!(check("").contains("at least one"));
         assert!(check("[channel.'a.b']").contains("a.b"));
-        let problem = check("[channel.a]\nlinger = '10s'\nrotate = '10min'");
-        assert!(problem.contains("channel a: `linger`") && problem.contains("rotate"), "{problem}");
+        let together = SessionFile::parse("[channel.a]\nlinger = '10s'\nrotate = '10min'").expect("a file");
+        together.check().expect("they go together");
         let many: String = (0..9).map(|number| format!("[channel.c{number}]\n")).collect();
         assert!(check(&many).contains("found 9"));
     }

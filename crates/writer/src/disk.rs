@@ -176,6 +176,11 @@ impl PacketFile {
         self.data.sync_data()
     }
 
+    /// Appends all packets to a file. Everything must be written.
+    pub fn copy_data_to(&self, other: &File) -> io::Result<()> {
+        copy_behind(0, &self.data, other)
+    }
+
     /// Appends all packets to another file without one. Everything must be written.
     pub fn copy_to(&self, other: &Self) -> io::Result<()> {
         copy_behind(0, &self.data, &other.data)?;

@@ -25,6 +25,8 @@ mod synthetic_trace;
 
 pub use environment::HostInfo;
 pub use failure::reason;
-pub use source::{ClassId, IdentityFields, OpenPacket, Pushed, SourceWriter};
-pub use stream_writer::{Mark, StreamWriter, WriteMode};
+pub use source::{
+    ClassId, IdentityFields, OpenPacket, Pushed, ResumedTrace, SavedState, SavedTrace, SourceWriter,
+};
+pub use stream_writer::{InitialMark, Mark, StreamWriter, WriteMode};
 pub use synthetic_trace::{Origin, SyntheticEvent, SyntheticSource, write_synthetic_trace};

@@ -23,10 +23,12 @@ use tompion_ctf::{
 use tompion_os::DirHandle;
 
 mod damage;
+mod initial;
 #[cfg(test)]
 mod tests;
 
 use damage::Damage;
+pub(crate) use initial::{InitialCut, initial_stream};
 
 use crate::{disk::PacketFile, stream_writer::StreamWriter};
 
@@ -113,12 +115,21 @@ pub fn stream(
     ring: u32,
     expected: &Expected,
 ) -> Result<Option<(StreamWriter, Vec<String>)>, Error> {
-    let name = format!("stream_{ring}");
-    let Some(cut) = cut(folder, &name, expected)? else { return Ok(None) };
+    let Some(cut) = cut(folder, &format!("stream_{ring}"), expected)? else { return Ok(None) };
+    continue_behind(folder, source, ring, cut).map(Some)
+}
+
+/// Continues a stream of a ring, or that of the initial state.
+pub(crate) fn continue_behind(
+    folder: &DirHandle,
+    source: &encode::Source,
+    ring: u32,
+    cut: Cut,
+) -> Result<(StreamWriter, Vec<String>), Error> {
     let Cut { data, index, size, last, damage } = cut;
     if let Some(last) = last.filter(|last| last.origin.ring_id != ring) {
         let what = format!("expected packets of ring {ring}, found ring {}", last.origin.ring_id);
-        return Err(Error::damaged(&folder.path().join(&name), 0, what));
+        return Err(Error::damaged(folder.path(), 0, what));
     }
     let mut packet = Packet::new(source);
     let mut origin = last.map_or_else(encode::Origin::default, |last| last.origin);
@@ -131,7 +142,7 @@ pub fn stream(
     let file = PacketFile::new(data, index);
     let reported = origin.discarded;
     let writer = StreamWriter { file, size, packet, origin, reported, last_moment, ring_end, unsynced: true };
-    Ok(Some((writer, damage)))
+    Ok((writer, damage))
 }
 
 /// A stream file that ends behind a whole packet, its index, and that packet.

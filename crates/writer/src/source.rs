@@ -18,9 +18,11 @@ use crate::{
     stream_writer::{INITIAL_STREAM, Mark, StreamWriter, WriteMode},
 };
 
+mod saved;
 mod shared;
 mod succession;
 
+pub use saved::{ResumedTrace, SavedState, SavedTrace};
 pub use shared::IdentityFields;
 use shared::Shared;
 use succession::Succession;
@@ -154,8 +156,8 @@ impl SourceWriter {
     /// Mark of a ring as written before; empty if there is no stream of it.
     pub fn mark(&self, ring: usize) -> Mark {
         let stream = self.streams[ring].as_ref();
-        stream
-            .map_or(Mark::default(), |stream| Mark { ring_end: stream.ring_end, tally: stream.origin.tally })
+        let here = stream.map(|stream| Mark { ring_end: stream.ring_end, tally: stream.origin.tally });
+        here.or_else(|| self.suspended_mark(ring)).unwrap_or_default()
     }
 
     /// The stream of the initial state, which comes from no ring.
@@ -263,6 +265,11 @@ impl SourceWriter {
         let writer = self.streams[stream].as_mut()?;
         let is_open = !writer.packet.is_empty() && writer.origin.cpu == cpu;
         is_open.then_some(OpenPacket { packet: &mut writer.packet, plans: &self.plans })
+    }
+
+    /// Bytes of a stream's packet in the making.
+    pub fn packet_len(&self, stream: usize) -> usize {
+        self.streams[stream].as_ref().map_or(0, |writer| writer.packet.len())
     }
 
     /// Creates a stream whose first event has this time, or takes one that is there.

@@ -58,6 +58,55 @@ pub struct Mark {
     pub tally: Tally,
 }
 
+/// Part of a process's initial state that the packets of its stream have. A recorder that comes
+/// back goes on there. It stands in a packet's trailer, where packets of rings have their tally.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InitialMark {
+    /// Bytes of the process's catalog that were taken.
+    pub catalog: u64,
+    /// Bytes of its pinned events that were.
+    pub pinned: u64,
+    /// Number of events of rings that are repeated in each chunk.
+    pub repeated: u64,
+    /// Their bytes.
+    pub repeated_bytes: u64,
+    /// Position in the ring of the packet's CPU up to which such events are in this packet or
+    /// earlier ones; 0 if the packet has none.
+    pub repeated_until: u64,
+    /// Whether more packets of the same batch follow. Without them it has to be written again.
+    pub is_within_batch: bool,
+}
+
+impl From<InitialMark> for Mark {
+    fn from(mark: InitialMark) -> Self {
+        let InitialMark { catalog, pinned, repeated, repeated_bytes, repeated_until, is_within_batch } = mark;
+        Self {
+            ring_end: repeated_until,
+            tally: Tally {
+                accounted: catalog,
+                unfinished: pinned,
+                missing: repeated,
+                overwritten: repeated_bytes,
+                refused: is_within_batch.into(),
+                ..Tally::default()
+            },
+        }
+    }
+}
+
+impl From<Mark> for InitialMark {
+    fn from(Mark { ring_end, tally }: Mark) -> Self {
+        Self {
+            catalog: tally.accounted,
+            pinned: tally.unfinished,
+            repeated: tally.missing,
+            repeated_bytes: tally.overwritten,
+            repeated_until: ring_end,
+            is_within_batch: tally.refused != 0,
+        }
+    }
+}
+
 impl StreamWriter {
     /// Creates the files of a ring's stream, or of the initial state's.
     pub fn create(

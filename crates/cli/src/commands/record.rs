@@ -154,11 +154,11 @@ pub struct Arguments {
     /// If tompion is killed, let the programs write to their rings for this time, such as 10s,
     /// until `record --resume` continues the trace: nothing is lost that the rings can hold. They
     /// give room only for what was written to the trace, so a slow disk needs larger ones
-    #[arg(long, value_name = "DURATION", value_parser = units::duration, conflicts_with_all = ["backing", "rotate", "gather_as", "selector"])]
+    #[arg(long, value_name = "DURATION", value_parser = units::duration, conflicts_with_all = ["backing", "gather_as", "selector"])]
     linger: Option<Duration>,
     /// Continue the recording in the folder of -o, if tompion was killed there and --linger is not
     /// over; its settings stay, and no command is started. Without such a folder, begin
-    #[arg(long, requires = "output", conflicts_with_all = ["backing", "rotate", "gather_as", "selector"])]
+    #[arg(long, requires = "output", conflicts_with_all = ["backing", "gather_as", "selector"])]
     resume: bool,
     /// Under sudo, run the command as root instead of the user who called sudo. The trace is the
     /// user's all the same

@@ -9,14 +9,14 @@ use std::{hash::BuildHasher as _, io, sync::Arc};
 
 use tompion_keeper::{HandOver, HeldProcess};
 use tompion_lineage::{Lineage, inner_pid};
-use tompion_os::{Peer, Poller};
+use tompion_os::{DirHandle, Peer, Poller};
 use tompion_protocol::message::ToAgent;
 
 use super::{Client, ClientAcceptor};
 use crate::{
     backing::{ProcessBacking, ProcessEntry, SavedProcess},
     consumer::ConsumerCommand,
-    process::{Adoption, Process, ThreadContextSources},
+    process::{Adoption, Process, ThreadContextSources, TracePlace},
     recover,
 };
 
@@ -37,21 +37,26 @@ impl ClientAcceptor {
         listeners.into_iter().try_for_each(|listener| self.entrances.adopt(listener, poller))
     }
 
-    /// Takes over the processes of a recorder that was killed; `begin_ns` is the time of
-    /// CLOCK_MONOTONIC at which the recording began.
-    pub fn adopt(&mut self, mut kept: HandOver, saved: Vec<SavedProcess>, begin_ns: u64, poller: &Poller) {
-        self.note_folders();
+    /// Takes over the processes of a recorder that was killed, whose traces are at a place. `since`
+    /// is the time of CLOCK_MONOTONIC at which the recording began.
+    pub fn adopt(
+        &mut self,
+        mut kept: HandOver,
+        saved: Vec<SavedProcess>,
+        (place, since): (TracePlace<'_>, u64),
+        poller: &Poller,
+    ) {
         for saved in saved {
             self.next_key = self.next_key.max(saved.key);
             let Some(process) = kept.processes.remove(&saved.key) else {
-                self.give_up(&saved);
+                self.give_up(&saved, place);
                 continue;
             };
-            if let Err(problem) = self.adopt_process(&saved, process, begin_ns, poller) {
+            if let Err(problem) = self.adopt_process(&saved, process, (place, since), poller) {
                 kept.refused += 1;
                 let name = saved.hello().name;
                 self.report_problem(format!("{name} ({}) is not recorded on: {problem}", saved.pid));
-                self.give_up(&saved);
+                self.give_up(&saved, place);
             }
         }
         // They were never given to a program.
@@ -64,19 +69,21 @@ impl ClientAcceptor {
         }
     }
 
-    /// Remembers the names of sources' folders that are there already.
-    fn note_folders(&mut self) {
-        let names = self.config.folder.join("user").names().unwrap_or_default();
+    /// Remembers the names of sources' folders that are there already, and of traces that were.
+    pub fn note_folders(&mut self, root: &DirHandle, ended: &[String]) {
+        let ended = ended.iter().filter_map(|path| path.strip_prefix("user/"));
+        self.folders.extend(ended.map(|name| self.hasher.hash_one(name)));
+        let names = root.join("user").names().unwrap_or_default();
         let backing = self.config.backing.iter().flat_map(|backing| backing.names().unwrap_or_default());
         let names = names.into_iter().chain(backing).filter_map(|name| name.into_string().ok());
         self.folders.extend(names.map(|name| self.hasher.hash_one(&name)));
     }
 
     /// Has the trace of a process end with what its files hold: its rings are lost.
-    fn give_up(&self, saved: &SavedProcess) {
+    fn give_up(&self, saved: &SavedProcess, place: TracePlace<'_>) {
         let (backing, keeper) = (self.config.backing.as_ref(), self.config.keeper.as_ref());
         let entry = backing.map(|backing| ProcessEntry::of(backing, saved, keeper));
-        let lost = recover::lost_process(&self.config.folder, saved);
+        let lost = recover::lost_process(place, saved);
         let _ = self.commands.send(ConsumerCommand::Lost(Box::new(lost), entry));
     }
 
@@ -84,7 +91,7 @@ impl ClientAcceptor {
         &mut self,
         saved: &SavedProcess,
         kept: HeldProcess,
-        begin_ns: u64,
+        (place, begin_ns): (TracePlace<'_>, u64),
         poller: &Poller,
     ) -> Result<(), String> {
         let HeldProcess { socket, control, rings, watch } = kept;
@@ -96,7 +103,7 @@ impl ClientAcceptor {
             return Err("its recording has no keeper".into());
         };
         let kept_in = ProcessBacking::held(backing.join(&saved.folder), [control, rings], keeper, saved.key);
-        let mut process = Process::resume(kept_in, saved, &self.config, false)?;
+        let mut process = Process::resume(kept_in, saved, &self.config, place, false)?;
         process.check_control()?;
         process.ring_share = self.ring_budget.as_ref().map(|budget| budget.keep(process.ring_sizes()));
         self.report_damage(&process);

@@ -4,9 +4,10 @@
 //! last, its folder is renamed, and the streams go on in the next folder. Rings are emptied
 //! meanwhile. Events of processes that may turn out to be short-lived wait for the next chunk.
 
-use std::{io, sync::mpsc::TryRecvError};
+use std::{io, sync::mpsc::TryRecvError, time::Duration};
 
 use crate::messages::reason;
+use tompion_chunk_state::{self as chunk_state, ChunkBegin, Ended, ProcessBegin, TakeOver};
 use tompion_chunks::{Committed, Policy, Series};
 use tompion_kernel_trace::{ChunkControl, ChunkPart};
 use tompion_manifest::{self as manifest, BeyondLimits, Chunk, Clock, Manifest};
@@ -33,6 +34,8 @@ pub(super) struct Chunks {
     kernel: Option<ChunkControl>,
     /// Its part of the chunk that ends.
     kernel_part: Option<ChunkPart>,
+    /// Whether no chunk may end yet: processes of a recorder that was killed are still to join.
+    is_held: bool,
 }
 
 /// A chunk that was committed.
@@ -57,7 +60,44 @@ impl Chunks {
             written_bytes: 0,
             kernel: None,
             kernel_part: None,
+            is_held: false,
         })
+    }
+
+    /// Goes on with the chunk of a recorder that was killed.
+    fn resume(folder: DirHandle, policy: Policy, taken: TakeOver) -> io::Result<Self> {
+        let TakeOver { begin: ChunkBegin { number, begin_ns, .. }, ended } = taken;
+        let now = tompion_os::monotonic_ns();
+        let begin_ns = begin_ns.unwrap_or(now).min(now);
+        let age = Duration::from_nanos(now - begin_ns);
+        let Ended { in_chunk, beyond_limits, bytes, .. } = ended;
+        Ok(Self {
+            series: Series::resume(folder, policy, number, age)?,
+            begin_ns,
+            list_bytes: in_chunk.iter().map(manifest::Source::size_in_manifest).sum(),
+            ended: in_chunk,
+            beyond_limits,
+            written_bytes: bytes,
+            kernel: None,
+            kernel_part: None,
+            is_held: true,
+        })
+    }
+
+    /// Lets chunks end: all processes that were taken over have joined.
+    pub fn release(&mut self) {
+        self.is_held = false;
+    }
+
+    /// Processes that have ended, for another recorder.
+    fn ended(&self, in_all: Vec<manifest::Source>) -> Ended {
+        Ended {
+            number: self.series.number(),
+            in_chunk: self.ended.clone(),
+            beyond_limits: self.beyond_limits.clone(),
+            bytes: self.written_bytes,
+            in_all,
+        }
     }
 
     /// Folder of the open chunk.
@@ -102,7 +142,12 @@ impl Chunks {
 
     /// Commits the open chunk behind its manifest. Where that fails, the processes that ended in it
     /// are still to be told of.
-    fn commit(&mut self, manifest: &mut Manifest, bytes: u64) -> io::Result<CommittedChunk> {
+    fn commit(
+        &mut self,
+        manifest: &mut Manifest,
+        bytes: u64,
+        is_durable: bool,
+    ) -> io::Result<CommittedChunk> {
         let end_ns = tompion_os::monotonic_ns();
         let clock = &mut manifest.session.clock;
         let since_1970 = |ns: u64| clock.realtime_offset_ns.saturating_add_unsigned(ns);
@@ -116,7 +161,7 @@ impl Chunks {
         clock.samples.drain(..before.saturating_sub(1));
         let events = manifest.sources.iter().map(|source| source.events);
         let events = events.fold(manifest.beyond_limits.events, u64::saturating_add);
-        manifest.write(self.series.open(), false)?;
+        manifest.write(self.series.open(), is_durable)?;
         let Committed { number, folder, .. } = self.series.commit(bytes)?;
         (self.ended, self.beyond_limits) = (Vec::new(), BeyondLimits::default());
         (self.begin_ns, self.list_bytes, self.written_bytes) = (end_ns, 0, 0);
@@ -125,17 +170,22 @@ impl Chunks {
 }
 
 impl Consumer {
-    /// Records in chunks, if a policy says so.
+    /// Records in chunks, if a policy says so; `taken` is the chunk of a recorder that was killed.
     ///
     /// # Errors
-    /// If the first one's folder can't be made.
-    pub fn with_chunks(mut self, policy: Option<Policy>) -> io::Result<Self> {
-        self.chunks = policy.map(|policy| Chunks::begin(self.folder.clone(), policy)).transpose()?;
+    /// If a chunk's folder can't be made.
+    pub fn with_chunks(mut self, policy: Option<Policy>, taken: Option<TakeOver>) -> io::Result<Self> {
+        let folder = self.folder.clone();
+        self.chunks = match (policy, taken) {
+            (None, _) => None,
+            (Some(policy), None) => Some(Chunks::begin(folder, policy)?),
+            (Some(policy), Some(taken)) => Some(Chunks::resume(folder, policy, taken)?),
+        };
         Ok(self)
     }
 
     /// Folder in which traces are written.
-    pub(super) fn root(&self) -> &DirHandle {
+    pub fn root(&self) -> &DirHandle {
         self.chunks.as_ref().map_or(&self.folder, Chunks::open)
     }
 
@@ -150,12 +200,20 @@ impl Consumer {
         result
     }
 
+    /// Has a recorder that comes back know the processes that have ended, of a recording in chunks:
+    /// its manifest has no sources.
+    pub(super) fn write_ended(&self) -> io::Result<()> {
+        let (Some(backing), Some(chunks)) = (&self.backing, &self.chunks) else { return Ok(()) };
+        let ended = chunks.ended(self.manifest.sources.clone());
+        ended.write(backing, self.manifest.session.is_durable())
+    }
+
     /// Rotates if the open chunk has reached a limit. Its size is looked at now and then.
     pub(super) fn rotate_when_due(&mut self, with_size: bool) {
         let Some(chunks) = &self.chunks else { return };
         let kernel = || chunks.kernel.as_ref().map_or(0, ChunkControl::bytes);
         let bytes = || if with_size { self.chunk_bytes().saturating_add(kernel()) } else { 0 };
-        if chunks.series.is_due(bytes) {
+        if !chunks.is_held && chunks.series.is_due(bytes) {
             self.rotate();
         }
     }
@@ -195,6 +253,8 @@ impl Consumer {
         self.wait_for_shared();
         self.attempt(|process, _| process.check_written());
         self.complete_shared();
+        // Their rings go before the list of another chunk takes the place of the one that has them.
+        self.retire_finished();
         self.stopped.is_none() && self.settle_kernel()
     }
 
@@ -230,12 +290,20 @@ impl Consumer {
 
     fn commit_chunk(&mut self, goes_on: bool) -> io::Result<Option<CommittedChunk>> {
         let (bytes, mut manifest) = (self.chunk_bytes(), self.manifest_of_chunk());
+        if goes_on {
+            self.save_next_chunk()?;
+        }
+        let is_durable = self.manifest.session.is_durable();
         let Some(chunks) = &mut self.chunks else { return Ok(None) };
         let of_kernel = chunks.kernel_part.take().map_or(0, |part| part.bytes);
-        let chunk = chunks.commit(&mut manifest, bytes.saturating_add(of_kernel))?;
+        let chunk = chunks.commit(&mut manifest, bytes.saturating_add(of_kernel), is_durable)?;
+        if is_durable {
+            self.folder.sync()?;
+        }
         self.processes.iter_mut().for_each(Process::commit_chunk);
         if goes_on {
             chunks.series.begin_next()?;
+            self.backing.iter().for_each(|backing| chunk_state::forget(backing, chunk.number));
             self.processes.iter_mut().for_each(|process| process.begin_chunk(chunks.series.open()));
             chunks.kernel.iter_mut().for_each(|kernel| kernel.begin(chunks.series.open()));
         }
@@ -246,22 +314,37 @@ impl Consumer {
         Ok(Some(chunk))
     }
 
+    /// Saves what a recorder needs that goes on in the next chunk.
+    fn save_next_chunk(&mut self) -> io::Result<()> {
+        let number = self.chunks.as_ref().map_or(0, |chunks| chunks.series.number() + 1);
+        self.save_begin(number, Process::save_for_next_chunk, ChunkBegin::write)
+    }
+
+    /// Saves the state with which a chunk begins, if the processes outlast the recorder.
+    fn save_begin(
+        &mut self,
+        number: u64,
+        save: impl Fn(&mut Process, bool) -> io::Result<Option<ProcessBegin>>,
+        write: impl Fn(&ChunkBegin, &DirHandle, bool) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Some(backing) = &self.backing else { return Ok(()) };
+        let is_durable = self.manifest.session.is_durable();
+        let mut begin =
+            ChunkBegin { number, begin_ns: Some(tompion_os::monotonic_ns()), ..ChunkBegin::default() };
+        for process in &mut self.processes {
+            let state = save(process, is_durable)?;
+            begin.processes.extend(state.map(|state| (process.key, state)));
+        }
+        write(&begin, backing, is_durable)
+    }
+
     /// Drops the open chunk, if the recording is in chunks.
     pub(super) fn drop_chunk(&mut self) {
         if self.chunks.is_none() || !self.settle_chunk() {
             return;
         }
+        let replaced = self.replace_open_chunk();
         let Some(chunks) = &mut self.chunks else { return };
-        let replaced = chunks.series.drop_open();
-        for dropped in chunks.ended.drain(..) {
-            let is_it =
-                |source: &&mut manifest::Source| (source.pid, &source.path) == (dropped.pid, &dropped.path);
-            if let Some(source) = self.manifest.sources.iter_mut().rev().find(is_it) {
-                source.events = source.events.saturating_sub(dropped.events);
-            }
-        }
-        (chunks.list_bytes, chunks.written_bytes) = (0, 0);
-        (chunks.begin_ns, chunks.beyond_limits) = (tompion_os::monotonic_ns(), BeyondLimits::default());
         chunks.kernel_part = None;
         match replaced {
             Ok(()) => chunks.kernel.iter_mut().for_each(|kernel| kernel.replace(chunks.series.open())),
@@ -271,6 +354,23 @@ impl Consumer {
         if let Err(error) = replaced {
             self.stop(&error);
         }
+    }
+
+    /// Removes the open chunk and what is known of it, in steps that another recorder can go on
+    /// with, and begins it again.
+    fn replace_open_chunk(&mut self) -> io::Result<()> {
+        let number = self.chunks.as_ref().map_or(0, |chunks| chunks.series.number());
+        self.save_begin(number, Process::save_for_dropped_chunk, ChunkBegin::write_cleared)?;
+        let Some(chunks) = &mut self.chunks else { return Ok(()) };
+        chunks.series.set_aside()?;
+        chunk_state::drop_from(&mut self.manifest.sources, chunks.ended.drain(..));
+        (chunks.list_bytes, chunks.written_bytes) = (0, 0);
+        (chunks.begin_ns, chunks.beyond_limits) = (tompion_os::monotonic_ns(), BeyondLimits::default());
+        self.write_ended()?;
+        if let Some(backing) = &self.backing {
+            ChunkBegin { number, ..ChunkBegin::default() }.confirm_cleared(backing)?;
+        }
+        self.chunks.as_mut().map_or(Ok(()), |chunks| chunks.series.drop_open())
     }
 
     /// Commits the last chunk, of a recording that has ended.
@@ -293,6 +393,8 @@ impl Consumer {
         manifest.state = manifest::COMPLETE.into();
         manifest.is_in_chunks = false;
         (manifest.session.recorder, manifest.session.snapshot) = (None, None);
+        // It is complete in itself.
+        (manifest.session.backing, manifest.session.keeper) = (None, false);
         let samples = self.clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
         manifest.session.clock = Clock { samples, ..manifest.session.clock };
         let Some(chunks) = &mut self.chunks else { return manifest };

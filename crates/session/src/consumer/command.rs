@@ -64,6 +64,8 @@ pub enum ConsumerCommand {
     /// A process of a recorder that was killed has lost its rings. Its entry goes once the manifest
     /// tells of it.
     Lost(Box<LostProcess>, Option<ProcessEntry>),
+    /// All processes of a recorder that was killed have joined or are lost: chunks may end.
+    TakenOver,
     /// Say how many events of programs were lost.
     CountLosses(Sender<u64>),
     /// Complete all processes, and reply with the number of lost events. Their connections must be

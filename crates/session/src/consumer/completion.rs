@@ -76,11 +76,14 @@ impl Consumer {
         self.manifest.session.clock = Clock { samples, ..self.manifest.session.clock };
         self.manifest.session.problems.extend(self.stopped.clone());
         let is_durable = self.manifest.session.is_durable();
-        (self.manifest.session.backing, self.manifest.session.keeper) = (None, false);
-        self.commit_last_chunk();
-        let backing = self.backing.take();
         // What is left in rings that are kept can still be recovered.
         let mut is_complete = !is_durable || self.stopped.is_none() && self.left.is_empty();
+        if is_complete {
+            self.commit_last_chunk();
+            is_complete = !is_durable || self.stopped.is_none();
+        }
+        (self.manifest.session.backing, self.manifest.session.keeper) = (None, false);
+        let backing = self.backing.take();
         if is_complete {
             // Also a full disk has room for the manifest then.
             self.reserve = None;

@@ -39,6 +39,7 @@ impl Consumer {
             return;
         }
         let written = self.write_manifest_of_recording(self.manifest.session.is_durable());
+        let written = written.and_then(|()| self.write_ended());
         let removed = written.and_then(|()| {
             lost.iter().try_for_each(ProcessEntry::remove)?;
             finished.iter().try_for_each(Process::remove_files)

@@ -23,6 +23,8 @@ use crate::filter::Circumstances;
 
 /// About how many bytes are converted in one step.
 const STEP_BYTES: u64 = 64 << 10;
+/// Size of a packet that does not wait any longer for events that go elsewhere.
+const MAX_WAITING_PACKET: usize = 8 << 20;
 
 impl Process {
     /// Converts the oldest copied bytes of some ring and writes full packets. Returns how many
@@ -54,12 +56,44 @@ impl Process {
         let stream = self.writer.initial_stream();
         let mut initial = std::mem::take(&mut self.initial);
         initial.sort_by_key(|initial| initial.time);
-        for Initial { own, number, time, tid, cpu, payload } in initial {
+        self.begin_batch(&initial);
+        for Initial { own, number, time, tid, cpu, payload, position } in initial {
+            self.settle_cpu_of_batch(cpu)?;
+            self.note_repeated(position);
             let place = Place { stream, cpu, position: 0 };
             // What the agent tells of the process is not the program's to be filtered.
             self.record(place, &RawRecord { number, tid, time, payload: &payload }, own, clock)?;
         }
+        self.end_batch();
         Ok(())
+    }
+
+    /// Writes a stream's packet, which is full. Events of a ring that are repeated in each chunk
+    /// come before the ring's packet: a recorder that comes back reads on behind it. They are
+    /// written in the order of their times, with those of other rings; until then the packet waits.
+    fn flush_full(&mut self, stream: usize, clock: &mut ClockMap) -> io::Result<()> {
+        let is_ring = stream < self.states.len();
+        if is_ring && self.has_repeated() && self.writer.packet_len(stream) < MAX_WAITING_PACKET {
+            return Ok(());
+        }
+        self.settle_repeated(stream, clock)?;
+        self.flush_stream(stream)
+    }
+
+    /// Whether events of rings wait that each chunk is to repeat.
+    fn has_repeated(&self) -> bool {
+        self.is_resumable_in_chunk() && self.initial.iter().any(|initial| initial.position != 0)
+    }
+
+    /// Writes the events that each chunk repeats, before a packet of a ring is written.
+    fn settle_repeated(&mut self, stream: usize, clock: &mut ClockMap) -> io::Result<()> {
+        if stream >= self.states.len() || !self.is_resumable_in_chunk() {
+            return Ok(());
+        }
+        if self.has_repeated() {
+            self.convert_initial(clock)?;
+        }
+        self.flush_stream(self.writer.initial_stream())
     }
 
     /// Writes a record, if its class is known and, where it is `filtered`, the session's part of
@@ -110,7 +144,7 @@ impl Process {
         let record = Record { id, time, tid, context, payload };
         match self.writer.push(stream, cpu, position, &record)? {
             Pushed::Taken => Ok(()),
-            Pushed::Full => self.flush_stream(stream),
+            Pushed::Full => self.flush_full(stream, clock),
             Pushed::Misfit => {
                 self.refuse(stream);
                 Ok(())
@@ -128,20 +162,24 @@ impl Process {
 
     /// State of a stream's ring; the initial state comes from none.
     pub(super) fn mark(&self, stream: usize) -> Mark {
-        self.states.get(stream).map_or(Mark::default(), |state| state.mark)
+        self.states.get(stream).map_or_else(|| self.mark_of_initial(), |state| state.mark)
     }
 
     /// Writes the stream's packet, if it has events.
     pub(super) fn flush_stream(&mut self, stream: usize) -> io::Result<()> {
         self.sync_catalog()?;
-        self.writer.flush(stream, self.mark(stream))
+        self.writer.flush(stream, self.mark(stream))?;
+        if stream == self.writer.initial_stream() {
+            self.end_packet_of_initial();
+        }
+        Ok(())
     }
 
     /// Reads the events that the program wants to be kept.
     pub(super) fn read_kept(&mut self) {
         let mut kept = Vec::new();
         if self.may_have_torn_pages {
-            self.pinned_missing = pinned_events::take_sound(&self.control, &mut kept);
+            self.pinned_missing = pinned_events::take_sound(&self.control, self.kept_read, &mut kept);
         } else {
             pinned_events::take(&self.control, &mut self.kept_read, self.end.is_some(), &mut kept);
         }
@@ -171,6 +209,7 @@ impl Process {
         if span.begin > self.states[ring].converted {
             self.states[ring].has_gap = true;
             if self.overwrite {
+                self.settle_repeated(ring, clock)?;
                 self.sync_catalog()?;
                 self.writer.interrupt(ring, self.mark(ring))?;
             }
@@ -178,7 +217,7 @@ impl Process {
         let enough = span.begin.saturating_add(STEP_BYTES);
         loop {
             if self.convert_events(ring, &mut records, enough, clock) {
-                self.flush_stream(ring)?;
+                self.flush_full(ring, clock)?;
             }
             let position = records.stream_position();
             self.states[ring].converted = position;
@@ -199,9 +238,12 @@ impl Process {
                     mark.tally.accounted = mark.tally.accounted.saturating_add(1);
                     mark.ring_end = records.stream_position();
                     let number = number.into();
-                    if self.is_repeated(number, payload) {
+                    let behind = records.stream_position();
+                    if self.is_repeated(ring, behind, number, payload) {
                         let payload = payload.to_vec();
-                        self.repeat(Initial { own: true, number, time, tid, cpu, payload });
+                        let initial =
+                            Initial { own: true, number, time, tid, cpu, payload, position: behind };
+                        self.repeat(ring, initial);
                     } else {
                         let place = Place { stream: ring, cpu, position };
                         let record = RawRecord { number, tid, time, payload };
@@ -210,7 +252,7 @@ impl Process {
                 }
                 Ok(UntrustedRecord::Subbuffer { lost, events, .. }) => {
                     self.account(ring, events, position);
-                    self.set_discarded(ring, lost)?;
+                    self.set_discarded(ring, lost, clock)?;
                 }
                 // How many they were, the next number of events tells.
                 Ok(UntrustedRecord::Unfinished { .. }) => {}
@@ -264,12 +306,13 @@ impl Process {
     }
 
     /// Takes note of how many events a ring had lost when a sub-buffer was opened, if that can be.
-    fn set_discarded(&mut self, ring: usize, lost: u64) -> io::Result<()> {
+    fn set_discarded(&mut self, ring: usize, lost: u64, clock: &mut ClockMap) -> io::Result<()> {
         let Some(lost) = self.possible(lost.saturating_add(self.states[ring].unmet())) else {
             self.participation.says_what_cannot_be = true;
             return Ok(());
         };
         if lost > self.writer.discarded(ring) {
+            self.settle_repeated(ring, clock)?;
             self.sync_catalog()?;
             self.writer.set_discarded(ring, lost, self.mark(ring))?;
         }

@@ -78,9 +78,11 @@ impl Process {
             return Ok(());
         }
         self.settle_files()?;
-        for stream in 0..=self.states.len() {
+        // What each chunk repeats must be there before the room in its ring is given back.
+        self.writer.sync(self.writer.initial_stream())?;
+        for stream in 0..self.states.len() {
             self.say_passed(stream)?;
-            if let (Some(end), true) = (self.writer.sync(stream)?, stream < self.states.len()) {
+            if let Some(end) = self.writer.sync(stream)? {
                 self.give_back(stream, end);
             }
         }

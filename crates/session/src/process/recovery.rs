@@ -7,17 +7,21 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use tompion_chunk_state::ChunkBegin;
 use tompion_clock::ClockMap;
 use tompion_ctf::metadata::Uuid;
 use tompion_layout::{LAYOUT_VERSION, catalog, control};
-use tompion_os::PacketSocket;
+use tompion_os::{DirHandle, PacketSocket};
 use tompion_protocol::message::ToAgent;
 use tompion_ring::{
     reader::Span,
     records::{Records, UntrustedRecord},
     torn_pages::{self, Next, RingFormat},
 };
-use tompion_writer::resume::Expected;
+use tompion_writer::{
+    SavedState,
+    resume::{Error, Expected},
+};
 
 use super::{Backlog, Process, Recording, ThreadContextSources, losses::Participation};
 use crate::{
@@ -43,6 +47,15 @@ pub struct Adoption {
     pub context_sources: Option<ThreadContextSources>,
     /// Time of CLOCK_MONOTONIC before which it did not take part.
     pub begin_ns: u64,
+}
+
+/// Place of the traces of processes that are taken over.
+#[derive(Clone, Copy, Debug)]
+pub struct TracePlace<'a> {
+    /// Folder of the recording, or of its open chunk.
+    pub root: &'a DirHandle,
+    /// State with which that chunk began; none in a recording that is one trace.
+    pub begin: Option<&'a ChunkBegin>,
 }
 
 impl Process {
@@ -108,13 +121,14 @@ impl Process {
         }
     }
 
-    /// A process that a session has left behind, and its trace as far as it got.
-    /// `may_have_torn_pages`: the machine has stopped since, and the pages of the rings may be from
-    /// different times. Errors are lines for people.
+    /// A process that a session has left behind, and its trace as far as it got, in the folder that
+    /// `place` names. `may_have_torn_pages`: the machine has stopped since, and the pages of the
+    /// rings may be from different times. Errors are lines for people.
     pub fn resume(
         kept_in: ProcessBacking,
         saved: &SavedProcess,
         session_config: &SessionConfig,
+        place: TracePlace<'_>,
         may_have_torn_pages: bool,
     ) -> Result<Self, String> {
         let hello = saved.hello();
@@ -131,7 +145,7 @@ impl Process {
             control,
             rings,
             counts: None,
-            folder: session_config.folder.join("user").join(&saved.folder),
+            folder: place.root.join("user").join(&saved.folder),
             description: describe(session_config, &hello, saved.pid, uuid),
             context_sources,
             kept_in: Some(kept_in),
@@ -142,13 +156,29 @@ impl Process {
         let most_torn = MAX_TORN + 4 * geometry.ring_size();
         let expected = |ring| Expected { uuid, trusted: Some(process.reader(ring).released()), most_torn };
         let expected: Vec<_> = (0..process.states.len()).map(expected).collect();
-        process.damage_on_medium = process.writer.resume(&expected).map_err(|error| error.to_string())?;
+        process.resume_trace(place, &expected).map_err(|error| error.to_string())?;
         for ring in 0..process.states.len() {
             let mark = process.writer.mark(ring);
             let state = &mut process.states[ring];
             (state.mark, state.read, state.converted) = (mark, mark.ring_end, mark.ring_end);
         }
         Ok(process)
+    }
+
+    /// Continues the trace.
+    fn resume_trace(&mut self, place: TracePlace<'_>, expected: &[Expected]) -> Result<(), Error> {
+        let Some(begin) = place.begin else {
+            self.damage_on_medium = self.writer.resume(expected)?;
+            return Ok(());
+        };
+        let Some(kept_in) = &self.kept_in else { return Ok(()) };
+        let state = begin.processes.get(&self.key);
+        let saved = SavedState { copies: kept_in.folder_handle(), trace: state.map(|state| &state.trace) };
+        let resumed = self.writer.resume_in_chunk(saved, expected)?;
+        self.damage_on_medium = resumed.damage;
+        let counts = state.map(|state| state.counts.clone()).unwrap_or_default();
+        self.resume_chunk(counts, resumed.initial, &resumed.repeated);
+        Ok(())
     }
 
     /// Damage of the files that its session left, one line each.

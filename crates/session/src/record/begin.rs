@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fs, io, os::unix::fs::MetadataExt, sync::Arc, thread, time::Duration};
 
+use tompion_chunk_state::TakeOver;
 use tompion_clock::ClockMap;
 use tompion_counting::Collector;
 use tompion_keeper::{HandOver, Keeper};
@@ -44,6 +45,8 @@ pub(super) struct Start {
     pub listener: Listener,
     /// Programs of a recorder that was killed.
     pub left: Option<Left>,
+    /// Chunk in which it recorded, if its recording is in chunks.
+    pub chunk: Option<TakeOver>,
 }
 
 /// Programs that a recorder has left which was killed.
@@ -56,6 +59,8 @@ pub(super) struct Left {
     pub command: Option<ProcessWatch>,
     /// Name of the socket in the folder where programs look.
     pub join_socket: Option<String>,
+    /// Paths of the traces of processes that have ended in earlier chunks.
+    pub ended: Vec<String>,
 }
 
 /// Begins a recording: writes its manifest and listens for programs.
@@ -66,7 +71,8 @@ pub(super) fn begin(config: &Config, session_config: &mut SessionConfig) -> Resu
     let (name, listener) = listen(config)?;
     if let (Some(backing), Some(id)) = (&session_config.backing, &manifest.session.id) {
         let restart = config.linger.map(|_| SavedRestart::new(config, &name));
-        let saved = SavedSession::new(session_config, id.clone()).with_restart(restart.clone());
+        let saved = SavedSession::new(session_config, id.clone()).with_chunks(config.chunks);
+        let saved = saved.with_restart(restart.clone());
         let kept = backing::keep_session(backing, &saved);
         kept.map_err(|error| Error::Backing(backing.path().to_owned(), error))?;
         if let (Some(restart), Some(linger)) = (restart, config.linger) {
@@ -74,7 +80,7 @@ pub(super) fn begin(config: &Config, session_config: &mut SessionConfig) -> Resu
             session_config.keeper = Some(Arc::new(keeper.map_err(Error::Keeper)?));
         }
     }
-    Ok(Start { manifest, clock: new_clock(), name, listener, left: None })
+    Ok(Start { manifest, clock: new_clock(), name, listener, left: None, chunk: None })
 }
 
 /// Samples the clock for the first time: two samples, since one has no rate.

@@ -2,6 +2,8 @@
 
 use std::{io, os::unix::fs::MetadataExt as _, sync::Arc, thread, time::Duration};
 
+use tompion_chunk_state as chunk_state;
+use tompion_chunks::Policy;
 use tompion_clock::ClockMap;
 use tompion_keeper::{HandOver, Keeper, TakeError};
 use tompion_manifest::Manifest;
@@ -91,6 +93,7 @@ impl Unfinished {
             subbuf_size: saved.geometry.subbuf_size(),
             subbufs: saved.geometry.subbuf_count(),
             kernel: None,
+            chunks: self.saved.chunks.map(Policy::from),
             ..config.clone()
         };
         let session_config = SessionConfig {
@@ -128,11 +131,15 @@ impl Unfinished {
     pub fn begin(self) -> Result<(Start, Lock), Error> {
         let Self { lock, folder, backing, saved, mut manifest, keeper, mut kept } = self;
         let failed = |text: String| Error::Resume(folder.path().to_owned(), text);
+        let is_durable = manifest.session.is_durable();
+        let taken = saved.chunks.map(|_| chunk_state::take_over(&folder, &backing, is_durable));
+        let mut chunk = taken.transpose().map_err(failed)?;
         let (mut processes, wrong) = backing::processes(&backing)?;
         manifest.session.problems.extend(wrong);
         processes.retain(|process| {
             let path = format!("user/{}", process.folder);
-            let is_complete = manifest.sources.iter().any(|source| source.path == path);
+            let ended = chunk.iter().flat_map(|chunk| &chunk.ended.in_all);
+            let is_complete = manifest.sources.iter().chain(ended).any(|source| source.path == path);
             if is_complete {
                 let _ = backing.join(&process.folder).remove_all();
                 keeper.release(process.key);
@@ -141,12 +148,16 @@ impl Unfinished {
             !is_complete
         });
         let clock = clock(&backing).map_err(failed)?;
-        let problems = recover::complete_kernel(&folder, &mut manifest);
+        let problems = match &mut chunk {
+            None => recover::complete_kernel(&folder, &mut manifest),
+            Some(chunk) => recover::complete_kernel_in_chunk(&folder, &backing, &mut manifest, chunk),
+        };
         manifest.session.problems.extend(problems);
         manifest.session.restarts += 1;
         manifest.session.recorder = own_recorder();
         manifest.session.kernel = false;
-        manifest.write(&folder, manifest.session.is_durable())?;
+        manifest.write(&folder, is_durable)?;
+        manifest.sources.extend(chunk.iter().flat_map(|chunk| chunk.ended.in_all.clone()));
         let name = saved.restart().map(|restart| restart.socket.clone()).unwrap_or_default();
         let command = saved.restart().and_then(SavedRestart::watch_command);
         let join_socket = saved.restart().and_then(|restart| restart.join_socket.clone());
@@ -155,8 +166,9 @@ impl Unfinished {
             true => Listener::bind(&name)?,
             false => kept.listeners.remove(0),
         };
-        let left = Some(Left { kept, processes, command, join_socket });
-        Ok((Start { manifest, clock, name, listener, left }, lock))
+        let ended = manifest.sources.iter().map(|source| source.path.clone()).collect();
+        let left = Some(Left { kept, processes, command, join_socket, ended });
+        Ok((Start { manifest, clock, name, listener, left, chunk }, lock))
     }
 }
 

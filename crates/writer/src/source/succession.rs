@@ -20,37 +20,40 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Succession {
     /// Streams that have no file in the present folder, by their numbers.
-    suspended: Vec<Option<Suspended>>,
+    pub(super) suspended: Vec<Option<Suspended>>,
     /// Events of rings in earlier folders, and in those before the last one.
-    events_of_rings: u64,
-    events_before: u64,
+    pub(super) events_of_rings: u64,
+    pub(super) events_before: u64,
     /// Sequence number of each stream's next packet at the begin of the present folder and of the
     /// one before.
-    begins: Vec<u64>,
+    pub(super) begins: Vec<u64>,
     begins_before: Vec<u64>,
     /// Events of the initial state in files that are not repeated any more.
-    initial_before: u64,
+    pub(super) initial_before: u64,
     /// Bytes of the present folder that are copies.
     copied: u64,
+    /// Classes, and bytes of the initial state, that were copied for a recorder that comes back.
+    pub(super) kept_classes: usize,
+    pub(super) kept_initial: u64,
 }
 
 /// A stream between two files.
 #[derive(Debug)]
-struct Suspended {
-    origin: Origin,
+pub(super) struct Suspended {
+    pub origin: Origin,
     /// Lost events that its last packet tells of.
-    reported: u64,
-    last_moment: u64,
-    ring_end: u64,
-    initial: Option<InitialFile>,
+    pub reported: u64,
+    pub last_moment: u64,
+    pub ring_end: u64,
+    pub initial: Option<InitialFile>,
 }
 
 /// File of the initial state, which the next folder repeats.
-#[derive(Debug)]
-struct InitialFile {
-    file: Arc<PacketFile>,
-    size: u64,
-    events: u64,
+#[derive(Clone, Debug)]
+pub(super) struct InitialFile {
+    pub file: Arc<PacketFile>,
+    pub size: u64,
+    pub events: u64,
 }
 
 impl Succession {
@@ -91,8 +94,8 @@ impl Succession {
 }
 
 impl SourceWriter {
-    /// Has the trace go on in another folder, which doesn't exist yet. All packets must be written.
-    /// A trace that is synchronised or shared can't.
+    /// Has the trace go on in another folder, which doesn't exist yet. All packets must be written,
+    /// and synchronised if the trace is. A shared trace can't.
     pub fn continue_in(&mut self, folder: DirHandle) {
         let initial = self.initial_stream();
         self.succession.suspended.resize_with(self.streams.len(), || None);
@@ -174,7 +177,7 @@ impl SourceWriter {
         let mut copied = 0;
         if let Some(InitialFile { file, size, .. }) = &suspended.initial {
             file.copy_to(&writer.file)?;
-            (writer.size, copied) = (*size, *size);
+            (writer.size, writer.unsynced, copied) = (*size, true, *size);
         }
         let Suspended { origin, reported, last_moment, ring_end, .. } = *suspended;
         (writer.origin, writer.reported) = (origin, reported);

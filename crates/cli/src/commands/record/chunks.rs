@@ -10,7 +10,7 @@ pub struct ChunkOptions {
     /// Record into chunks, folders in DIR that are traces in themselves. Begin a new one after a
     /// time or a size, such as 10min, size=1G or 10min,size=1G; with manual, only on `tompion
     /// rotate`
-    #[arg(long, value_name = "WHEN", conflicts_with_all = ["backing", "gather_as"])]
+    #[arg(long, value_name = "WHEN", conflicts_with = "gather_as")]
     rotate: Option<Rotation>,
     /// Keep at most so many chunks, such as age=2d,size=50G,count=100, and remove the oldest
     #[arg(long, value_name = "LIMITS", requires = "rotate")]

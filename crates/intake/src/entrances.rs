@@ -8,7 +8,7 @@ use tompion_os::{Listener, PacketSocket, Poller};
 use tompion_programs::JoinSocket;
 use tompion_protocol::names;
 
-use crate::{acceptor::Interest, listening};
+use crate::listening;
 
 /// Kind of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,21 +51,31 @@ pub struct Entrances {
     refusals: BTreeMap<Refusal, u64>,
     /// Keeper of the sockets.
     keeper: Option<Arc<Keeper>>,
+    /// Number by which the poller tells of connections.
+    interest: u64,
 }
 
 impl Entrances {
-    /// Begins with the socket that has the session's own name.
-    /// `keeper` holds all of them, if there is one.
-    pub fn new(own: Listener, keeper: Option<Arc<Keeper>>, poller: &Poller) -> io::Result<Self> {
+    /// Begins with the socket that has the session's own name. `keeper` holds all of them, if there
+    /// is one; the poller tells of connections by the number `interest`.
+    ///
+    /// # Errors
+    /// The system refuses to watch the socket.
+    pub fn new(
+        own: Listener,
+        keeper: Option<Arc<Keeper>>,
+        poller: &Poller,
+        interest: u64,
+    ) -> io::Result<Self> {
         let (listeners, refusals) = (Vec::new(), BTreeMap::new());
-        let mut entrances = Self { listeners, join_socket: None, refusals, keeper };
+        let mut entrances = Self { listeners, join_socket: None, refusals, keeper, interest };
         entrances.add(Entrance::OwnName, own, poller)?;
         Ok(entrances)
     }
 
     fn add(&mut self, entrance: Entrance, listener: Listener, poller: &Poller) -> io::Result<()> {
         listener.refuse_descriptors();
-        poller.add(listener.as_fd(), Interest::Listener.to_number())?;
+        poller.add(listener.as_fd(), self.interest)?;
         if let Some(keeper) = &self.keeper {
             let _ = keeper.hold_listener(self.listeners.len() as u64, &listener);
         }
@@ -74,11 +84,17 @@ impl Entrances {
     }
 
     /// Adds a socket of a recorder that was killed, where all programs look.
+    ///
+    /// # Errors
+    /// The system refuses to watch it.
     pub fn adopt(&mut self, listener: Listener, poller: &Poller) -> io::Result<()> {
         self.add(Entrance::Public, listener, poller)
     }
 
     /// Takes over the socket of a recorder that was killed in the folder where programs look.
+    ///
+    /// # Errors
+    /// No listener was bound there, or the folder is not where programs look.
     pub fn adopt_join_socket(&mut self, name: &str, listeners: &[Listener]) -> io::Result<()> {
         self.join_socket = Some(JoinSocket::adopt(name, listeners)?);
         Ok(())
@@ -95,6 +111,9 @@ impl Entrances {
     }
 
     /// Returns the next connection at a socket, if one waits.
+    ///
+    /// # Errors
+    /// The system has no descriptors or memory for it.
     pub fn accept(&self, index: usize) -> io::Result<Option<(Entrance, PacketSocket)>> {
         let Some((entrance, listener)) = self.listeners.get(index) else { return Ok(None) };
         Ok(listener.accept()?.map(|socket| (*entrance, socket)))
@@ -133,6 +152,9 @@ impl Entrances {
 
     /// Listens under the first free name where programs of a user look. Returns what is in the way,
     /// where other users have all those names.
+    ///
+    /// # Errors
+    /// Sessions of that user have them, or the system refuses a socket.
     pub fn open_numbered(&mut self, user: u32, poller: &Poller) -> io::Result<Option<String>> {
         const MAX: u32 = names::MAX_OPEN_SESSIONS;
         let names = (0..MAX).map(|number| names::open_session(user, number));
