@@ -108,6 +108,12 @@ fn begin_recording(
         .map_err(|error| format!("can't map the rings: {error}"))?;
     // The first events should not wait for pages. The kernel supplies the others when they are
     // touched. In prepared memory they are there already, and are only mapped.
+    if setup.prefault {
+        // What can't be made present now comes when it is touched; the session tells of a lack.
+        let _ = control.prefault(control::PINNED as usize);
+        tompion_os::populate(control.base(), tompion_layout::PAGE as usize);
+        let _ = rings.prefault(0);
+    }
     let warm = geometry.cpu_stride() * u64::from(tompion_os::current_cpu().min(geometry.cpus() - 1));
     let warm_bytes = if registry.is_fork_child { ring::FIRST_OF_CHILD } else { WARM_BYTES };
     tompion_os::populate(rings.base().wrapping_add(warm as usize), warm_bytes.min(rings.len()));
@@ -133,6 +139,7 @@ struct RecordingSetup {
     overwrite: bool,
     given_time: bool,
     counts: bool,
+    prefault: bool,
 }
 
 impl RecordingSetup {
@@ -161,6 +168,7 @@ impl RecordingSetup {
             overwrite: flags & control::FLAG_OVERWRITE != 0,
             given_time: flags & control::FLAG_MONOTONIC != 0,
             counts: flags & control::FLAG_COUNTS != 0,
+            prefault: flags & control::FLAG_PREFAULT != 0,
         })
     }
 }

@@ -50,6 +50,7 @@ mod monitor_munin;
 mod monitor_service;
 mod monitor_two;
 mod plugins;
+mod prefault;
 mod preload;
 mod preload_func;
 mod probes;

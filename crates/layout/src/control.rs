@@ -99,6 +99,9 @@ pub const FLAG_RESERVE: u32 = 8;
 pub const FLAG_PERSISTENT: u32 = 16;
 /// Flag: the last file that comes with this one is a count file, see [`crate::counts`].
 pub const FLAG_COUNTS: u32 = 32;
+/// Flag: no event is to take a page fault. The session has made all pages of the rings present, and
+/// the agent does the same in its own mapping, before the first event.
+pub const FLAG_PREFAULT: u32 = 64;
 
 #[cfg(test)]
 mod tests {

@@ -244,6 +244,18 @@ impl SharedMap {
         self.base.as_ptr()
     }
 
+    /// Makes all pages from an offset on present, so that no store there takes a page fault.
+    ///
+    /// # Errors
+    /// There is no memory for them, or the kernel is older than Linux 5.14.
+    ///
+    /// # Panics
+    /// As [`SharedMap::word`].
+    pub fn prefault(&self, offset: usize) -> io::Result<()> {
+        let len = self.len.checked_sub(offset).expect("an offset inside of the mapping");
+        try_populate(self.base.as_ptr().wrapping_add(offset), len)
+    }
+
     /// Leaves the memory mapped for ever and returns its address.
     pub fn leak(mut self) -> *mut u8 {
         self.unmap = false;
@@ -321,10 +333,14 @@ impl Drop for SharedMap {
 ///
 /// Source: `MADV_POPULATE_WRITE` in `madvise(2)`, Linux 5.14.
 pub fn populate(base: *mut u8, len: usize) {
+    // Without them, the kernel supplies the pages when they are written.
+    let _ = try_populate(base, len);
+}
+
+fn try_populate(base: *mut u8, len: usize) -> io::Result<()> {
     const MADV_POPULATE_WRITE: libc::c_int = 23;
-    // SAFETY: populating changes no content; a range that isn't mapped yields an error, which is
-    // ignored.
-    unsafe { libc::madvise(base.cast(), len, MADV_POPULATE_WRITE) };
+    // SAFETY: populating changes no content; a range that isn't mapped yields an error.
+    check(unsafe { libc::madvise(base.cast(), len, MADV_POPULATE_WRITE) }).map(drop)
 }
 
 /// Address space that a mapping has left, filled with private, empty memory.

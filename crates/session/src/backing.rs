@@ -86,6 +86,8 @@ pub struct SavedSession {
     /// Memory that all rings share, and whether they keep their sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     memory: Option<(u64, bool)>,
+    #[serde(default)]
+    prefault: bool,
     overwrite: bool,
     tid: bool,
     contexts: Vec<String>,
@@ -250,6 +252,7 @@ impl SavedSession {
             cpus: session_config.geometry.cpus(),
             buffers: session_config.geometry.buffers(),
             memory: session_config.memory.map(|memory| (memory.bytes, memory.fixed.is_some())),
+            prefault: session_config.prefault,
             overwrite: session_config.overwrite,
             tid: session_config.tid,
             contexts: session_config
@@ -331,6 +334,7 @@ impl SavedSession {
         Ok(SessionConfig {
             geometry,
             memory,
+            prefault: self.prefault,
             rules: self.rules(),
             event_triggers: String::new(),
             overwrite: self.overwrite,

@@ -89,20 +89,8 @@ impl SessionConfig {
         Writing { form: form_for(hello), given_time, control_size, geometry: self.geometry, counts }
     }
 
-    /// Makes two sealed memory files and sends them with a message.
-    pub fn make_memory(
-        &self,
-        socket: &PacketSocket,
-        writing: Writing,
-        message: &ToAgent,
-    ) -> io::Result<MappedMemory> {
-        let (memory, files) = self.create_memory(writing)?;
-        self.send_memory(socket, message, files.each_ref().map(AsFd::as_fd), memory.counts.as_ref())?;
-        Ok(memory)
-    }
-
     /// Makes two sealed memory files, with the header of a process that writes like this.
-    fn create_memory(&self, writing: Writing) -> io::Result<(MappedMemory, [OwnedFd; 2])> {
+    pub fn create_memory(&self, writing: Writing) -> io::Result<(MappedMemory, [OwnedFd; 2])> {
         let new = |name: &CStr, size| -> io::Result<(OwnedFd, SharedMap)> {
             let file = create_memfd(name, size)?;
             let map = SharedMap::new(file.as_fd(), size)?;
@@ -138,6 +126,15 @@ impl SessionConfig {
         Ok(memory)
     }
 
+    /// Makes all pages present that events of a process write, if the session is to.
+    pub fn prefault(&self, control: &SharedMap, rings: &SharedMap) -> io::Result<()> {
+        if !self.prefault {
+            return Ok(());
+        }
+        control.prefault(control::PINNED as usize)?;
+        rings.prefault(0)
+    }
+
     /// Sends memory files with a message, what selects the buffer, and the count file.
     pub fn send_memory(
         &self,
@@ -159,6 +156,7 @@ impl SessionConfig {
             | if writing.form == WriteProtocol::ReserveCommit { control::FLAG_RESERVE } else { 0 }
             | if self.backing.is_some() { control::FLAG_PERSISTENT } else { 0 }
             | if writing.counts { control::FLAG_COUNTS } else { 0 }
+            | if self.prefault { control::FLAG_PREFAULT } else { 0 }
             | if self.application_contexts { control::FLAG_CONTEXTS } else { 0 };
         // Ordering: the file is passed on afterwards, by a system call.
         let half = |offset, value| map.half(offset).store(value, Ordering::Relaxed);
@@ -177,7 +175,8 @@ impl SessionConfig {
     }
 
     /// Whether a child may record before the session has seen it. Not where the session needs to
-    /// see it alive: for its threads, its descent, its share of the memory, the files with it.
+    /// see it alive: for its threads, its descent, its share of the memory, the files with it. Nor
+    /// where memory takes long to make.
     fn allow_prepared(&self) -> bool {
         let looks_at_threads =
             !self.contexts.is_empty() || self.rules.filter.as_deref().is_some_and(filter::needs_session);
@@ -187,6 +186,7 @@ impl SessionConfig {
             && self.backing.is_none()
             && self.jobs.is_none()
             && self.memory.is_none()
+            && !self.prefault
     }
 }
 

@@ -89,6 +89,8 @@ pub struct Config {
     pub subbufs: u64,
     /// Limit of the memory of all rings, if there is one.
     pub ring_limit: Option<RingLimit>,
+    /// Whether all pages of the rings are made present before the first event of a program.
+    pub prefault: bool,
     /// Whether events carry the id of their thread.
     pub tid: bool,
     /// Further context in the trace.

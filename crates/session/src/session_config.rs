@@ -23,6 +23,8 @@ pub struct SessionConfig {
     pub geometry: Geometry,
     /// Memory that all rings share, where it is limited.
     pub memory: Option<RingMemory>,
+    /// Whether all pages of the rings are made present before the first event.
+    pub prefault: bool,
     /// Rules that enable events.
     pub rules: Rules,
     /// Text of the triggers on events, as programs read it; empty if there are none.

@@ -59,6 +59,7 @@ fn compare(before: &Channel, after: &Channel, common: Vec<String>) -> Option<Cha
         ("memory", before.memory != after.memory),
         ("subbuf-size", before.subbuf_size != after.subbuf_size),
         ("subbufs", before.subbufs != after.subbufs),
+        ("prefault", before.prefault != after.prefault),
         ("rotate", before.rotate != after.rotate),
         ("keep", before.keep != after.keep),
         ("trigger", before.trigger != after.trigger),

@@ -71,6 +71,9 @@ pub struct Channel {
     /// Number of sub-buffers per CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subbufs: Option<u32>,
+    /// Whether all pages of the rings are made present before the first event.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prefault: bool,
     /// Begin of a new chunk: `10min`, `size=1G`, or `manual`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotate: Option<String>,
@@ -188,6 +191,9 @@ impl SessionFile {
                 add(option, value);
             }
         }
+        if channel.prefault {
+            options.push("--prefault".into());
+        }
         options
     }
 }
@@ -262,6 +268,8 @@ mod tests {
         let session = SessionFile::parse("[channel.any]").expect("a session");
         assert_eq!(session.recording("flight", "any"), "flight");
         assert_eq!(session.start, Start::Demand);
+        let prefaults = SessionFile::parse("[channel.any]\nprefault = true").expect("a session");
+        assert_eq!(prefaults.options(&prefaults.channel["any"]), ["--prefault"]);
         let lingers = "programs = ['name=a']\n[channel.any]\nlinger = '5s'";
         let lingers = SessionFile::parse(lingers).expect("a session");
         lingers.check().expect("a sound one");

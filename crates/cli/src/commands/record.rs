@@ -247,28 +247,26 @@ impl Arguments {
     }
 }
 
+/// Says why nothing is recorded.
+fn refuse(problem: impl std::fmt::Display) -> anyhow::Result<ExitCode> {
+    print_status(problem);
+    Ok(ExitCode::from(exit_status::OWN_FAILURE))
+}
+
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let target = match targets::target(&arguments) {
         Ok(target) => target,
-        Err(problem) => {
-            print_status(problem);
-            return Ok(ExitCode::from(exit_status::OWN_FAILURE));
-        }
+        Err(problem) => return refuse(problem),
     };
     if let Some(problem) = arguments.chunks.obstacle(matches!(arguments.mode, ModeArgument::Overwrite)) {
-        print_status(problem);
-        return Ok(ExitCode::from(exit_status::OWN_FAILURE));
+        return refuse(problem);
     }
     if let Err(problem) = tompion_counts::check(&arguments.counts) {
-        print_status(problem);
-        return Ok(ExitCode::from(exit_status::OWN_FAILURE));
+        return refuse(problem);
     }
     let kernel = match kernel(&arguments, &target) {
         Ok(kernel) => kernel,
-        Err(problem) => {
-            print_status(problem);
-            return Ok(ExitCode::from(exit_status::OWN_FAILURE));
-        }
+        Err(problem) => return refuse(problem),
     };
     if let Some(parent) = &arguments.gather_in {
         log_to_file(parent)?;
@@ -292,6 +290,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         subbuf_size: arguments.memory.subbuf_size(),
         subbufs: arguments.memory.subbufs(),
         ring_limit: arguments.memory.limit(),
+        prefault: arguments.memory.prefault,
         tid: !arguments.no_tid,
         contexts: thread_contexts(&arguments.contexts),
         application_contexts: arguments.contexts.contains(&ContextArgument::Application),
@@ -302,10 +301,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         target: target.clone(),
         programs: match targets::programs(&arguments.programs) {
             Ok(programs) => programs,
-            Err(problem) => {
-                print_status(problem);
-                return Ok(ExitCode::from(exit_status::OWN_FAILURE));
-            }
+            Err(problem) => return refuse(problem),
         },
         backing: arguments.backing.clone(),
         chunks: arguments.chunks.policy(),
@@ -322,10 +318,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     loop {
         match tompion_session::record(&config, |text| print_status(text)) {
-            Err(error @ (Error::Geometry(_) | Error::Memory(_))) => {
-                print_status(error);
-                return Ok(ExitCode::from(exit_status::OWN_FAILURE));
-            }
+            Err(error @ (Error::Geometry(_) | Error::Memory(_))) => return refuse(error),
             // Another recording took the name in the meantime.
             Err(Error::FolderExists(_)) if arguments.output.is_none() => {
                 config.folder = folder(&arguments, &config.target);

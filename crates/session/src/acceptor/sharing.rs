@@ -4,7 +4,7 @@ use std::{hash::BuildHasher as _, io, os::fd::AsFd};
 
 use tompion_ctf::metadata::Uuid;
 use tompion_layout::ring::Geometry;
-use tompion_os::{DirHandle, Peer};
+use tompion_os::{DirHandle, Peer, SharedMap};
 use tompion_protocol::message::ToAgent;
 
 use super::{ClientAcceptor, Introduction};
@@ -44,10 +44,17 @@ impl ClientAcceptor {
         let mut context_sources = ThreadContextSources::new(&self.config, peer, hello.pid, given_time);
         let MappedMemory { control, rings, counts } = match (&kept_in, prepared) {
             (None, Some(memory)) => memory,
-            (None, None) => self.config.make_memory(socket, writing, &ToAgent::Welcome)?,
+            (None, None) => {
+                let (memory, files) = self.config.create_memory(writing)?;
+                self.prefault(&memory.control, &memory.rings, &hello.name);
+                let files = files.each_ref().map(AsFd::as_fd);
+                self.config.send_memory(socket, &ToAgent::Welcome, files, memory.counts.as_ref())?;
+                memory
+            }
             (Some((kept_in, saved)), _) => {
                 let (control, rings) = kept_in.map(geometry)?;
                 self.config.write_header(&control, writing);
+                self.prefault(&control, &rings, &hello.name);
                 // A recovery of its events should know their threads.
                 let _ = context_sources.keep(kept_in);
                 kept_in.describe(saved)?;
@@ -74,6 +81,13 @@ impl ClientAcceptor {
             kept_in: kept_in.map(|(files, _)| files),
             budget: self.budget_of(peer),
         })
+    }
+
+    /// Makes pages of a process's memory present, before it has its first event.
+    fn prefault(&mut self, control: &SharedMap, rings: &SharedMap, name: &str) {
+        if let Err(error) = self.config.prefault(control, rings) {
+            self.report_problem(format!("{name}: --prefault: its events may take page faults: {error}"));
+        }
     }
 
     /// Sizes of a process's rings: those of the session, or a share of its memory.

@@ -172,6 +172,7 @@ pub(super) fn session_config(
     Ok(SessionConfig {
         geometry,
         memory: None,
+        prefault: config.prefault,
         rules: config.rules.clone(),
         event_triggers: tompion_triggers::event_text(&config.triggers),
         overwrite: config.mode == Mode::Overwrite,

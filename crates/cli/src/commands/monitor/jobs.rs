@@ -171,6 +171,7 @@ pub fn run_agent(args: &JobAgentArgs) -> anyhow::Result<()> {
         subbuf_size: SUBBUF_SIZE,
         subbufs: SUBBUFS,
         ring_limit: None,
+        prefault: false,
         tid: true,
         contexts: Vec::new(),
         application_contexts: false,

@@ -19,6 +19,10 @@ pub struct MemoryOptions {
     /// Set the number of sub-buffers per CPU: 2 to 4096, a power of two [default: 4]
     #[arg(long, value_name = "N")]
     subbufs: Option<u64>,
+    /// Make all pages of a program's rings present before its first event, so that no event takes a
+    /// page fault. Each program then has all of its rings' memory
+    #[arg(long, conflicts_with_all = ["backing", "gather_as", "selector"])]
+    pub prefault: bool,
 }
 
 impl MemoryOptions {
