@@ -30,7 +30,9 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     copy(&built.join("tompion"), &binary, 0o755)?;
     libraries(&built, &place.staged.join("lib"))?;
     tree(&workspace.root.join("include/tompion"), &place.staged.join("include/tompion"))?;
+    tree(&workspace.root.join("include/lttng-ust"), &place.staged.join("include/tompion/lttng-ust"))?;
     integrations(&workspace.root.join("integrations"), &place)?;
+    lttng(&workspace.root.join("integrations/lttng-ust"), &place, &workspace.version)?;
     let pkg_config = place.staged.join("lib/pkgconfig");
     for linking in [Linking::Usual, Linking::Static] {
         let text = pkg_config_text(&place.prefix, &workspace.version, linking);
@@ -93,6 +95,33 @@ fn integrations(from: &Path, place: &Place) -> Result<()> {
     Ok(())
 }
 
+/// Installs what builds of LTTng-UST's users look for: the library's name, its pkg-config file and
+/// its generator, in a folder of their own, so that LTTng's own files stay as they are.
+fn lttng(from: &Path, place: &Place, version: &str) -> Result<()> {
+    let folder = place.staged.join("lib/tompion/lttng-ust");
+    copy(&from.join("lttng-gen-tp"), &folder.join("bin/lttng-gen-tp"), 0o755)?;
+    for name in ["liblttng-ust.so", "liblttng-ust-common.so"] {
+        write(&folder.join(name), "/* Programs that link LTTng-UST get Tompion. */\nINPUT(-ltompion)\n")?;
+    }
+    write(&folder.join("pkgconfig/lttng-ust.pc"), &lttng_pkg_config(&place.prefix, "lttng-ust", LTTNG_UST))?;
+    let text = lttng_pkg_config(&place.prefix, "tompion-lttng", version);
+    write(&place.staged.join("lib/pkgconfig/tompion-lttng.pc"), &text)
+}
+
+/// The version of LTTng-UST's interface that the headers have.
+const LTTNG_UST: &str = "2.14.0";
+
+fn lttng_pkg_config(prefix: &Path, name: &str, version: &str) -> String {
+    PkgConfig {
+        name,
+        description: "Tracepoints of LTTng-UST, recorded by Tompion",
+        version,
+        libraries: "-L${libdir}/tompion/lttng-ust -L${libdir} -ltompion",
+        include: "-I${includedir}/tompion/lttng-ust -I${includedir}",
+    }
+    .text(prefix)
+}
+
 /// Units: their files, the folder below `lib/systemd` and the name that they get.
 const UNITS: [(&str, &str, &str); 5] = [
     ("tompion-monitor.service", "system", "tompion-monitor.service"),
@@ -152,18 +181,43 @@ fn pkg_config_text(prefix: &Path, version: &str, linking: Linking) -> String {
             format!("-l:libtompion.a -Wl,--export-dynamic-symbol=tompion_* -lgcc_s {NEEDED}"),
         ),
     };
-    format!(
-        "prefix={}\n\
-         libdir=${{prefix}}/lib\n\
-         includedir=${{prefix}}/include\n\
-         \n\
-         Name: {name}\n\
-         Description: Records what a program does, with next to no disturbance\n\
-         Version: {version}\n\
-         Libs: -L${{libdir}} {libraries}\n\
-         Cflags: -I${{includedir}}\n",
-        prefix.display()
-    )
+    PkgConfig {
+        name,
+        description: "Records what a program does, with next to no disturbance",
+        version,
+        libraries: &format!("-L${{libdir}} {libraries}"),
+        include: "-I${includedir}",
+    }
+    .text(prefix)
+}
+
+/// What pkg-config says of a library.
+struct PkgConfig<'a> {
+    name: &'a str,
+    description: &'a str,
+    version: &'a str,
+    /// Options of the linker.
+    libraries: &'a str,
+    /// Options of the compiler.
+    include: &'a str,
+}
+
+impl PkgConfig<'_> {
+    fn text(&self, prefix: &Path) -> String {
+        let Self { name, description, version, libraries, include } = self;
+        format!(
+            "prefix={}\n\
+             libdir=${{prefix}}/lib\n\
+             includedir=${{prefix}}/include\n\
+             \n\
+             Name: {name}\n\
+             Description: {description}\n\
+             Version: {version}\n\
+             Libs: {libraries}\n\
+             Cflags: {include}\n",
+            prefix.display()
+        )
+    }
 }
 
 /// Man pages and completions, which the command writes by itself.

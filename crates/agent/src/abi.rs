@@ -76,6 +76,22 @@ pub unsafe extern "C" fn tompion_agent_v1(module: *mut Module, verb: u32) -> i32
 /// The module was just loaded.
 unsafe fn load(module: *mut Module) {
     // SAFETY: as the caller promises.
+    for called in unsafe { register(module) } {
+        // Not under the registry's lock: another thread may hold the loader's while it waits for
+        // that one. Only a shared library has modules besides its own.
+        #[cfg(feature = "shared")]
+        tompion_os::never_unload(called.cast());
+        #[cfg(not(feature = "shared"))]
+        let _ = called;
+    }
+}
+
+/// Does so, and returns the modules that must not be unloaded any more.
+///
+/// # Safety
+/// The module was just loaded.
+unsafe fn register(module: *mut Module) -> Vec<*mut Module> {
+    // SAFETY: as the caller promises.
     let (has_sites, is_passive) = unsafe {
         (*module).append = Some(event::append);
         (*module).append_tails = Some(event::append_tails);
@@ -85,8 +101,9 @@ unsafe fn load(module: *mut Module) {
     };
     let mut registry = registry::lock();
     if !registry.add_module(module) {
-        return;
+        return Vec::new();
     }
+    let called = registry.connect_tracepoints();
     let accepts_attach = connect::accepts_attach(is_passive);
     if has_sites && (accepts_attach || !is_passive) {
         connect::join_open_recordings(&mut registry);
@@ -100,6 +117,7 @@ unsafe fn load(module: *mut Module) {
         connect::wait_for_late_answers(&mut registry);
     }
     registry.enable_module(module);
+    called
 }
 
 /// Registers a context, or replaces its function (null: none from now on). Returns 0, or -1 for an

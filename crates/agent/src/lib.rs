@@ -58,6 +58,7 @@ mod startup;
 mod state_dump;
 mod table;
 mod thread_state;
+mod tracepoints;
 mod triggers;
 mod trust;
 mod writer;

@@ -22,9 +22,13 @@ use crate::{
     open_spans,
     pending::{Pending, RetryLater},
     recording::{InheritedConnection, JoinedRecording, ParentEvents},
-    site::{ACTIONS, COUNTED, END_SHIFT, Module, OTHERS, PINNED, RECORDINGS_MASK, SITE_ASKS, SLOW, Site},
+    site::{
+        ACTIONS, COUNTED, END_SHIFT, Module, OTHERS, PINNED, RECORDINGS_MASK, SITE_ASKS, SITE_PROVIDED,
+        SITE_RECORDS, SITE_TRACEPOINT, SLOW, Site,
+    },
     state_dump::StateDumps,
     thread_state::Background,
+    tracepoints::{Providers, sized_bytes},
     triggers, writer,
 };
 
@@ -41,6 +45,8 @@ pub struct Registry {
     next_number: u32,
     /// Number of the application's contexts that events with numbers have.
     numbered_contexts: u32,
+    /// Events of providers of tracepoints.
+    providers: Providers,
     /// Compiled filters.
     filters: filters::Cache,
     /// Layouts and plans of events that are counted.
@@ -97,6 +103,7 @@ static REGISTRY: Guarded = Guarded {
         numbers: BTreeMap::new(),
         next_number: 0,
         numbered_contexts: 0,
+        providers: Providers::new(),
         filters: filters::Cache::new(),
         counts: counts::Cache::new(),
         triggers: triggers::Cache::new(),
@@ -160,7 +167,10 @@ impl DerefMut for Guard {
 ///
 /// # Safety
 /// The site's pointers are those that its module was compiled with.
-unsafe fn description(site: &Site) -> Option<Box<[u8]>> {
+unsafe fn description(site: &Site, providers: &Providers) -> Option<Box<[u8]>> {
+    if site.kind != SITE_RECORDS {
+        return providers.description(site).map(Box::from);
+    }
     // SAFETY: a description says its size in its second word; the bytes are a static of the module.
     let bytes = unsafe { sized_bytes(site.description)? };
     let mut all = bytes.to_vec();
@@ -172,28 +182,30 @@ unsafe fn description(site: &Site) -> Option<Box<[u8]>> {
     Some(all.into_boxed_slice())
 }
 
-/// The bytes of a structure whose second word is its size.
-///
-/// # Safety
-/// The pointer is null, or to such a structure of a loaded module.
-unsafe fn sized_bytes<'a>(start: *const u8) -> Option<&'a [u8]> {
-    if start.is_null() {
-        return None;
-    }
-    // SAFETY: as the caller promises.
-    let size = unsafe { start.add(4).cast::<u32>().read_unaligned() };
-    // SAFETY: as the caller promises.
-    Some(unsafe { std::slice::from_raw_parts(start, size as usize) })
+/// Whether the site is that of an event, which can be recorded.
+fn has_event(site: &Site) -> bool {
+    matches!(site.kind, SITE_RECORDS | SITE_PROVIDED)
 }
 
 impl Registry {
     /// Adds a module. Returns false if it is known.
     pub fn add_module(&mut self, module: *mut Module) -> bool {
         let is_new = !self.modules.contains(&module);
+        if is_new && !heap::is_short() {
+            // SAFETY: the module was just loaded.
+            unsafe { self.providers.add(module) };
+        }
         if is_new {
             self.modules.push(module);
         }
         is_new
+    }
+
+    /// Connects tracepoints with the events of providers, after a module has come. Returns modules
+    /// that must not be unloaded any more, because others call them.
+    pub fn connect_tracepoints(&mut self) -> Vec<*mut Module> {
+        // SAFETY: modules in the list are loaded.
+        unsafe { self.providers.connect(&self.modules) }
     }
 
     /// Enables the sites of a module that was just added.
@@ -206,6 +218,9 @@ impl Registry {
     /// Lets a module's sites go.
     pub fn unload(&mut self, module: *mut Module) {
         self.modules.retain(|&known| known != module);
+        self.providers.remove(module);
+        // Those that were called from elsewhere are never unloaded.
+        self.connect_tracepoints();
         self.recordings.iter_mut().flatten().for_each(JoinedRecording::forget_descriptions);
         // SAFETY: the module is still loaded; it says that it is about to go.
         for site in unsafe { (*module).sites() } {
@@ -244,7 +259,7 @@ impl Registry {
     fn enable(&mut self, modules: &[*mut Module]) {
         for &module in modules {
             // SAFETY: modules in the list are loaded.
-            for site in unsafe { (*module).sites() }.filter(|site| site.kind != SITE_ASKS) {
+            for site in unsafe { (*module).sites() }.filter(|site| has_event(site)) {
                 self.enable_site(site);
             }
         }
@@ -252,17 +267,21 @@ impl Registry {
     }
 
     /// A site that asks answers for the events of its name, wherever they are: a module that comes
-    /// or goes can change what others are recorded.
+    /// or goes can change what others are recorded. So do tracepoints.
     fn update_query_sites(&mut self) {
+        // SAFETY: modules in the list are loaded.
+        unsafe { self.providers.enable_tracepoints(&self.modules) };
         let mut recording_mask = BTreeMap::<(String, String), u32>::new();
         let sites = |wanted: bool| {
             // SAFETY: modules in the list are loaded.
             let sites = self.modules.iter().flat_map(|&module| unsafe { (*module).sites() });
-            sites.filter(move |site| (site.kind == SITE_ASKS) == wanted)
+            sites.filter(move |site| if wanted { site.kind == SITE_ASKS } else { has_event(site) })
         };
         let name = |site: &Site| {
+            let provided = self.providers.description(site);
             // SAFETY: the site's module is loaded.
-            let names = tompion_schema::decode_names(unsafe { sized_bytes(site.description)? }).ok()?;
+            let bytes = provided.or_else(|| unsafe { sized_bytes(site.description) })?;
+            let names = tompion_schema::decode_names(bytes).ok()?;
             Some((names.provider.to_owned(), names.name.to_owned(), names.base().to_owned()))
         };
         if sites(true).next().is_none() {
@@ -296,7 +315,7 @@ impl Registry {
             return;
         }
         // SAFETY: the site's module is loaded.
-        let Some(description) = (unsafe { description(site) }) else { return };
+        let Some(description) = (unsafe { description(site, &self.providers) }) else { return };
         let Ok(names) = tompion_schema::decode_names(&description) else { return };
         let number = self.number_of(&description);
         if number >= MAX_EVENTS {
@@ -417,7 +436,7 @@ impl Registry {
         counts::forget(slot);
         for &module in &self.modules {
             // SAFETY: modules in the list are loaded.
-            for site in unsafe { (*module).sites() } {
+            for site in unsafe { (*module).sites() }.filter(|site| site.kind != SITE_TRACEPOINT) {
                 let others = site.recording_mask() & !(1 << slot | 1 << slot << END_SHIFT);
                 let is_done = others & ACTIONS != 0 && !actions::any(site.number());
                 let others = if is_done { others & !ACTIONS } else { others };
@@ -430,6 +449,8 @@ impl Registry {
                 site.enabled.store(recording_mask, Ordering::Release);
             }
         }
+        // SAFETY: modules in the list are loaded.
+        unsafe { self.providers.enable_tracepoints(&self.modules) };
     }
 
     /// In the child of a fork: begins a recording with the events that its parent had in the

@@ -28,14 +28,22 @@ pub struct Site {
     pub description: *const u8,
     /// Descriptions of the enum fields' types, in order.
     pub enums: *const *const u8,
-    /// 0, or [`SITE_ASKS`].
+    /// [`SITE_RECORDS`], [`SITE_ASKS`], [`SITE_TRACEPOINT`], [`SITE_PROVIDED`] or [`SITE_ATTRIBUTE`].
     pub kind: u32,
     /// Zero.
     pub reserved: u32,
 }
 
-/// Kind of a site that only queries whether the event is enabled; 0 is a site that records.
+/// Kind of a site that records its event.
+pub const SITE_RECORDS: u32 = 0;
+/// Kind of a site that only queries whether the event is enabled.
 pub const SITE_ASKS: u32 = 1;
+/// Kind of a site that is the first member of a [`crate::tracepoints::Tracepoint`].
+pub const SITE_TRACEPOINT: u32 = 2;
+/// Kind of a site that is the first member of a [`crate::tracepoints::Provided`].
+pub const SITE_PROVIDED: u32 = 3;
+/// Kind of a site that only has a description: of something that is said of an event elsewhere.
+pub const SITE_ATTRIBUTE: u32 = 4;
 
 /// Bit of [`Site::enabled`]: the event must not take the fast path, because it is filtered, has
 /// context or is pinned.

@@ -66,7 +66,7 @@ pub use lock::{Lock, is_unlocked, try_lock, try_lock_directory};
 pub use memory::{Retired, SharedMap, create_memfd, open_private_page, populate, reserve};
 pub use mounts::{mount, mount_detached};
 pub use namespace::{
-    effective_user, failed_for_threads, innermost_pid, is_one_user, object_of, pid_namespace,
+    effective_user, failed_for_threads, innermost_pid, is_one_user, never_unload, object_of, pid_namespace,
     pid_namespace_of, set_namespace, steady_user, thread_exists, unshare,
 };
 pub use periodic::{SignalTimer, TimerDescriptor, futex_wait_until, sleep_until};

@@ -93,6 +93,23 @@ pub fn object_of(address: *const ()) -> Option<PathBuf> {
     std::fs::canonicalize(path).ok()
 }
 
+/// Keeps the library that has this address loaded for good, whatever `dlclose` is called. Does
+/// nothing for the executable, which is never unloaded. Source: `RTLD_NODELETE` in `dlopen(3)`.
+///
+/// Takes the loader's lock.
+pub fn never_unload(address: *const ()) {
+    // SAFETY: all-zero bytes are a valid answer structure.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: `dladdr` compares the address and doesn't follow it.
+    if unsafe { libc::dladdr(address.cast(), &raw mut found) } == 0 || found.dli_fname.is_null() {
+        return;
+    }
+    let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+    // SAFETY: the loader's own text; a library is not loaded by this, so that no code of it runs. The
+    // handle is kept for good.
+    unsafe { libc::dlopen(found.dli_fname, flags) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

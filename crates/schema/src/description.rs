@@ -34,8 +34,8 @@ use crate::{
 
 /// First word of an event's description.
 pub const EVENT_MAGIC: u32 = u32::from_le_bytes(*b"TEV1");
-const ENUM_MAGIC: u32 = u32::from_le_bytes(*b"TEN1");
-const VERSION: u16 = 1;
+pub(crate) const ENUM_MAGIC: u32 = u32::from_le_bytes(*b"TEN1");
+pub(crate) const VERSION: u16 = 1;
 const EVENT_INIT: u16 = 1;
 const FIELD_NETWORK: u16 = 1;
 const FIELD_TEXT: u16 = 2;
@@ -91,16 +91,16 @@ pub enum DescriptionError {
     Label(String, i64, i64),
 }
 
-type Result<T> = std::result::Result<T, DescriptionError>;
+pub(crate) type Result<T> = std::result::Result<T, DescriptionError>;
 
 /// Reader of numbers and names that never reads beyond the end.
-struct Cursor<'a> {
-    rest: &'a [u8],
-    what: &'static str,
+pub(crate) struct Cursor<'a> {
+    pub(crate) rest: &'a [u8],
+    pub(crate) what: &'static str,
 }
 
 impl<'a> Cursor<'a> {
-    fn take(&mut self, size: usize) -> Result<&'a [u8]> {
+    pub(crate) fn take(&mut self, size: usize) -> Result<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(size).ok_or(DescriptionError::Cut(self.what))?;
         self.rest = rest;
         Ok(head)
@@ -111,24 +111,24 @@ impl<'a> Cursor<'a> {
         bytes.try_into().map_err(|_| DescriptionError::Cut(self.what))
     }
 
-    fn u8(&mut self) -> Result<u8> {
+    pub(crate) fn u8(&mut self) -> Result<u8> {
         self.number::<1>().map(|[byte]| byte)
     }
 
-    fn u16(&mut self) -> Result<u16> {
+    pub(crate) fn u16(&mut self) -> Result<u16> {
         self.number().map(u16::from_le_bytes)
     }
 
-    fn u32(&mut self) -> Result<u32> {
+    pub(crate) fn u32(&mut self) -> Result<u32> {
         self.number().map(u32::from_le_bytes)
     }
 
-    fn i64(&mut self) -> Result<i64> {
+    pub(crate) fn i64(&mut self) -> Result<i64> {
         self.number().map(i64::from_le_bytes)
     }
 
     /// Reads a name of `size` bytes, including its NUL.
-    fn name(&mut self, size: u16, what: &'static str) -> Result<&'a str> {
+    pub(crate) fn name(&mut self, size: u16, what: &'static str) -> Result<&'a str> {
         let bytes = self.take(usize::from(size))?;
         let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
         let wrong = || DescriptionError::Name(what, String::from_utf8_lossy(bytes).into_owned());
@@ -138,7 +138,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads the structure that begins here and has its u32 size at byte 4.
-    fn structure(&mut self, magic: u32, what: &'static str) -> Result<Cursor<'a>> {
+    pub(crate) fn structure(&mut self, magic: u32, what: &'static str) -> Result<Cursor<'a>> {
         let mut head = Cursor { rest: self.rest, what };
         let found = head.u32()?;
         if found != magic {
@@ -393,7 +393,7 @@ fn decode_enum(cursor: &mut Cursor<'_>, integer: Integer) -> Result<Enumeration>
     Ok(Enumeration { name, labels })
 }
 
-fn push_name(bytes: &mut Vec<u8>, name: &str) {
+pub(crate) fn push_name(bytes: &mut Vec<u8>, name: &str) {
     bytes.extend(name.as_bytes());
     bytes.push(0);
 }

@@ -13,6 +13,7 @@ mod description;
 pub mod format;
 mod level;
 mod names;
+pub mod provider;
 
 pub use description::{
     DescriptionError, EVENT_MAGIC, decode, decode_names, decode_outline, description_size, encode,

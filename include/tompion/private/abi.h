@@ -27,8 +27,41 @@ struct tompion_site {
     uint32_t number;            /* the library's number of the event */
     const void *description;    /* an event's description; its own size is in it */
     const void *const *enums;   /* descriptions of the enum fields' types, in field order; or NULL */
-    uint32_t kind;              /* 0: records; 1: asks whether the event is enabled */
+    uint32_t kind;              /* what follows */
     uint32_t reserved;
+};
+
+/* Kinds of sites. A library passes over those that it doesn't know. */
+enum {
+    TOMPION_SITE_RECORDS,
+    TOMPION_SITE_ASKS,       /* whether the event is enabled */
+    TOMPION_SITE_TRACEPOINT, /* the first member of a struct tompion_tracepoint */
+    TOMPION_SITE_PROVIDED,   /* the first member of a struct tompion_provided */
+    TOMPION_SITE_ATTRIBUTE   /* has only a description, of something that is said of an event */
+};
+
+/*
+ * An event that a provider has for tracepoints, here or in other objects. The description names the
+ * event and its class; the library composes the event's own of it and of what attributes say, and
+ * puts that in its place. `enums` are those of the class.
+ */
+struct tompion_provided {
+    struct tompion_site site;
+    const void *class_description;
+    void (*probe)(void);   /* is called with this structure and the tracepoint's arguments */
+    const char *signature; /* the arguments that it takes, as text */
+    uintptr_t reserved[2];
+};
+
+/*
+ * A tracepoint: where a program says that something happens. The library finds the event that
+ * belongs to it, by name and signature, and enables the tracepoint with it.
+ */
+struct tompion_tracepoint {
+    struct tompion_site site;
+    const struct tompion_provided *event; /* the library's */
+    const char *signature;
+    uintptr_t reserved[2];
 };
 
 /* The bytes of one field of variable length, or of an array. */

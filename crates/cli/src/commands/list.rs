@@ -19,7 +19,7 @@ use tompion_kernel::{
     state,
 };
 use tompion_os::BoundedFile;
-use tompion_schema::{EVENT_MAGIC, Event, decode_outline, description_size};
+use tompion_schema::{EVENT_MAGIC, Event, decode_outline, description_size, provider::Parts};
 
 use crate::messages::escape_control;
 
@@ -198,13 +198,16 @@ fn elsewhere<'data>(object: &File<'data>, address: u64, bytes: &[u8]) -> Option<
 fn events_in(object: &File<'_>, address: u64, section: &[u8]) -> Vec<Event> {
     let decode = |bytes: &[u8]| decode_outline(bytes.get(..description_size(bytes).ok()?)?).ok();
     let mut events = Vec::new();
+    let mut parts = Parts::default();
     let mut at = 0;
     while let Some(rest) = section.get(at..).filter(|rest| rest.len() >= 8) {
         let size =
             if rest.starts_with(&EVENT_MAGIC.to_le_bytes()) { description_size(rest).ok() } else { None };
         let there = elsewhere(object, address.saturating_add(at as u64), rest);
         events.extend(decode(there.unwrap_or(rest)));
+        let size = size.or_else(|| parts.add(rest));
         at += size.unwrap_or(8).max(8).next_multiple_of(8);
     }
+    events.extend(parts.outlines().filter_map(|bytes| decode(&bytes)));
     events
 }
