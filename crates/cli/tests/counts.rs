@@ -47,7 +47,7 @@ fn record(dir: &TestDir, options: &[&str], arguments: &[&str]) -> Finished {
 }
 
 /// `counts.json`.
-fn counts(trace: &Trace) -> Value {
+pub fn counts(trace: &Trace) -> Value {
     serde_json::from_slice(&fs::read(trace.folder.join("counts.json")).expect("counts")).expect("JSON")
 }
 
@@ -57,7 +57,7 @@ fn aggregation<'a>(counts: &'a Value, name: &str) -> &'a Value {
 }
 
 /// Entries of an aggregation by their keys: number and value.
-fn entries(counts: &Value, name: &str) -> BTreeMap<String, (u64, Option<i64>)> {
+pub fn entries(counts: &Value, name: &str) -> BTreeMap<String, (u64, Option<i64>)> {
     let entries = aggregation(counts, name)["entries"].as_array().expect("entries");
     let entry = |entry: &Value| {
         let count = entry["count"].as_u64().expect("a number");
@@ -373,7 +373,7 @@ fn rules_that_cannot_be_are_named() {
     for (options, expected) in [
         (&["--count=count by $prio"][..], "expected one of event, tid, comm, pid, cgroup"),
         (&["--count=n = count", "--count=n = count by tid"], "two counts are named `n`"),
-        (&["--count=count", "--linger=1s"], "cannot be used with"),
+        (&["--count=count", "--backing=rings"], "cannot be used with"),
     ] {
         let finished = run(&mut dir.recording("trace", options, &[&"true"]));
         assert!(finished.err.contains(expected), "{options:?}: {}", finished.err);

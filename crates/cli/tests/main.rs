@@ -72,6 +72,7 @@ mod report;
 mod resource_limits;
 mod restart;
 mod restart_chunks;
+mod restart_counts;
 mod restart_syscalls;
 mod root_files;
 mod rust;

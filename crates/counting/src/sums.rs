@@ -6,7 +6,10 @@ use tompion_counts::{Function, Rule};
 use tompion_histogram::LogLinear;
 use tompion_layout::counts::{EXACT_BITS, NEGATIVE_BUCKET, OVERFLOWS, STEP_BITS};
 
-use crate::document::{Bucket, Entry, KeyValue};
+use crate::{
+    document::{Bucket, Entry, KeyValue},
+    saved::SavedSum,
+};
 
 /// Buckets of histograms.
 pub(crate) const BUCKETS: LogLinear = LogLinear::new(EXACT_BITS, STEP_BITS);
@@ -70,15 +73,28 @@ pub(crate) struct Sum {
 /// Sums of an aggregation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AggregationSums {
-    entries: BTreeMap<Vec<KeyValue>, Sum>,
-    other: Sum,
+    pub entries: BTreeMap<Vec<KeyValue>, Sum>,
+    pub other: Sum,
     pub lost: u64,
     pub refused: u64,
     pub not_counting: u64,
     pub unfit: u64,
 }
 
+impl From<SavedSum> for Sum {
+    fn from(SavedSum { count, value, overflowed, buckets }: SavedSum) -> Self {
+        Self { count, value, overflowed, buckets: buckets.into_iter().collect() }
+    }
+}
+
 impl Sum {
+    /// The sum as it is saved.
+    pub fn to_saved(&self) -> SavedSum {
+        let Self { count, value, overflowed, buckets } = self;
+        let buckets = buckets.iter().map(|(bucket, count)| (*bucket, *count)).collect();
+        SavedSum { count: *count, value: *value, overflowed: *overflowed, buckets }
+    }
+
     /// Adds a cell: a number of events and their value. `bucket` is the cell's in a histogram.
     pub fn add_cell(&mut self, function: &Function, bucket: u32, [count, value]: [u64; 2]) {
         let value = value as i64;

@@ -73,6 +73,8 @@ pub struct HeldProcess {
     pub control: OwnedFd,
     /// Its ring file.
     pub rings: OwnedFd,
+    /// Its count file, if it counts.
+    pub counts: Option<OwnedFd>,
     /// Watch of its end.
     pub watch: ProcessWatch,
 }
@@ -131,12 +133,19 @@ impl Keeper {
         self.send(&Message::Hold(Kind::Listener, number), &[listener.as_fd()])
     }
 
-    /// Has the keeper hold a process: its connection, control file, ring file and watch.
+    /// Has the keeper hold a process: its connection, control file, ring file and watch, and its
+    /// count file, if it counts.
     ///
     /// # Errors
     /// The keeper has ended or takes nothing.
-    pub fn hold_process(&self, key: u64, descriptors: [BorrowedFd<'_>; 4]) -> io::Result<()> {
-        self.send(&Message::Hold(Kind::Process, key), &descriptors)
+    pub fn hold_process(
+        &self,
+        key: u64,
+        descriptors: [BorrowedFd<'_>; 4],
+        counts: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        let all: Vec<_> = descriptors.into_iter().chain(counts).collect();
+        self.send(&Message::Hold(Kind::Process, key), &all)
     }
 
     /// Has the keeper close what it holds of a process.
@@ -189,10 +198,11 @@ impl HandOver {
 }
 
 /// A process's descriptors, if their kinds are right.
-fn process(descriptors: Vec<OwnedFd>) -> Option<HeldProcess> {
+fn process(mut descriptors: Vec<OwnedFd>) -> Option<HeldProcess> {
+    let counts = if descriptors.len() == 5 { descriptors.pop() } else { None };
     let [socket, control, rings, watch] = <[OwnedFd; 4]>::try_from(descriptors).ok()?;
     let socket = PacketSocket::received(socket).ok()?;
-    Some(HeldProcess { socket, control, rings, watch: ProcessWatch::received(watch).ok()? })
+    Some(HeldProcess { socket, control, rings, counts, watch: ProcessWatch::received(watch).ok()? })
 }
 
 #[cfg(test)]
@@ -230,7 +240,9 @@ mod tests {
         let memory = [0, 1].map(|_| create_memfd(c"held", size).unwrap());
         let watch = ProcessWatch::new(std::process::id()).unwrap();
         let [control, rings] = memory.each_ref().map(AsFd::as_fd);
-        keeper.hold_process(key, [socket.as_fd(), control, rings, watch.as_fd()]).unwrap();
+        let counts = (key % 2 == 0).then(|| create_memfd(c"counts", size).unwrap());
+        let descriptors = [socket.as_fd(), control, rings, watch.as_fd()];
+        keeper.hold_process(key, descriptors, counts.as_ref().map(AsFd::as_fd)).unwrap();
         program
     }
 
@@ -251,6 +263,7 @@ mod tests {
         assert_eq!((kept.listeners.len(), kept.processes.len(), kept.refused), (1, 99, 0));
         let file = std::fs::File::from(kept.processes[&100].rings.try_clone().unwrap());
         assert_eq!(file.metadata().unwrap().len(), 4096 * 100);
+        assert!(kept.processes[&100].counts.is_some() && kept.processes[&99].counts.is_none());
         assert!(!kept.processes.contains_key(&2) && !programs[1].is_open());
         second.end();
         drop(kept);

@@ -7,7 +7,7 @@
 //!    ▼                                   ▼ and the programs see their connections end
 //! ```
 //!
-//! It holds listening sockets, and for each process its connection, its two memory files and a
+//! It holds listening sockets, and for each process its connection, its memory files and a
 //! watch of its end. It reads and writes none of them. Because it holds the connections and the
 //! listening sockets, programs notice nothing: they go on, and those that start wait in the
 //! socket's queue.

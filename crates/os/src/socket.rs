@@ -13,7 +13,7 @@ use std::{
 use crate::{ProcessWatch, check};
 
 /// Most descriptors that come with one packet.
-const MAX_DESCRIPTORS: usize = 4;
+const MAX_DESCRIPTORS: usize = 8;
 /// Room for the control message that carries them, generously.
 const CONTROL_SIZE: usize = 128;
 

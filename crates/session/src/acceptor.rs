@@ -39,7 +39,7 @@ use crate::{
     target::{self, Admission},
 };
 
-mod adopt;
+pub(crate) mod adopt;
 mod sharing;
 
 /// Maximum number of problems that are reported one by one.

@@ -17,7 +17,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::{self, Write},
+    io,
     os::{
         fd::{AsFd, OwnedFd},
         unix::fs::MetadataExt,
@@ -27,18 +27,16 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tompion_chunk_state::SavedPolicy;
 use tompion_chunks::Policy;
-use tompion_clock::ClockMap;
+use tompion_counting::Collector;
+use tompion_counts::{Rule, RuleError};
 use tompion_keeper::Keeper;
 use tompion_layout::{LAYOUT_VERSION, control, ring::Geometry};
-use tompion_lineage::Lineage;
-use tompion_os::{ClockPair, DirHandle, ProcessWatch, SharedMap, create_memfd, reserve};
+use tompion_os::{DirHandle, ProcessWatch, SharedMap, create_memfd, reserve};
 use tompion_programs::ProgramSets;
-use tompion_protocol::{
-    message::{Hello, Origin},
-    rules::Rules,
-};
+use tompion_protocol::rules::Rules;
+pub use tompion_restart_state::{ClockFile, SavedIdentity, SavedProcess, has_clock, processes, read_clock};
+use tompion_restart_state::{PROCESS_FILE, SavedPolicy};
 use tompion_schema::Level;
 use tompion_triggers::{Trigger, TriggerError};
 
@@ -54,16 +52,12 @@ use crate::{
 const SCHEMA: u32 = 1;
 /// Configuration of the session, as it is saved.
 pub const SESSION_FILE: &str = "session.json";
-const PROCESS_FILE: &str = "process.json";
 /// Contexts of a process's threads.
 const THREADS_FILE: &str = "threads.json";
-const CLOCK_FILE: &str = "clock";
 const CONTROL_FILE: &str = "control";
 const RINGS_FILE: &str = "rings";
 /// Largest description.
 const MAX_JSON: u64 = 16 << 20;
-/// Largest file of clock samples: those of some centuries.
-const MAX_CLOCK: u64 = 1 << 30;
 
 /// The session as it is kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -96,6 +90,9 @@ pub struct SavedSession {
     /// Limits of its chunks, if it is in chunks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunks: Option<SavedPolicy>,
+    /// Rules by which events are counted in place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    counts: Vec<String>,
     /// State for a recorder that comes back; none without a keeper.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     restart: Option<SavedRestart>,
@@ -201,39 +198,6 @@ impl SavedRestart {
     }
 }
 
-/// A process as it is kept.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SavedProcess {
-    /// Number in the session, in the order of coming.
-    pub key: u64,
-    /// Its id.
-    pub pid: u32,
-    inner_pid: u32,
-    /// Whether it has restartable sequences: how records stand in its rings.
-    rseq: bool,
-    tsc: bool,
-    agent_version: String,
-    name: String,
-    executable: String,
-    /// Whether its timestamps are CLOCK_MONOTONIC.
-    pub given_time: bool,
-    /// Name of its trace's folder.
-    pub folder: String,
-    /// Its trace's id.
-    pub uuid: String,
-    /// Sizes of its rings where they are its own: bytes of a sub-buffer, and their number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    rings: Option<(u64, u64)>,
-    #[serde(default)]
-    has_listener: bool,
-    #[serde(default)]
-    control_size: u64,
-    #[serde(default)]
-    parent: u32,
-    #[serde(default)]
-    command_line: Vec<String>,
-}
-
 impl SavedSession {
     /// Returns the part of this configuration that recovery needs.
     pub fn new(session_config: &SessionConfig, id: String) -> Self {
@@ -264,6 +228,7 @@ impl SavedSession {
             application_contexts: session_config.application_contexts,
             filter: session_config.rules.filter.clone(),
             chunks: None,
+            counts: session_config.counting.iter().flat_map(|all| all.rules()).map(Rule::to_text).collect(),
             restart: None,
         }
     }
@@ -301,6 +266,14 @@ impl SavedSession {
             restart.exclude.clone_from(&rules.exclude);
             restart.level = rules.level.number();
         }
+    }
+
+    /// Counts by the saved rules.
+    fn counting(&self) -> Result<Option<Arc<Collector>>, String> {
+        let rules: Result<Vec<Rule>, RuleError> = self.counts.iter().map(|text| text.parse()).collect();
+        let rules = rules.map_err(|error| format!("a rule that counts: {error}"))?;
+        let collector = Collector::new(&rules, self.cpus).map_err(|error| error.to_string())?;
+        Ok(collector.map(Collector::for_next_recorder).map(Arc::new))
     }
 
     /// Reads a backing folder's.
@@ -356,75 +329,9 @@ impl SavedSession {
             backing: None,
             keeper: None,
             jobs: None,
-            counting: None,
+            counting: self.counting()?,
             selector: None,
         })
-    }
-}
-
-impl SavedProcess {
-    /// Returns the part of a process's data that recovery needs.
-    pub fn new(hello: &Hello, pid: u32, folder: &Path, uuid: &str) -> Self {
-        Self {
-            key: 0,
-            pid,
-            inner_pid: hello.pid,
-            rseq: hello.rseq,
-            tsc: hello.tsc,
-            agent_version: hello.agent_version.clone(),
-            name: hello.name.clone(),
-            executable: hello.executable.clone(),
-            given_time: false,
-            folder: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            uuid: uuid.to_owned(),
-            rings: None,
-            has_listener: hello.has_listener,
-            control_size: hello.control_size,
-            parent: 0,
-            command_line: Vec::new(),
-        }
-    }
-
-    /// Adds the origin of the process.
-    pub fn with_lineage(self, Lineage { parent, command_line, .. }: Lineage) -> Self {
-        Self { parent, command_line, ..self }
-    }
-
-    /// Adds the sizes of the process's rings.
-    pub fn with_rings(self, sizes: Geometry) -> Self {
-        Self { rings: Some((sizes.subbuf_size(), sizes.subbuf_count())), ..self }
-    }
-
-    /// Returns the sizes of its rings; `session` has those of processes without their own.
-    ///
-    /// # Errors
-    /// The sizes can't be.
-    pub fn geometry(&self, session: Geometry) -> Result<Geometry, String> {
-        let Some((size, count)) = self.rings else { return Ok(session) };
-        Geometry::new(size, count, session.cpus(), session.buffers()).map_err(|error| error.to_string())
-    }
-
-    /// The origin of the process, as far as it was known.
-    pub fn lineage(&self) -> Lineage {
-        Lineage { parent: self.parent, command_line: self.command_line.clone(), ..Lineage::default() }
-    }
-
-    /// Its introduction again.
-    pub fn hello(&self) -> Hello {
-        Hello {
-            pid: self.inner_pid,
-            origin: Origin::Exec,
-            rseq: self.rseq,
-            tsc: self.tsc,
-            agent_version: self.agent_version.clone(),
-            name: self.name.clone(),
-            executable: self.executable.clone(),
-            has_listener: self.has_listener,
-            prepared: None,
-            cpu: None,
-            counts: false,
-            control_size: self.control_size,
-        }
     }
 }
 
@@ -662,130 +569,5 @@ impl ProcessBacking {
     /// Takes the files away.
     pub fn remove(&self) -> io::Result<()> {
         self.entry.remove()
-    }
-}
-
-/// The processes that a session has left in a backing folder, in the order of their coming, and
-/// what is wrong with others.
-pub fn processes(backing: &DirHandle) -> io::Result<(Vec<SavedProcess>, Vec<String>)> {
-    let (mut found, mut wrong) = (Vec::new(), Vec::new());
-    for name in backing.names()? {
-        let folder = backing.join(&name);
-        if !folder.has(PROCESS_FILE) {
-            continue;
-        }
-        match read_json::<SavedProcess>(&folder, PROCESS_FILE) {
-            Ok(saved) if *name == *saved.folder => {
-                found.push(saved);
-            }
-            Ok(saved) => wrong.push(format!(
-                "{}: expected the process of this folder, found {}",
-                folder.path().join(PROCESS_FILE).display(),
-                saved.folder
-            )),
-            Err(error) => wrong.push(error),
-        }
-    }
-    found.sort_by_key(|saved| saved.key);
-    Ok((found, wrong))
-}
-
-/// First word of a file of clock samples.
-const CLOCK_MAGIC: [u8; 8] = *b"TOMPCLK1";
-const SAMPLE_SIZE: usize = 24;
-
-/// The clock samples of a session, in a file that only grows, until it is replaced by a shorter
-/// one.
-#[derive(Debug)]
-pub struct ClockFile {
-    backing: DirHandle,
-    file: File,
-    /// Whether the samples outlast the machine.
-    is_durable: bool,
-}
-
-fn sample_bytes(sample: ClockPair) -> [u8; SAMPLE_SIZE] {
-    let check = (sample.tsc.rotate_left(32) ^ sample.ns).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut bytes = [0; SAMPLE_SIZE];
-    for (place, word) in bytes.chunks_exact_mut(8).zip([sample.tsc, sample.ns, check]) {
-        place.copy_from_slice(&word.to_le_bytes());
-    }
-    bytes
-}
-
-impl ClockFile {
-    /// A file with these samples in a backing folder, in the place of an older one.
-    pub fn create(backing: &DirHandle, samples: &[ClockPair], is_durable: bool) -> io::Result<Self> {
-        let bytes: Vec<u8> =
-            CLOCK_MAGIC.into_iter().chain(samples.iter().copied().flat_map(sample_bytes)).collect();
-        backing.replace(CLOCK_FILE, &bytes, is_durable)?;
-        Ok(Self { file: backing.append(CLOCK_FILE)?, backing: backing.clone(), is_durable })
-    }
-
-    /// Adds a sample.
-    pub fn add(&mut self, sample: ClockPair) -> io::Result<()> {
-        self.file.write_all(&sample_bytes(sample))
-    }
-
-    /// Replaces all samples by fewer.
-    pub fn replace(&mut self, samples: &[ClockPair]) -> io::Result<()> {
-        *self = Self::create(&self.backing, samples, self.is_durable)?;
-        Ok(())
-    }
-
-    /// Sees to it that the medium has the samples.
-    pub fn sync(&self) -> io::Result<()> {
-        if self.is_durable { self.file.sync_data() } else { Ok(()) }
-    }
-}
-
-/// Whether a backing folder has clock samples, sound or not.
-pub fn has_clock(backing: &DirHandle) -> bool {
-    backing.has(CLOCK_FILE)
-}
-
-/// Reads the samples of a backing folder up to the first that is not whole.
-pub fn read_clock(backing: &DirHandle) -> Result<ClockMap, String> {
-    let path = backing.path().join(CLOCK_FILE);
-    let bytes = backing
-        .read_bounded(CLOCK_FILE, MAX_CLOCK)
-        .map_err(|error| format!("{}: {error}", path.display()))?;
-    let Some(bytes) = bytes.strip_prefix(&CLOCK_MAGIC) else {
-        return Err(format!("{}: byte 0: expected TOMPCLK1, found something else", path.display()));
-    };
-    let mut samples = bytes.chunks_exact(SAMPLE_SIZE).map_while(|bytes| {
-        let word = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
-        let sample = ClockPair { tsc: word(0)?, ns: word(8)? };
-        (sample_bytes(sample) == bytes).then_some(sample)
-    });
-    let (Some(first), Some(second)) = (samples.next(), samples.next()) else {
-        let path = path.display();
-        return Err(format!("{path}: expected two clock samples at least: timestamps can't be converted"));
-    };
-    let mut clock = ClockMap::new(first, second);
-    samples.for_each(|sample| clock.add(sample));
-    Ok(clock)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clock_samples_are_read_up_to_the_first_that_is_torn() {
-        let desk = tempfile::tempdir().unwrap();
-        let folder = DirHandle::open(desk.path()).unwrap();
-        let pair = |index: u64| ClockPair { tsc: 1000 * index, ns: 400 * index };
-        let mut file = ClockFile::create(&folder, &[pair(1), pair(2)], true).unwrap();
-        file.add(pair(3)).unwrap();
-        assert_eq!(read_clock(&folder).unwrap().samples().len(), 3);
-        file.replace(&[pair(1), pair(3)]).unwrap();
-        file.add(pair(4)).unwrap();
-        let whole = std::fs::read(folder.path().join(CLOCK_FILE)).unwrap();
-        assert_eq!(whole.len(), 8 + 3 * SAMPLE_SIZE);
-        for len in 0..whole.len() {
-            std::fs::write(folder.path().join(CLOCK_FILE), &whole[..len]).unwrap();
-            assert_eq!(read_clock(&folder).is_ok(), len >= 8 + 2 * SAMPLE_SIZE, "{len}");
-        }
     }
 }

@@ -22,7 +22,7 @@ use std::{
 };
 
 use tompion_clock::ClockMap;
-use tompion_counting::Collector;
+use tompion_counting::{Collector, Document};
 use tompion_jobs::JobSink;
 use tompion_manifest::{self as manifest, Manifest};
 use tompion_os::{DirHandle, sample_clocks};
@@ -86,6 +86,8 @@ pub struct RecordingSummary {
     /// Whether the manifest on disk says that the recording is complete: else there may be
     /// something to recover.
     pub is_complete: bool,
+    /// Counts of events that were counted in place.
+    pub counts: Option<Document>,
 }
 
 /// The consumer's state.

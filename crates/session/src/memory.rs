@@ -85,7 +85,8 @@ impl SessionConfig {
     pub fn writing(&self, hello: &Hello) -> Writing {
         let control_size = control::file_size_for(hello.control_size);
         let given_time = !(self.tsc && hello.tsc);
-        let counts = hello.counts && self.counting.is_some() && self.backing.is_none();
+        let has_room = self.backing.is_none() || self.keeper.is_some();
+        let counts = hello.counts && self.counting.is_some() && has_room;
         Writing { form: form_for(hello), given_time, control_size, geometry: self.geometry, counts }
     }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use tompion_control::PlaceError;
-use tompion_counting::Document;
+use tompion_counting::SavedCounts;
 use tompion_counts::Rule;
 use tompion_jobs::JobSink;
 use tompion_kernel_trace::{self as kernel, Kernel, KernelChoice};
@@ -220,8 +220,6 @@ pub struct Outcome {
     pub processes: u64,
     /// The trace's folder.
     pub folder: DirHandle,
-    /// Counts of events that were counted in place.
-    pub counts: Option<Document>,
 }
 
 impl Outcome {
@@ -284,6 +282,7 @@ fn record_into(
         }
     };
     let Start { mut manifest, clock, name, listener, mut left, chunk } = start;
+    restore_counts(&session_config, left.as_ref(), config)?;
     tell_costs(&session_config, notice);
     let poller = Poller::new()?;
     poller.add(signals.as_fd(), Interest::Signals.to_number())?;
@@ -304,7 +303,7 @@ fn record_into(
     let root = consumer.root().clone();
     let consumer = consumer.with_event_watch(triggers.event_watch(&config.triggers));
     let counting = session_config.counting.clone();
-    let consumer = consumer.with_counting(counting.clone());
+    let consumer = consumer.with_counting(counting);
     let (commands, consumer) = consumer.start()?;
     let mut acceptor = ClientAcceptor::open(listener, session_config, commands.clone(), &poller)?;
     if kernel.is_some() {
@@ -369,9 +368,7 @@ fn record_into(
     control.run(notice);
     control.leave_command(notice);
     control.follow_last_triggers(notice);
-    let outcome = close(control, config, consumer, folder)?;
-    let counts = counting.map(|counting| counting.write_last(&outcome.folder, notice));
-    Ok(Outcome { counts, ..outcome })
+    close(control, config, consumer, folder)
 }
 
 /// Says what makes events cost more than elsewhere.
@@ -428,7 +425,7 @@ fn close(
     let _ = consumer.join();
     // All is in the trace. Else the next recorder, or a recovery, has what is left.
     keeper.iter().filter(|_| report.is_complete).for_each(|keeper| keeper.end());
-    Ok(Outcome { report, status, time_was_up, problems, processes: admitted, folder, counts: None })
+    Ok(Outcome { report, status, time_was_up, problems, processes: admitted, folder })
 }
 
 /// The kernel's programs, attached. Where that can't be, one line says why, and programs are
@@ -475,6 +472,19 @@ fn follow_newcomers(kernel: &Kernel, mut family: ProcessTree) -> Result<(), kern
         kernel.follow(&found)?;
         family.descendants.extend(found);
     }
+}
+
+/// Goes on with the counts of processes that have ended. Those of processes with memory that is
+/// still there are read again.
+fn restore_counts(session: &SessionConfig, left: Option<&Left>, config: &Config) -> Result<(), Error> {
+    let (Some(left), Some(backing), Some(counting)) = (left, &session.backing, &session.counting) else {
+        return Ok(());
+    };
+    let has_memory = |key| left.kept.processes.contains_key(&key);
+    let is_there = |key| left.processes.iter().any(|process| process.key == key) && has_memory(key);
+    let saved = SavedCounts::read(backing).map_err(|text| Error::Resume(config.folder.clone(), text))?;
+    counting.restore(saved, is_there);
+    Ok(())
 }
 
 /// Takes over the programs of a recorder that was killed. `begin_ns` is when the recording began.

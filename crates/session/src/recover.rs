@@ -15,8 +15,9 @@
 //! is killed in between has done nothing that the next one doesn't find done or does again.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -24,6 +25,7 @@ use std::{
 };
 
 use tompion_clock::ClockMap;
+use tompion_counting::{Collector, FILE_NAME as COUNTS_FILE, SavedCounts};
 use tompion_ctf::metadata::{EnvironmentValue, Trace};
 use tompion_keeper::{HeldProcess, Keeper};
 use tompion_manifest::{self as manifest, KERNEL, Manifest, Source, USER};
@@ -36,6 +38,7 @@ use chunk::OpenChunk;
 pub use chunk::complete_kernel_in_chunk;
 
 use crate::{
+    acceptor::adopt::add_counts,
     backing::{self, ProcessBacking, RingsInMaps, SESSION_FILE, SavedProcess, SavedSession},
     process::{Process, TracePlace},
     session_config::SessionConfig,
@@ -107,8 +110,7 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
         Some(backing) if manifest.session.keeper => KeptFiles::of_keeper(backing),
         _ => KeptFiles::OnDisk,
     };
-    let mut recovery =
-        Recovery { folder, problems: Vec::new(), is_complete: true, same_boot, files, open: None };
+    let mut recovery = Recovery { same_boot, ..Recovery::of(folder, files) };
     let mut chunk = None;
     match &backing {
         Some(backing) if manifest.is_in_chunks => {
@@ -124,6 +126,7 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
     if !manifest.is_in_chunks {
         recovery.complete_kernel(&mut manifest);
     }
+    recovery.write_counts();
     manifest.session.problems.extend(recovery.problems.iter().cloned());
     if recovery.is_complete {
         manifest.state = manifest::RECOVERED.into();
@@ -225,6 +228,8 @@ struct Recovery {
     files: KeptFiles,
     /// The chunk that was open, in a recording in chunks with kept rings.
     open: Option<OpenChunk>,
+    /// Counts of events, if some were counted in place, and the folder in which they are saved.
+    counting: Option<(Arc<Collector>, DirHandle)>,
 }
 
 /// Files with the memory of processes.
@@ -245,16 +250,29 @@ impl KeptFiles {
         taken.map_or(Self::Gone, |(keeper, kept)| Self::Held(Arc::new(keeper), kept.processes))
     }
 
-    /// The files of a process; none if they are lost.
-    fn take(&mut self, folder: &DirHandle, saved: &SavedProcess) -> io::Result<Option<ProcessBacking>> {
+    /// Whether the memory of a process is there.
+    fn has(&self, key: u64) -> bool {
         match self {
-            Self::OnDisk => ProcessBacking::open(folder.clone()).map(Some),
+            Self::OnDisk => true,
+            Self::Held(_, processes) => processes.contains_key(&key),
+            Self::Gone => false,
+        }
+    }
+
+    /// The files of a process, and its count file; none if they are lost.
+    fn take(
+        &mut self,
+        folder: &DirHandle,
+        saved: &SavedProcess,
+    ) -> io::Result<Option<(ProcessBacking, Option<OwnedFd>)>> {
+        match self {
+            Self::OnDisk => ProcessBacking::open(folder.clone()).map(|files| Some((files, None))),
             Self::Held(keeper, processes) => Ok(processes.remove(&saved.key).map(|kept| {
-                let HeldProcess { socket, control, rings, .. } = kept;
+                let HeldProcess { socket, control, rings, counts, .. } = kept;
                 // The program leaves when its connection ends. The keeper holds the rings until
                 // they are written: a recovery that is killed can be done again.
                 socket.shut_down();
-                ProcessBacking::held(folder.clone(), [control, rings], keeper, saved.key)
+                (ProcessBacking::held(folder.clone(), [control, rings], keeper, saved.key), counts)
             })),
             Self::Gone => Ok(None),
         }
@@ -269,6 +287,12 @@ struct RecoveryState<'a> {
 }
 
 impl Recovery {
+    /// A recovery, of a machine that has run on.
+    fn of(folder: DirHandle, files: KeptFiles) -> Self {
+        let (problems, open, counting) = (Vec::new(), None, None);
+        Self { folder, problems, is_complete: true, same_boot: true, files, open, counting }
+    }
+
     fn write(&self, manifest: &Manifest) -> Result<(), String> {
         let written = manifest.write(&self.folder, true);
         written.map_err(|error| format!("can't write to {}: {error}", self.folder.path().display()))
@@ -299,6 +323,7 @@ impl Recovery {
         } else {
             clock.expect_missing_samples();
         }
+        self.restore_counts(&session_config, backing, &processes, manifest)?;
         for process in processes {
             let folder = backing.join(&process.folder);
             let path = Path::new("user").join(&process.folder);
@@ -319,6 +344,47 @@ impl Recovery {
         self.tell_of_a_stop(manifest);
         manifest.session.clock.samples = clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
         Ok(())
+    }
+
+    /// Takes the counts of processes that have ended. Those of processes with memory that is still
+    /// there are read again.
+    fn restore_counts(
+        &mut self,
+        config: &SessionConfig,
+        backing: &DirHandle,
+        processes: &[SavedProcess],
+        manifest: &Manifest,
+    ) -> Result<(), String> {
+        let Some(counting) = &config.counting else { return Ok(()) };
+        let ended = self.open.iter().flat_map(|open| &open.ended.in_all);
+        let named: BTreeSet<&str> =
+            manifest.sources.iter().chain(ended).map(|source| source.path.as_str()).collect();
+        let is_open = |process: &&SavedProcess| !named.contains(format!("user/{}", process.folder).as_str());
+        let open: BTreeSet<u64> = processes.iter().filter(is_open).map(|process| process.key).collect();
+        counting.restore(SavedCounts::read(backing)?, |key| open.contains(&key) && self.files.has(key));
+        self.counting = Some((counting.clone(), backing.clone()));
+        Ok(())
+    }
+
+    /// Saves what a process has counted, before it is named: a recovery that is killed in between
+    /// reads it again.
+    fn save_counts(&self, process: &Process) -> Result<(), String> {
+        let (Some((counting, backing)), Some(counts)) = (&self.counting, &process.counts) else {
+            return Ok(());
+        };
+        counting.end(counts, process.key);
+        let written = counting.saved().write(backing, true);
+        written.map_err(|error| format!("{}: {error}", backing.path().display()))
+    }
+
+    /// Writes the counts of the recording into its folder.
+    fn write_counts(&mut self) {
+        let Some((counting, _)) = &self.counting else { return };
+        if counting.write_last(&self.folder, |_| {}).is_unwritten {
+            self.is_complete = false;
+            let shown = self.folder.path().display();
+            self.problems.push(format!("can't write {COUNTS_FILE} in {shown}"));
+        }
     }
 
     /// Reports what the machine's stop means for the trace, if there was one.
@@ -342,7 +408,10 @@ impl Recovery {
         let same_boot = self.same_boot;
         let shown = folder.path().display().to_string();
         let taken = self.files.take(&folder, saved).map_err(|error| format!("{shown}: {error}"))?;
-        let Some(kept_in) = taken else {
+        let Some((kept_in, counts)) = taken else {
+            if let (Some(counting), Some(_)) = (&config.counting, &saved.counts) {
+                counting.add(saved.pid, &saved.hello().name, None);
+            }
             let LostProcess { source, problems } = lost_process(self.place(), saved);
             self.problems.extend(problems);
             manifest.losses_unknown = true;
@@ -358,6 +427,7 @@ impl Recovery {
         }
         let mut process = Process::resume(kept_in, saved, config, self.place(), !same_boot)?;
         process.lineage = saved.lineage();
+        process.counts = add_counts(config.counting.as_deref(), saved, counts)?;
         self.problems.extend(process.damage());
         let how = if lives { "running when it was recovered" } else { UNKNOWN_END };
         process.end = Some(how.into());
@@ -365,6 +435,7 @@ impl Recovery {
         if process.was_cut() {
             self.problems.push(format!("{name} cut off its own rings"));
         }
+        self.save_counts(&process)?;
         let source = process.summary(self.folder.path());
         self.name(source, saved.key, manifest)?;
         process.remove_files().map_err(|error| format!("can't remove {shown}: {error}"))
@@ -482,9 +553,7 @@ pub fn lost_process(place: TracePlace<'_>, saved: &SavedProcess) -> LostProcess 
 /// Completes the kernel's trace of a recorder that was killed, if there is one, with what is in its
 /// files. Returns problems for users, one line each.
 pub fn complete_kernel(folder: &DirHandle, manifest: &mut Manifest) -> Vec<String> {
-    let (folder, problems) = (folder.clone(), Vec::new());
-    let files = KeptFiles::Gone;
-    let mut recovery = Recovery { folder, problems, is_complete: true, same_boot: true, files, open: None };
+    let mut recovery = Recovery::of(folder.clone(), KeptFiles::Gone);
     recovery.complete_kernel(manifest);
     recovery.problems
 }

@@ -149,11 +149,6 @@ impl SessionFile {
                 rules.collect::<Result<_, _>>().map_err(|error| format!("channel {name}: {error}"))?;
             tompion_counts::check(&rules).map_err(|error| format!("channel {name}: {error}"))?;
         }
-        for (name, channel) in self.channel.iter().filter(|(_, channel)| channel.linger.is_some()) {
-            if !channel.count.is_empty() {
-                return Err(format!("channel {name}: `linger` does not go with `count` yet; leave one out"));
-            }
-        }
         Ok(())
     }
 

@@ -127,7 +127,7 @@ pub struct Arguments {
     /// [limit N] [if EXPR]' (repeatable). FUNCTION is count, or sum, min, max or histogram of an
     /// integer FIELD: 'histogram of size net:*'. KEYS are up to two of fields, event and tid, and
     /// comm, pid and cgroup (of the process). See `tompion counts`; -e none records nothing besides
-    #[arg(long = "count", value_name = "RULE", conflicts_with_all = ["backing", "linger", "resume", "gather_as", "selector"])]
+    #[arg(long = "count", value_name = "RULE", conflicts_with_all = ["backing", "gather_as", "selector"])]
     counts: Vec<tompion_counts::Rule>,
     /// Stop recording, and end the command, after this time, such as 10s
     #[arg(long, alias = "for", value_name = "DURATION", value_parser = units::duration)]
@@ -551,7 +551,7 @@ fn report_outcome(config: &Config, arguments: &Arguments, outcome: &Outcome) -> 
     if let Some(status) = outcome.status.filter(|status| !status.success()) {
         print_status(format!("{} ended with {status}", config.target.describe()));
     }
-    let counts = outcome.counts.as_ref();
+    let counts = outcome.report.counts.as_ref();
     let (counted, is_unwritten) = counts.map_or((0, false), |counts| (counts.total(), counts.is_unwritten));
     let folder = config.folder.display();
     if let Some(counts) = counts {

@@ -5,8 +5,9 @@
 //! its connection is closed, and its agent tries again. What the folder has alone has lost its
 //! rings.
 
-use std::{hash::BuildHasher as _, io, sync::Arc};
+use std::{hash::BuildHasher as _, io, os::fd::OwnedFd, sync::Arc};
 
+use tompion_counting::{Collector, CountFile, ProcessCounts};
 use tompion_keeper::{HandOver, HeldProcess};
 use tompion_lineage::{Lineage, inner_pid};
 use tompion_os::{DirHandle, Peer, Poller};
@@ -14,11 +15,26 @@ use tompion_protocol::message::ToAgent;
 
 use super::{Client, ClientAcceptor};
 use crate::{
-    backing::{ProcessBacking, ProcessEntry, SavedProcess},
+    backing::{ProcessBacking, ProcessEntry, SavedIdentity, SavedProcess},
     consumer::ConsumerCommand,
     process::{Adoption, Process, ThreadContextSources, TracePlace},
     recover,
 };
+
+/// Has the counts of a process be read again, if it counts.
+pub fn add_counts(
+    counting: Option<&Collector>,
+    saved: &SavedProcess,
+    file: Option<OwnedFd>,
+) -> Result<Option<Arc<ProcessCounts>>, String> {
+    let (Some(counting), Some(SavedIdentity { cgroup }), Some(file)) = (counting, saved.counts.clone(), file)
+    else {
+        return Ok(None);
+    };
+    let file =
+        CountFile::received(file, counting.geometry()).map_err(|error| format!("its counts: {error}"))?;
+    Ok(counting.add_of_cgroup((saved.pid, &saved.hello().name), cgroup, Some(file)))
+}
 
 impl ClientAcceptor {
     /// Accepts connections of further sockets that the keeper has held. `join_socket` is the name
@@ -83,6 +99,10 @@ impl ClientAcceptor {
     fn give_up(&self, saved: &SavedProcess, place: TracePlace<'_>) {
         let (backing, keeper) = (self.config.backing.as_ref(), self.config.keeper.as_ref());
         let entry = backing.map(|backing| ProcessEntry::of(backing, saved, keeper));
+        if let (Some(counting), Some(_)) = (&self.config.counting, &saved.counts) {
+            // What it has counted is lost, too.
+            counting.add(saved.pid, &saved.hello().name, None);
+        }
         let lost = recover::lost_process(place, saved);
         let _ = self.commands.send(ConsumerCommand::Lost(Box::new(lost), entry));
     }
@@ -94,7 +114,7 @@ impl ClientAcceptor {
         (place, begin_ns): (TracePlace<'_>, u64),
         poller: &Poller,
     ) -> Result<(), String> {
-        let HeldProcess { socket, control, rings, watch } = kept;
+        let HeldProcess { socket, control, rings, counts, watch } = kept;
         let peer = socket.peer().map_err(|error| error.to_string())?;
         if peer.pid != saved.pid {
             return Err(format!("expected the connection of process {}, found {}'s", saved.pid, peer.pid));
@@ -105,6 +125,7 @@ impl ClientAcceptor {
         let kept_in = ProcessBacking::held(backing.join(&saved.folder), [control, rings], keeper, saved.key);
         let mut process = Process::resume(kept_in, saved, &self.config, place, false)?;
         process.check_control()?;
+        process.counts = add_counts(self.config.counting.as_deref(), saved, counts)?;
         process.ring_share = self.ring_budget.as_ref().map(|budget| budget.keep(process.ring_sizes()));
         self.report_damage(&process);
         let has_ended = watch.has_ended();

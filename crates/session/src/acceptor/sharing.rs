@@ -2,6 +2,7 @@
 
 use std::{hash::BuildHasher as _, io, os::fd::AsFd};
 
+use tompion_counting::CountFile;
 use tompion_ctf::metadata::Uuid;
 use tompion_layout::ring::Geometry;
 use tompion_os::{DirHandle, Peer, SharedMap};
@@ -9,7 +10,7 @@ use tompion_protocol::message::ToAgent;
 
 use super::{ClientAcceptor, Introduction};
 use crate::{
-    backing::{ProcessBacking, SavedProcess},
+    backing::{ProcessBacking, SavedIdentity, SavedProcess},
     budget::{Budget, Shared},
     memory::{MappedMemory, Writing},
     process::{self, ThreadContextSources},
@@ -18,7 +19,7 @@ use crate::{
 };
 
 impl ClientAcceptor {
-    /// Makes the two memory files of a process and passes them on, unless it has prepared ones.
+    /// Makes the memory files of a process and passes them on, unless it has prepared ones.
     pub(super) fn share_memory(
         &mut self,
         introduction: &Introduction<'_>,
@@ -38,10 +39,19 @@ impl ClientAcceptor {
                     .with_lineage(introduction.lineage.clone())
                     .with_rings(geometry);
                 (saved.key, saved.given_time) = (key, given_time);
-                Some((self.make_backing(&backing, &saved, geometry, introduction)?, saved))
+                let counting = self.config.counting.clone().filter(|_| writing.counts);
+                saved.counts =
+                    counting.as_ref().map(|counting| SavedIdentity { cgroup: counting.cgroup_of(pid) });
+                let counts = counting.map(|counting| counting.create_file()).transpose()?;
+                let made = self.make_backing(&backing, (&saved, geometry), introduction, counts.as_ref())?;
+                Some((made, saved, counts))
             }
         };
         let mut context_sources = ThreadContextSources::new(&self.config, peer, hello.pid, given_time);
+        let (kept_in, counts) = match kept_in {
+            Some((kept_in, saved, counts)) => (Some((kept_in, saved)), counts),
+            None => (None, None),
+        };
         let MappedMemory { control, rings, counts } = match (&kept_in, prepared) {
             (None, Some(memory)) => memory,
             (None, None) => {
@@ -59,11 +69,12 @@ impl ClientAcceptor {
                 let _ = context_sources.keep(kept_in);
                 kept_in.describe(saved)?;
                 let files = kept_in.files().map(AsFd::as_fd);
-                self.config.send_memory(socket, &ToAgent::Welcome, files, None).inspect_err(|_| {
+                let sent = self.config.send_memory(socket, &ToAgent::Welcome, files, counts.as_ref());
+                sent.inspect_err(|_| {
                     // It has ended meanwhile, and has recorded nothing.
                     let _ = kept_in.remove();
                 })?;
-                MappedMemory { control, rings, counts: None }
+                MappedMemory { control, rings, counts }
             }
         };
         Ok(process::Recording {
@@ -105,9 +116,9 @@ impl ClientAcceptor {
     fn make_backing(
         &mut self,
         backing: &DirHandle,
-        saved: &SavedProcess,
-        geometry: Geometry,
+        (saved, geometry): (&SavedProcess, Geometry),
         introduction: &Introduction<'_>,
+        counts: Option<&CountFile>,
     ) -> io::Result<ProcessBacking> {
         let Some(keeper) = self.config.keeper.clone() else {
             return ProcessBacking::create(backing, saved, geometry);
@@ -117,7 +128,8 @@ impl ClientAcceptor {
         let Some(watch) = introduction.watch else { return Ok(made) };
         // Before the program has them: what it appends then is never in the recorder's hands alone.
         let descriptors = [introduction.socket.as_fd(), control, rings, watch.as_fd()];
-        if keeper.hold_process(saved.key, descriptors).is_err() {
+        let counts = counts.map(CountFile::as_fd);
+        if keeper.hold_process(saved.key, descriptors, counts).is_err() {
             let text = "the recording's keeper has ended: what rings hold is lost if the recorder is killed";
             self.report_problem(text.into());
         }

@@ -7,11 +7,11 @@
 use std::{io, sync::mpsc::TryRecvError, time::Duration};
 
 use crate::messages::reason;
-use tompion_chunk_state::{self as chunk_state, ChunkBegin, Ended, ProcessBegin, TakeOver};
 use tompion_chunks::{Committed, Policy, Series};
 use tompion_kernel_trace::{ChunkControl, ChunkPart};
 use tompion_manifest::{self as manifest, BeyondLimits, Chunk, Clock, Manifest};
 use tompion_os::DirHandle;
+use tompion_restart_state::{self as restart_state, ChunkBegin, Ended, ProcessBegin, TakeOver};
 use tompion_writer::SourceWriter;
 
 use super::{Backlog, Consumer, keeping::add_source};
@@ -303,7 +303,7 @@ impl Consumer {
         self.processes.iter_mut().for_each(Process::commit_chunk);
         if goes_on {
             chunks.series.begin_next()?;
-            self.backing.iter().for_each(|backing| chunk_state::forget(backing, chunk.number));
+            self.backing.iter().for_each(|backing| restart_state::forget(backing, chunk.number));
             self.processes.iter_mut().for_each(|process| process.begin_chunk(chunks.series.open()));
             chunks.kernel.iter_mut().for_each(|kernel| kernel.begin(chunks.series.open()));
         }
@@ -363,7 +363,7 @@ impl Consumer {
         self.save_begin(number, Process::save_for_dropped_chunk, ChunkBegin::write_cleared)?;
         let Some(chunks) = &mut self.chunks else { return Ok(()) };
         chunks.series.set_aside()?;
-        chunk_state::drop_from(&mut self.manifest.sources, chunks.ended.drain(..));
+        restart_state::drop_from(&mut self.manifest.sources, chunks.ended.drain(..));
         (chunks.list_bytes, chunks.written_bytes) = (0, 0);
         (chunks.begin_ns, chunks.beyond_limits) = (tompion_os::monotonic_ns(), BeyondLimits::default());
         self.write_ended()?;

@@ -35,7 +35,7 @@ impl Consumer {
         }
         process.read_catalog();
         if let (Some(counting), Some(counts)) = (&self.counting, &process.counts) {
-            counting.end(counts);
+            counting.end(counts, process.key);
         }
         self.manifest.beyond_limits.descriptions += process.descriptions_beyond_budget();
         self.remember_names(&process);
@@ -71,6 +71,8 @@ impl Consumer {
         targets::note_ends(&mut self.manifest.targets);
         self.retire_finished();
         self.complete_shared();
+        let folder = self.folder.clone();
+        let counts = self.counting.as_ref().map(|counting| counting.write_last(&folder, self.notice));
         self.clock.thin_out();
         let samples = self.clock.samples().iter().map(|pair| (pair.tsc, pair.ns)).collect();
         self.manifest.session.clock = Clock { samples, ..self.manifest.session.clock };
@@ -107,6 +109,6 @@ impl Consumer {
         }
         let stopped = self.stopped.or(self.kernel_stopped);
         let known = self.known.into_iter().collect();
-        RecordingSummary { manifest: self.manifest, known, stopped, is_complete }
+        RecordingSummary { manifest: self.manifest, known, stopped, is_complete, counts }
     }
 }

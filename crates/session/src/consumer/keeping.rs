@@ -38,15 +38,28 @@ impl Consumer {
         if finished.is_empty() && lost.is_empty() || self.stopped.is_some() {
             return;
         }
-        let written = self.write_manifest_of_recording(self.manifest.session.is_durable());
+        // Counts come first: a process that is named is not read again.
+        let written = self.write_counts();
+        let is_durable = self.manifest.session.is_durable();
+        let written = written.and_then(|()| self.write_manifest_of_recording(is_durable));
         let written = written.and_then(|()| self.write_ended());
         let removed = written.and_then(|()| {
             lost.iter().try_for_each(ProcessEntry::remove)?;
             finished.iter().try_for_each(Process::remove_files)
         });
         if let Err(error) = removed {
-            self.stop(&error);
+            return self.stop(&error);
         }
+        if let Some(counting) = &self.counting {
+            counting.settle(finished.iter().map(|process| process.key));
+        }
+    }
+
+    /// Has a recorder that comes back know the counts of processes that have ended.
+    fn write_counts(&self) -> io::Result<()> {
+        let counting = self.counting.as_ref().filter(|counting| counting.is_for_next_recorder());
+        let (Some(backing), Some(counting)) = (&self.backing, counting) else { return Ok(()) };
+        counting.saved().write(backing, self.manifest.session.is_durable())
     }
 
     /// Waits until the shared trace is written. What was not is taken from those that came last.

@@ -5,9 +5,9 @@
 
 use std::io;
 
-use tompion_chunk_state::ProcessBegin;
 use tompion_manifest as manifest;
 use tompion_os::DirHandle;
+use tompion_restart_state::ProcessBegin;
 use tompion_writer::{InitialMark, Mark};
 
 use super::{Initial, Placement, Process};

@@ -7,12 +7,12 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use tompion_chunk_state::ChunkBegin;
 use tompion_clock::ClockMap;
 use tompion_ctf::metadata::Uuid;
 use tompion_layout::{LAYOUT_VERSION, catalog, control};
 use tompion_os::{DirHandle, PacketSocket};
 use tompion_protocol::message::ToAgent;
+use tompion_restart_state::ChunkBegin;
 use tompion_ring::{
     reader::Span,
     records::{Records, UntrustedRecord},
@@ -86,7 +86,11 @@ impl Process {
     /// Sends the process its memory files with a message.
     pub fn send_files(&self, socket: &PacketSocket, message: &ToAgent) -> io::Result<()> {
         let files = self.kept_in.as_ref().map(|kept_in| kept_in.files().map(AsFd::as_fd));
-        files.map_or(Ok(()), |files| socket.send(&message.encode(), &files))
+        let counts = self.counts.as_ref().map(|counts| counts.file().as_fd());
+        files.map_or(Ok(()), |files| {
+            let all: Vec<_> = files.into_iter().chain(counts).collect();
+            socket.send(&message.encode(), &all)
+        })
     }
 
     /// Whether the process has done anything with its memory, so that it must have it.

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, fs, io, os::unix::fs::MetadataExt, sync::Arc, thread, time::Duration};
 
-use tompion_chunk_state::TakeOver;
 use tompion_clock::ClockMap;
 use tompion_counting::Collector;
 use tompion_keeper::{HandOver, Keeper};
@@ -10,6 +9,7 @@ use tompion_layout::ring::Geometry;
 use tompion_manifest::{self as manifest, Channel, Clock, Host, Manifest, SCHEMA, Session};
 use tompion_os::{DirHandle, Listener, ProcessWatch, sample_clocks};
 use tompion_protocol::names::{self, MAX_FOLDER_NAMES};
+use tompion_restart_state::TakeOver;
 use tompion_writer::HostInfo;
 
 use super::{Config, Error, Mode};
@@ -194,7 +194,9 @@ pub(super) fn session_config(
         backing,
         keeper: None,
         jobs: config.jobs.clone(),
-        counting: Collector::new(&config.counts, geometry.cpus())?.map(Arc::new),
+        counting: Collector::new(&config.counts, geometry.cpus())?
+            .map(|all| if config.linger.is_some() { all.for_next_recorder() } else { all })
+            .map(Arc::new),
         selector: config.selector.clone(),
     })
 }

@@ -2,12 +2,12 @@
 
 use std::{io, os::unix::fs::MetadataExt as _, sync::Arc, thread, time::Duration};
 
-use tompion_chunk_state as chunk_state;
 use tompion_chunks::Policy;
 use tompion_clock::ClockMap;
 use tompion_keeper::{HandOver, Keeper, TakeError};
 use tompion_manifest::Manifest;
 use tompion_os::{DirHandle, Listener, Lock, User, sample_clocks, try_lock};
+use tompion_restart_state as restart_state;
 
 use super::{
     Config, Error, Mode, Outcome,
@@ -132,7 +132,7 @@ impl Unfinished {
         let Self { lock, folder, backing, saved, mut manifest, keeper, mut kept } = self;
         let failed = |text: String| Error::Resume(folder.path().to_owned(), text);
         let is_durable = manifest.session.is_durable();
-        let taken = saved.chunks.map(|_| chunk_state::take_over(&folder, &backing, is_durable));
+        let taken = saved.chunks.map(|_| restart_state::take_over(&folder, &backing, is_durable));
         let mut chunk = taken.transpose().map_err(failed)?;
         let (mut processes, wrong) = backing::processes(&backing)?;
         manifest.session.problems.extend(wrong);

@@ -3,10 +3,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use tompion_chunk_state::{ChunkBegin, Ended, TakeOver, take_over};
 use tompion_chunks::{Policy, Series};
 use tompion_manifest::{self as manifest, Chunk, KERNEL, Manifest, Source};
 use tompion_os::DirHandle;
+use tompion_restart_state::{ChunkBegin, Ended, TakeOver, take_over};
 
 use super::{KeptFiles, Recovery};
 
@@ -41,14 +41,7 @@ pub fn complete_kernel_in_chunk(
     if !recording.session.kernel {
         return Vec::new();
     }
-    let mut recovery = Recovery {
-        folder: folder.clone(),
-        problems: Vec::new(),
-        is_complete: true,
-        same_boot: true,
-        files: KeptFiles::Gone,
-        open: None,
-    };
+    let mut recovery = Recovery::of(folder.clone(), KeptFiles::Gone);
     let completed = recovery.earlier_losses().and_then(|earlier| {
         let series = open_series(folder, begin.number)?;
         recovery.folder = series.open().clone();

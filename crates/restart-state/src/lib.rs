@@ -1,12 +1,14 @@
-//! State of a recording in chunks that outlasts its recorder, and the steps by which a chunk ends.
+//! State of a recording that outlasts its recorder: samples of its clocks, its processes, the chunk
+//! in which it is, and the steps by which a chunk ends.
 //!
 //! ```text
-//! .restart/
+//! .restart/, or the folder of --backing
+//! ├── clock                  samples: "TOMPCLK1", then tsc, ns and check for each
 //! ├── ended.json             processes that have ended: in the open chunk, and in all
 //! ├── chunk-000003.json      what the open chunk began with
 //! ├── chunk-000004.json      what the next one is to begin with, while the chunk ends
 //! ├── cleared-000003.json    what it is to begin with again, while it is dropped
-//! └── server-4711/           copies of what each chunk repeats of a process
+//! └── server-4711/           process.json, and copies of what each chunk repeats of a process
 //! ```
 //!
 //! A rotation has these steps. The recorder may be killed between any two:
@@ -31,9 +33,11 @@
 //! From step 4 on, the next recorder does the rest. What is in a trace is left to others.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod ended;
 mod files;
 mod policy;
+mod process;
 mod takeover;
 
 use std::{collections::BTreeMap, io};
@@ -43,8 +47,10 @@ use tompion_manifest::Counts;
 use tompion_os::DirHandle;
 use tompion_writer::SavedTrace;
 
+pub use clock::{ClockFile, has_clock, read_clock};
 pub use ended::{Ended, drop_from};
 pub use policy::SavedPolicy;
+pub use process::{PROCESS_FILE, SavedIdentity, SavedProcess, processes};
 pub use takeover::{TakeOver, take_over};
 
 /// State with which a chunk begins.
