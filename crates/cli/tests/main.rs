@@ -85,6 +85,7 @@ mod state_dumps;
 mod strangers;
 mod sudo;
 mod supervisor;
+mod supervisor_syscalls;
 mod threads;
 mod tracepoints;
 mod triggers;

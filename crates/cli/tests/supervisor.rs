@@ -22,7 +22,7 @@ const QUIET_TIME: Duration = Duration::from_millis(300);
 const SILENT_TIME: Duration = Duration::from_secs(4);
 
 /// A supervisor in a network of its own: programs of other tests don't find its recorders.
-struct Supervisor<'dir> {
+pub struct Supervisor<'dir> {
     dir: &'dir TestDir,
     process: Option<Child>,
 }
@@ -41,12 +41,12 @@ impl Drop for Supervisor<'_> {
 }
 
 /// Adds what keeps the supervisor and its commands apart from others.
-fn apart(command: &mut Command, dir: &TestDir) {
+pub fn apart(command: &mut Command, dir: &TestDir) {
     command.env("TOMPION_CONTROL", dir.path("control")).env("TOMPION_SESSIONS", dir.path("sessions"));
     command.env("TOMPION_SOCKET", dir.path("join"));
 }
 
-fn describe(dir: &TestDir, name: &str, text: &str) {
+pub fn describe(dir: &TestDir, name: &str, text: &str) {
     fs::create_dir_all(dir.path("sessions")).expect("a folder");
     let output = dir.path("traces");
     let text = format!("output = \"{}\"\n{text}", output.display());
@@ -54,7 +54,7 @@ fn describe(dir: &TestDir, name: &str, text: &str) {
 }
 
 impl<'dir> Supervisor<'dir> {
-    fn start(dir: &'dir TestDir) -> Self {
+    pub fn start(dir: &'dir TestDir) -> Self {
         Self::start_with(dir, &dir.path("sessions"))
     }
 
@@ -74,19 +74,19 @@ impl<'dir> Supervisor<'dir> {
         Self { dir, process: Some(process) }
     }
 
-    fn command(&self, arguments: &[&str]) -> Finished {
+    pub fn command(&self, arguments: &[&str]) -> Finished {
         let mut command = self.dir.tompion(arguments);
         apart(&mut command, self.dir);
         run(&mut command)
     }
 
-    fn list(&self) -> Value {
+    pub fn list(&self) -> Value {
         let shown = self.command(&["status", "--json"]).succeeded();
         serde_json::from_str::<Value>(&shown.out).expect("JSON")["supervisor"].take()
     }
 
     /// Returns a channel of a session.
-    fn channel(&self, session: &str, channel: &str) -> Value {
+    pub fn channel(&self, session: &str, channel: &str) -> Value {
         let list = self.list();
         let named = |values: &Value, name: &str| {
             values.as_array().into_iter().flatten().find(|value| value["name"] == name).cloned()
@@ -94,7 +94,7 @@ impl<'dir> Supervisor<'dir> {
         named(&list["sessions"], session).and_then(|it| named(&it["channels"], channel)).unwrap_or_default()
     }
 
-    fn wait_for(&self, session: &str, channel: &str, state: &str) -> Value {
+    pub fn wait_for(&self, session: &str, channel: &str, state: &str) -> Value {
         wait_until("the state of a channel", || self.channel(session, channel)["state"] == state);
         self.channel(session, channel)
     }
@@ -112,12 +112,12 @@ impl<'dir> Supervisor<'dir> {
         self.process.as_ref().map_or(0, Child::id)
     }
 
-    fn kill(mut self) {
+    pub fn kill(mut self) {
         let mut process = self.process.take().expect("a process");
         process.kill().and_then(|()| process.wait()).expect("an end");
     }
 
-    fn end(mut self) -> Finished {
+    pub fn end(mut self) -> Finished {
         signal(self.id(), Signal::TERM);
         finish(self.process.take().expect("a process"), "serve")
     }
@@ -133,7 +133,7 @@ impl<'dir> Supervisor<'dir> {
     }
 }
 
-fn pid(channel: &Value) -> u32 {
+pub fn pid(channel: &Value) -> u32 {
     channel["pid"].as_u64().and_then(|pid| pid.try_into().ok()).expect("a process")
 }
 
