@@ -191,7 +191,7 @@ fn pkg_config_text(prefix: &Path, version: &str, linking: Linking) -> String {
     .text(prefix)
 }
 
-/// What pkg-config says of a library.
+/// Description of a library for pkg-config.
 struct PkgConfig<'a> {
     name: &'a str,
     description: &'a str,

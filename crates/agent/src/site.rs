@@ -28,7 +28,8 @@ pub struct Site {
     pub description: *const u8,
     /// Descriptions of the enum fields' types, in order.
     pub enums: *const *const u8,
-    /// [`SITE_RECORDS`], [`SITE_ASKS`], [`SITE_TRACEPOINT`], [`SITE_PROVIDED`] or [`SITE_ATTRIBUTE`].
+    /// [`SITE_RECORDS`], [`SITE_ASKS`], [`SITE_TRACEPOINT`], [`SITE_PROVIDED`] or
+    /// [`SITE_ATTRIBUTE`].
     pub kind: u32,
     /// Zero.
     pub reserved: u32,

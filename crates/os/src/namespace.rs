@@ -105,8 +105,8 @@ pub fn never_unload(address: *const ()) {
         return;
     }
     let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-    // SAFETY: the loader's own text; a library is not loaded by this, so that no code of it runs. The
-    // handle is kept for good.
+    // SAFETY: the loader's own text; a library is not loaded by this, so that no code of it runs.
+    // The handle is kept for good.
     unsafe { libc::dlopen(found.dli_fname, flags) };
 }
 

@@ -55,7 +55,7 @@ pub struct Instance<'a> {
     pub class_name: &'a str,
 }
 
-/// What the macros beside an event say of it.
+/// Attributes of an event, as the macros beside it say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes<'a> {
     /// Level; none if it is not said.
@@ -107,7 +107,7 @@ pub fn decode_attribute(bytes: &[u8]) -> Result<(&str, &str, Attributes<'_>)> {
 }
 
 impl<'a> Attributes<'a> {
-    /// What both say; the first one counts.
+    /// Returns what both say; the first one counts.
     pub fn or(self, other: Attributes<'a>) -> Self {
         Self { level: self.level.or(other.level), model: self.model.or(other.model) }
     }

@@ -1,6 +1,6 @@
 /*
- * tracelog() of LTTng-UST, recorded by Tompion: an event of the provider lttng_ust_tracelog for each
- * level.
+ * tracelog() of LTTng-UST, recorded by Tompion: an event of the provider lttng_ust_tracelog for
+ * each level.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */

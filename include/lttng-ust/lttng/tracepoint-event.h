@@ -1,7 +1,7 @@
 /*
- * Providers of tracepoints: with TRACEPOINT_CREATE_PROBES, reads the provider's header once more and
- * makes its events. That takes one reading: fields are lists, which macros go over as often as they
- * need.
+ * Providers of tracepoints: with TRACEPOINT_CREATE_PROBES, reads the provider's header once more
+ * and makes its events. That takes one reading: fields are lists, which macros go over as often as
+ * they need.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */

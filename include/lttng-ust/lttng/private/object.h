@@ -20,8 +20,8 @@ extern "C++" {
 
 /*
  * TOMPION_LTTNG_ENTER(site) puts a site into the section where the library looks, wherever the code
- * around it ends up. C++ code may be a template or an inline function, whose variables g++ puts into
- * no section of ours; there the assembler does it.
+ * around it ends up. C++ code may be a template or an inline function. g++ puts variables of those
+ * into no section of ours; there the assembler does it.
  */
 #ifdef __cplusplus
 #if defined(__has_attribute)

@@ -50,7 +50,7 @@
         if (!tompion_priv_takers(&tompion_lttng_event->site))                                         \
             return;                                                                                   \
         tompion_lttng_parts.image[TOMPION_PRIV_LAST_WORD(tompion_lttng_size)] = 0;                    \
-        /* One expression: the values' temporaries live until all is recorded. */                     \
+        /* One expression: the values' temporaries live until all is recorded. */ \
         (void)(TOMPION_LTTNG_EACH(PUT, fields)                                                        \
                    tompion_priv_append(&tompion_lttng_event->site, tompion_lttng_parts.image,         \
                                        tompion_lttng_size, tompion_lttng_parts.tails,                 \

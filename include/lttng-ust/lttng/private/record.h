@@ -107,7 +107,7 @@
 #define TOMPION_LTTNG_MEMBER_tompion_sequence_text(name, ...) \
     TOMPION_LTTNG_FIELD_MEMBER("_" name "_length") TOMPION_LTTNG_FIELD_MEMBER(name)
 
-/* The code of an integer's type, with its byte order: see tompion_priv_code_i8 and the following. */
+/* The code of an integer's type, with its byte order: see tompion_priv_code_i8 and others. */
 #define TOMPION_LTTNG_INTEGER(t, base, is_network)                                                    \
     (((base) == 16                ? tompion_priv_code_x8                                              \
       : TOMPION_LTTNG_IS_SIGNED(t) ? tompion_priv_code_i8                                             \

@@ -34,8 +34,7 @@ impl ChunkOptions {
         if self.triggers.iter().filter(is_on_event).count() > MAX_EVENT_TRIGGERS {
             return Some(format!("expected at most {MAX_EVENT_TRIGGERS} triggers on events"));
         }
-        let mut triggers = self.triggers.iter();
-        triggers.find_map(|trigger| match trigger {
+        self.triggers.iter().find_map(|trigger| match trigger {
             trigger if wants(&trigger, Action::Snapshot) && !is_flight_recorder => {
                 Some(format!("`{}` needs --mode overwrite", trigger.text))
             }

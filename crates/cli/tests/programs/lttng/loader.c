@@ -1,4 +1,5 @@
-/* Loads a provider's library while it runs, as often as the second argument says, in the end twice. */
+/* Loads a provider's library while it runs, as often as the second argument says, in the end
+ * twice. */
 #include <dlfcn.h>
 
 #define TRACEPOINT_DEFINE
