@@ -103,6 +103,7 @@ fn lttng(from: &Path, place: &Place, version: &str) -> Result<()> {
     for name in ["liblttng-ust.so", "liblttng-ust-common.so"] {
         write(&folder.join(name), "/* Programs that link LTTng-UST get Tompion. */\nINPUT(-ltompion)\n")?;
     }
+    artifacts::lttng_links(&folder, "../../libtompion-lttng-ust.so")?;
     write(&folder.join("pkgconfig/lttng-ust.pc"), &lttng_pkg_config(&place.prefix, "lttng-ust", LTTNG_UST))?;
     let text = lttng_pkg_config(&place.prefix, "tompion-lttng", version);
     write(&place.staged.join("lib/pkgconfig/tompion-lttng.pc"), &text)

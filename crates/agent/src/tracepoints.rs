@@ -8,7 +8,7 @@ use std::{
     collections::BTreeMap,
     ffi::{CStr, c_char},
     ptr,
-    sync::atomic::{AtomicPtr, Ordering},
+    sync::atomic::{AtomicI32, AtomicPtr, Ordering},
 };
 
 use tompion_schema::provider::{self, Attributes};
@@ -33,7 +33,20 @@ pub struct Tracepoint {
     site: Site,
     event: AtomicPtr<Provided>,
     signature: *const c_char,
-    reserved: [usize; 2],
+    state: *const AtomicI32,
+    reserved: usize,
+}
+
+impl Tracepoint {
+    /// Enables or disables the tracepoint.
+    fn enable(&self, recording_mask: u32) {
+        // Ordering: release for a mask that is not zero, as for the site of the event.
+        self.site.enabled.store(recording_mask, Ordering::Release);
+        // SAFETY: null, or a word of the tracepoint's module, which is loaded.
+        if let Some(state) = unsafe { self.state.as_ref() } {
+            state.store((recording_mask != 0).into(), Ordering::Release);
+        }
+    }
 }
 
 /// The events of all providers of the process.
@@ -117,7 +130,7 @@ impl Providers {
                 let found = unsafe { self.find(module, tracepoint) };
                 let (of, event) = found.unwrap_or((ptr::null_mut(), ptr::null()));
                 if event.is_null() {
-                    tracepoint.site.enabled.store(0, Ordering::Relaxed);
+                    tracepoint.enable(0);
                 }
                 // Ordering: pairs with the acquire load in `tompion_lttng_call_…`: a thread that
                 // sees the event sees what it is made of.
@@ -160,8 +173,7 @@ impl Providers {
                 // changed under the registry's lock.
                 let event = unsafe { tracepoint.event.load(Ordering::Relaxed).as_ref() };
                 let enabled = event.map_or(0, |event| event.site.recording_mask());
-                // Ordering: as for the site of the event.
-                tracepoint.site.enabled.store(enabled, Ordering::Release);
+                tracepoint.enable(enabled);
             }
         }
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::{TestDir, Trace, beside, installed, repository, run, tompion};
 
 /// The program and its providers.
-const SOURCES: [&str; 4] = ["program.c", "definitions.c", "provider.c", "provider2.c"];
+pub const SOURCES: [&str; 4] = ["program.c", "definitions.c", "provider.c", "provider2.c"];
 
 /// Compilers of C and C++, with the oldest and a recent standard of each.
 const COMPILERS: [(&str, &[&str]); 7] = [
@@ -20,7 +20,7 @@ const COMPILERS: [(&str, &[&str]); 7] = [
     ("clang++", &["-x", "c++", "-std=c++20", "-O2"]),
 ];
 
-fn source(name: &str) -> PathBuf {
+pub fn source(name: &str) -> PathBuf {
     beside("programs/lttng").join(name)
 }
 
@@ -35,7 +35,7 @@ fn compile(dir: &TestDir, compiler: (&str, &[&str]), output: &str, sources: &[Pa
 }
 
 /// Events as babeltrace2 prints them, from the name on and without CPU and thread.
-fn contents(trace: &Trace) -> Vec<String> {
+pub fn contents(trace: &Trace) -> Vec<String> {
     let without_context = |line: &str| {
         let (_, event) = line.split_once(") ")?;
         let (_, event) = event.split_once(") ")?;

@@ -40,7 +40,7 @@ pub fn libraries() -> &'static Path {
 }
 
 /// Names of the preload libraries in `crates/agent/preload`.
-const PRELOADS: [&str; 4] = ["malloc", "pthread", "func", "npt"];
+const PRELOADS: [&str; 5] = ["malloc", "pthread", "func", "npt", "lttng-ust"];
 
 /// The library by cargo, the preload wrappers by the C compiler, all beside the command.
 fn build_libraries(folder: &Path) {
@@ -57,6 +57,13 @@ fn build_libraries(folder: &Path) {
     for name in PRELOADS {
         build_preload(name, folder);
     }
+    let lttng = folder.join("lttng-ust");
+    fs::create_dir_all(&lttng).expect("a folder");
+    for name in ["liblttng-ust.so.1", "liblttng-ust-tracepoint.so.1", "liblttng-ust-common.so.1"] {
+        if !lttng.join(name).exists() {
+            symlink("../libtompion-lttng-ust.so", lttng.join(name)).expect("a link to the library");
+        }
+    }
 }
 
 /// Compiles a preload wrapper, unless it is newer than its source.
@@ -67,12 +74,15 @@ fn build_preload(name: &str, folder: &Path) {
     let options = repository().join("crates/agent/preload/options");
     let time = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
     let header = source.with_file_name("wrapper.h");
-    let newest = time(&source).max(time(&header)).max(time(&options));
+    let others = fs::read_dir(source.with_extension("")).into_iter().flatten().flatten();
+    let others = others.map(|entry| time(&entry.path())).max().flatten();
+    let newest = time(&source).max(time(&header)).max(time(&options)).max(others);
     if time(&output) > newest {
         return;
     }
     let mut cc = compiler();
-    cc.arg(format!("@{}", options.display())).arg(source);
+    cc.arg(format!("@{}", options.display())).arg("-I").arg(repository().join("include/lttng-ust"));
+    cc.arg(source);
     cc.arg("-L").arg(folder).args(["-ltompion", "-ldl", "-Wl,-rpath,$ORIGIN"]);
     cc.arg("-Wl,--auxiliary=libtompion.so.0");
     cc.arg(format!("-Wl,-soname,{library}")).arg("-o").arg(&fresh);

@@ -99,6 +99,8 @@ pub struct Config {
     pub application_contexts: bool,
     /// Libraries to preload.
     pub preload: Vec<PathBuf>,
+    /// Folder of libraries that the command loads before others of their names.
+    pub library_folder: Option<PathBuf>,
     /// The library, for programs that load it by themselves.
     pub library: Option<PathBuf>,
     /// End the recording, and the command, after this time.

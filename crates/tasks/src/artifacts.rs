@@ -102,7 +102,18 @@ pub fn preload_wrappers(workspace: &Workspace, profile: Profile) -> Result<Vec<P
         return Ok(Vec::new());
     }
     link_soname(&folder)?;
+    lttng_links(&folder.join("lttng-ust"), "../libtompion-lttng-ust.so")?;
     sources.iter().map(|source| compile_wrapper(workspace, source, &folder)).collect()
+}
+
+/// Libraries of LTTng-UST in place of which programs load Tompion's.
+const LTTNG_LIBRARIES: [&str; 3] =
+    ["liblttng-ust.so.1", "liblttng-ust-tracepoint.so.1", "liblttng-ust-common.so.1"];
+
+/// Makes links with the names of LTTng-UST's libraries in a folder, to Tompion's in place of them.
+pub fn lttng_links(folder: &Path, target: &str) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    LTTNG_LIBRARIES.iter().try_for_each(|name| replace_link(target, &folder.join(name)))
 }
 
 fn preload_sources(workspace: &Workspace) -> Result<Vec<PathBuf>> {
@@ -131,6 +142,7 @@ fn compile_wrapper(workspace: &Workspace, source: &Path, folder: &Path) -> Resul
         shell::c_compiler()
             .arg(format!("@{}", workspace.root.join(PRELOAD_OPTIONS).display()))
             .arg(format!("-I{}", workspace.root.join("include").display()))
+            .arg(format!("-I{}", workspace.root.join("include/lttng-ust").display()))
             .arg(source)
             .arg(format!("-L{}", folder.display()))
             .args(["-ltompion", "-ldl", "-Wl,-rpath,$ORIGIN", "-Wl,--auxiliary=libtompion.so.0"])

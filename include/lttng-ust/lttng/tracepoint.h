@@ -122,7 +122,8 @@ enum lttng_ust_tracepoint_loglevel {
             {0, 0, &tompion_lttng_name_##p##___##n, 0, TOMPION_SITE_TRACEPOINT, 0},                   \
             0,                                                                                        \
             TOMPION_LTTNG_SIGNATURE args,                                                             \
-            {0, 0}};                                                                                  \
+            0,                                                                                        \
+            0};                                                                                  \
     static __inline__ __attribute__((__unused__, __no_instrument_function__)) void tompion_lttng_call_##p##___##n(                \
         const struct tompion_tracepoint *tompion_lttng_from TOMPION_LTTNG_PARAMETERS args)            \
     {                                                                                                 \

@@ -61,7 +61,8 @@ struct tompion_tracepoint {
     struct tompion_site site;
     const struct tompion_provided *event; /* the library's */
     const char *signature;
-    uintptr_t reserved[2];
+    int *state; /* the library sets it to whether the tracepoint is enabled; or NULL */
+    uintptr_t reserved;
 };
 
 /* The bytes of one field of variable length, or of an array. */

@@ -36,6 +36,7 @@ pub const LAYERS: &[Layer] = &[
             "control",
             "programs",
             "keeper",
+            "installation",
             "testing",
         ],
     },

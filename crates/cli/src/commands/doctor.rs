@@ -210,7 +210,7 @@ fn kernel() -> Finding {
 }
 
 fn library(name: &str) -> Finding {
-    match super::library(name) {
+    match tompion_installation::library(name) {
         Ok(path) => Finding::good(path.display().to_string()),
         Err(error) => Finding::other(State::Drawback, error.to_string(), "./x install --prefix DIR"),
     }

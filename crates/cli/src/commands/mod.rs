@@ -116,15 +116,3 @@ fn report_problems(traces: &tompion_reader::TraceSet) {
         crate::messages::print_status(corruption);
     }
 }
-
-/// Finds a library of this program: beside it, or in the `lib` folder beside its folder.
-fn library(name: &str) -> anyhow::Result<PathBuf> {
-    let program = std::env::current_exe().context("can't tell where this program is")?;
-    let folder = program.parent().unwrap_or(Path::new("/"));
-    let places =
-        [folder.join(name), folder.join("../lib").join(name), folder.join("../lib/tompion").join(name)];
-    let found = places.iter().find_map(|place| place.canonicalize().ok());
-    found.with_context(|| {
-        format!("can't find {name} beside {}; is Tompion fully installed?", program.display())
-    })
-}

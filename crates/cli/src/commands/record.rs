@@ -115,6 +115,10 @@ pub struct Arguments {
     /// Record calls of library functions in any program, without recompiling it (repeatable)
     #[arg(long, value_enum, value_name = "WHAT")]
     preload: Vec<Preload>,
+    /// Record programs and libraries that were compiled for LTTng-UST (2.13 or newer), as they are:
+    /// they load Tompion's library in place of LTTng's
+    #[arg(long)]
+    lttng: bool,
     /// Keep the rings in files in this folder, which must not exist. `tompion recover` completes
     /// the trace after tompion is killed (nothing is lost) or the machine stops (on a disk, pages
     /// not yet written back are lost; on persistent memory, nothing). Page faults may make events
@@ -295,7 +299,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         contexts: thread_contexts(&arguments.contexts),
         application_contexts: arguments.contexts.contains(&ContextArgument::Application),
         preload: preloads(&arguments.preload)?,
-        library: super::library("libtompion.so.0").ok(),
+        library_folder: arguments.lttng.then(tompion_installation::lttng_folder).transpose()?,
+        library: tompion_installation::library("libtompion.so.0").ok(),
         time: arguments.duration,
         kernel,
         target: target.clone(),
@@ -530,7 +535,7 @@ fn preloads(wanted: &[Preload]) -> anyhow::Result<Vec<PathBuf>> {
         Preload::Pthread => "libtompion-pthread.so",
         Preload::Func => "libtompion-func.so",
     };
-    let libraries = wanted.iter().map(|preload| super::library(name(preload)));
+    let libraries = wanted.iter().map(|preload| tompion_installation::library(name(preload)));
     libraries.collect::<anyhow::Result<_>>().context("--preload")
 }
 

@@ -3,7 +3,7 @@
 use std::{
     io,
     os::fd::AsFd as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command},
 };
 
@@ -129,6 +129,16 @@ pub(super) fn watch_all(watched: Vec<ProcessWatch>, poller: &Poller) -> io::Resu
     Ok(watched)
 }
 
+/// Puts paths before those of a variable of the loader's.
+fn prepend(command: &mut Command, variable: &str, paths: &[PathBuf]) {
+    if paths.is_empty() {
+        return;
+    }
+    let own = paths.iter().map(|path| path.to_string_lossy().into_owned());
+    let others = std::env::var(variable).ok().filter(|list| !list.is_empty());
+    command.env(variable, own.chain(others).collect::<Vec<_>>().join(":"));
+}
+
 /// Starts the command with what it needs to find the session, and else as if `tompion` were not
 /// there.
 fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Child, Error> {
@@ -147,10 +157,7 @@ fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Chi
     if let Some(library) = config.library.as_ref().filter(|_| std::env::var_os(LIBRARY_VARIABLE).is_none()) {
         command.env(LIBRARY_VARIABLE, library);
     }
-    if !config.preload.is_empty() {
-        let own = config.preload.iter().map(|path| path.to_string_lossy().into_owned());
-        let others = std::env::var("LD_PRELOAD").ok().filter(|list| !list.is_empty());
-        command.env("LD_PRELOAD", own.chain(others).collect::<Vec<_>>().join(":"));
-    }
+    prepend(&mut command, "LD_PRELOAD", &config.preload);
+    prepend(&mut command, "LD_LIBRARY_PATH", config.library_folder.as_slice());
     command.spawn().map_err(|error| Error::Command(program.clone(), error))
 }

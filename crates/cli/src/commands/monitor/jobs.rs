@@ -176,6 +176,7 @@ pub fn run_agent(args: &JobAgentArgs) -> anyhow::Result<()> {
         contexts: Vec::new(),
         application_contexts: false,
         preload: Vec::new(),
+        library_folder: None,
         library: None,
         time: None,
         kernel: None,

@@ -134,7 +134,7 @@ impl BufferArguments {
 /// Returns the paths of this program, and of the library with the event of its loops.
 fn program_and_library() -> anyhow::Result<(PathBuf, PathBuf)> {
     let program = std::env::current_exe().context("can't tell where this program is")?;
-    Ok((program, super::library("libtompion-npt.so")?))
+    Ok((program, tompion_installation::library("libtompion-npt.so")?))
 }
 
 /// Prepares the other tracer. If that fails, reports why, and the test continues without it.

@@ -1,0 +1,73 @@
+/*
+ * Memory of providers and tracepoints, which is never given back: a thread may be using it. Not the
+ * program's allocator, which may be what is traced.
+ */
+#ifndef LTTNG_UST_MEMORY_H
+#define LTTNG_UST_MEMORY_H
+
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* The piece that allocations are cut from. Only used under the lock. */
+static char *arena, *arena_end;
+
+/* Zeroed memory, aligned to 16 bytes; NULL if the kernel has none. */
+static void *take(size_t size)
+{
+    char *start;
+    size = (size + 15) & ~(size_t)15;
+    if ((size_t)(arena_end - arena) < size) {
+        const size_t piece = size > 256 * 1024 ? size : 256 * 1024;
+        start = mmap(NULL, piece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (start == MAP_FAILED)
+            return NULL;
+        arena = start;
+        arena_end = start + piece;
+    }
+    start = arena;
+    arena += size;
+    return start;
+}
+
+/* Bytes that grow: a description in the making. */
+struct bytes {
+    char *at;
+    size_t size, room;
+    int failed;
+};
+
+static void append(struct bytes *to, const void *data, size_t size)
+{
+    if (to->failed)
+        return;
+    if (to->room - to->size < size) {
+        const size_t room = (to->size + size) * 2 + 256;
+        char *larger = take(room);
+        if (!larger) {
+            to->failed = 1;
+            return;
+        }
+        if (to->size)
+            memcpy(larger, to->at, to->size);
+        to->at = larger;
+        to->room = room;
+    }
+    memcpy(to->at + to->size, data, size);
+    to->size += size;
+}
+
+static void append_name(struct bytes *to, const char *name)
+{
+    append(to, name, strlen(name) + 1);
+}
+
+/* Writes the size of a structure that begins at `start` into its second word. */
+static void set_size(struct bytes *of, size_t start)
+{
+    const uint32_t size = (uint32_t)(of->size - start);
+    if (!of->failed)
+        memcpy(of->at + start + 4, &size, sizeof size);
+}
+
+#endif
