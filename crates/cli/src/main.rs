@@ -65,6 +65,8 @@ enum Command {
     Apply(commands::apply::Arguments),
     /// Supervise sessions that files describe: start their recorders, and start them again
     Serve(commands::serve::Arguments),
+    #[command(flatten)]
+    Remote(tompion_remote::Command),
     /// End a running recording or session
     Stop(commands::stop::Arguments),
     /// Convert traces to another format: CTF 1.8 or CTF 2
@@ -137,6 +139,7 @@ fn main() -> ExitCode {
         Command::Trigger(arguments) => commands::trigger::run(&arguments),
         Command::Apply(arguments) => commands::apply::run(&arguments),
         Command::Serve(arguments) => commands::serve::run(&arguments),
+        Command::Remote(command) => command.run(),
         Command::Stop(arguments) => commands::stop::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
         Command::Trim(arguments) => commands::trim::run(&arguments),
@@ -170,13 +173,8 @@ fn start_log() {
     let mut builder = env_logger::Builder::new();
     builder.filter_module("tompion", level).format(|line, record| {
         let text = record.args().to_string();
-        writeln!(
-            line,
-            "tompion[{}] {}: {}",
-            std::process::id(),
-            record.target(),
-            messages::escape_control(&text)
-        )
+        let (process, target) = (std::process::id(), record.target());
+        writeln!(line, "tompion[{process}] {target}: {}", messages::escape_control(&text))
     });
     builder.init();
 }

@@ -10,7 +10,9 @@
 //! thread while it has a slot. It loses the slot when no whole request arrives in time, or when
 //! the answer isn't taken in time. It loses it, too, when a new connection needs the slot while
 //! this one has no request. So silent and slow connections keep no others out, and one user's never
-//! take the slots of another's. The meaning of requests, and permissions, are left to the program.
+//! take the slots of another's. With [`Server::with_tls`], connections speak TLS; its handshake is
+//! part of the time for the first request. The meaning of requests, and permissions, are left to
+//! the program.
 #![forbid(unsafe_code)]
 
 mod connection;
@@ -27,6 +29,7 @@ use std::{
 };
 
 pub use message::{Body, Query, Request, Response};
+pub use rustls::ServerConfig;
 pub use slots::Peer;
 use slots::Slots;
 
@@ -51,7 +54,17 @@ pub struct Limits {
     /// Slowest rate at which an answer may be taken; a peer gets that much more time. Without it,
     /// it gets none.
     pub min_bytes_per_second: Option<u64>,
+    /// Maximum length of a request's body in bytes.
+    pub max_body: usize,
+    /// Maximum number of bytes of all bodies that are in memory at one time. A request beyond it is
+    /// answered with 503.
+    pub max_bodies: usize,
 }
+
+/// Maximum length of a body that programs for browsers and scrapers need, in bytes.
+pub const MAX_BODY: usize = 1 << 20;
+/// Maximum number of bytes of all their bodies at one time.
+pub const MAX_BODIES: usize = 64 * MAX_BODY;
 
 /// Function that answers requests.
 pub type Answer = Arc<dyn Fn(&Request) -> Response + Send + Sync>;
@@ -63,6 +76,7 @@ pub struct Server {
     address: SocketAddr,
     limits: Limits,
     slots: Arc<Slots>,
+    tls: Option<Arc<ServerConfig>>,
 }
 
 impl Server {
@@ -73,7 +87,13 @@ impl Server {
     pub fn bind(address: SocketAddr, limits: Limits) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        Ok(Self { listener, address, limits, slots: Arc::new(Slots::new(limits)) })
+        Ok(Self { listener, address, limits, slots: Arc::new(Slots::new(limits)), tls: None })
+    }
+
+    /// Has all connections speak TLS.
+    #[must_use]
+    pub fn with_tls(self, config: Arc<ServerConfig>) -> Self {
+        Self { tls: Some(config), ..self }
     }
 
     /// The address that is listened on.
@@ -95,7 +115,8 @@ impl Server {
     fn admit(&self, stream: TcpStream, answer: Answer) {
         let Some(slot) = self.slots.enter(Peer::of(&stream), stream) else { return };
         let limits = self.limits;
-        let serve = move || connection::serve(&slot, &limits, &*answer);
+        let tls = self.tls.clone();
+        let serve = move || connection::serve(&slot, &limits, tls, &*answer);
         // Where no thread can be begun, the slot is given up with the closure.
         let _ = thread::Builder::new().name("http".into()).spawn(serve);
     }

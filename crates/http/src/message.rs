@@ -3,12 +3,10 @@
 
 use std::io::{self, BufWriter, Read, Write};
 
-use crate::Peer;
+use crate::{Peer, slots::Bodies};
 
 /// Maximum length of a request's head in bytes.
 const MAX_HEAD: usize = 16 << 10;
-/// Maximum length of a request's body in bytes.
-const MAX_BODY: usize = 1 << 20;
 /// Maximum number of headers.
 const MAX_HEADERS: usize = 64;
 
@@ -146,17 +144,21 @@ impl Response {
     pub(crate) fn write(self, stream: &mut dyn Write, keep_alive: bool, with_body: bool) -> io::Result<()> {
         let reason = match self.status {
             200 => "OK",
+            201 => "Created",
             204 => "No Content",
             303 => "See Other",
             400 => "Bad Request",
+            401 => "Unauthorized",
             403 => "Forbidden",
             404 => "Not Found",
             405 => "Method Not Allowed",
             409 => "Conflict",
             410 => "Gone",
+            412 => "Precondition Failed",
             413 => "Content Too Large",
             431 => "Request Header Fields Too Large",
             503 => "Service Unavailable",
+            507 => "Insufficient Storage",
             _ => "Internal Server Error",
         };
         let length = self.body.len();
@@ -201,7 +203,12 @@ impl From<io::Error> for Refusal {
 }
 
 /// Reads a request; `pending` has what came behind the one before.
-pub(crate) fn read(stream: &mut dyn Read, pending: &mut Vec<u8>) -> Result<Request, Refusal> {
+pub(crate) fn read(
+    stream: &mut dyn Read,
+    pending: &mut Vec<u8>,
+    max_body: usize,
+    memory: &mut Bodies,
+) -> Result<Request, Refusal> {
     let wrong = |status, line: &str| Refusal::Answer(Response::error(status, line));
     let (mut request, head) = loop {
         if let Some(parsed) = parse(pending)? {
@@ -219,8 +226,11 @@ pub(crate) fn read(stream: &mut dyn Read, pending: &mut Vec<u8>) -> Result<Reque
         None => 0,
         Some(length) => length.parse().map_err(|_| wrong(400, "expected a number as Content-Length"))?,
     };
-    if length > MAX_BODY {
-        return Err(wrong(413, "expected a body of at most 1048576 bytes, found a longer one"));
+    if length > max_body {
+        return Err(wrong(413, &format!("expected a body of at most {max_body} bytes, found a longer one")));
+    }
+    if !memory.take(length) {
+        return Err(wrong(503, "expected fewer large requests at one time: try again later"));
     }
     while pending.len() < head + length {
         read_more(stream, pending)?;
@@ -270,20 +280,47 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MAX_BODY;
 
     #[test]
     fn requests_come_whole_or_in_pieces() {
         let text = b"POST /api/notes?a=%41+b&c HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\n\r\n";
         let mut pending = Vec::new();
         let mut input = &text[..];
-        let Ok(first) = read(&mut input, &mut pending) else { panic!("a request") };
+        let mut memory = Bodies::new(1 << 20);
+        let mut read = |input: &mut &[u8]| read(input, &mut pending, MAX_BODY, &mut memory);
+        let Ok(first) = read(&mut input) else { panic!("a request") };
         assert_eq!((first.method.as_str(), first.path.as_str()), ("POST", "/api/notes"));
         assert_eq!(first.query.text("a"), Some("A b"));
         assert_eq!(first.query.text("c"), Some(""));
         assert_eq!(first.body, b"abc");
-        let Ok(second) = read(&mut input, &mut pending) else { panic!("another one") };
+        let Ok(second) = read(&mut input) else { panic!("another one") };
         assert_eq!(second.path, "/");
-        assert!(matches!(read(&mut input, &mut pending), Err(Refusal::Over)));
+        assert!(matches!(read(&mut input), Err(Refusal::Over)));
+    }
+
+    #[test]
+    fn bodies_beyond_the_memory_are_refused_until_others_are_gone() {
+        let mut memory = Bodies::new(100_000);
+        let text = |length: usize| {
+            format!("PUT / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n{}", "x".repeat(length))
+        };
+        let try_one = |memory: &mut Bodies, length| match read(
+            &mut text(length).as_bytes(),
+            &mut Vec::new(),
+            MAX_BODY,
+            memory,
+        ) {
+            Ok(request) => request.body.len(),
+            Err(Refusal::Answer(response)) => response.status.into(),
+            Err(Refusal::Over) => 0,
+        };
+        let mut other = memory.another();
+        assert_eq!(try_one(&mut memory, 90_000), 90_000);
+        assert_eq!(try_one(&mut other, 90_000), 503);
+        assert_eq!(try_one(&mut other, 10), 10, "small ones always have room");
+        drop(memory);
+        assert_eq!(try_one(&mut other, 90_000), 90_000);
     }
 
     #[test]
@@ -292,7 +329,7 @@ mod tests {
         let body = b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n".to_vec();
         let chunks = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
         for (bytes, status) in [(long, 431), (body, 413), (chunks, 400), (b"\0\0\r\n\r\n".to_vec(), 400)] {
-            match read(&mut &bytes[..], &mut Vec::new()) {
+            match read(&mut &bytes[..], &mut Vec::new(), MAX_BODY, &mut Bodies::new(1 << 20)) {
                 Err(Refusal::Answer(response)) => assert_eq!(response.status, status),
                 _ => panic!("expected {status}"),
             }

@@ -9,7 +9,10 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr, Shutdown, TcpStream},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -56,13 +59,59 @@ impl Peer {
     }
 }
 
+/// Longest body that is not counted, in bytes: connections are few, and each has at most one.
+const SMALL_BODY: usize = 16 << 10;
+
+/// Bytes of bodies of one connection, out of those that all may have.
+#[derive(Debug)]
+pub(crate) struct Bodies {
+    free: Arc<AtomicUsize>,
+    taken: usize,
+}
+
+impl Bodies {
+    #[cfg(test)]
+    pub(crate) fn new(free: usize) -> Self {
+        Self { free: Arc::new(AtomicUsize::new(free)), taken: 0 }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn another(&self) -> Self {
+        Self { free: self.free.clone(), taken: 0 }
+    }
+
+    /// Takes memory for a body. False if there is not enough.
+    #[must_use]
+    pub(crate) fn take(&mut self, length: usize) -> bool {
+        let is_small = length <= SMALL_BODY;
+        // Ordering: a count of bytes; no memory is published by it.
+        let less = |free: usize| free.checked_sub(length);
+        let is_taken = is_small || self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
+        if is_taken && !is_small {
+            self.taken += length;
+        }
+        is_taken
+    }
+}
+
+impl Drop for Bodies {
+    fn drop(&mut self) {
+        // Ordering: as in `take`.
+        self.free.fetch_add(self.taken, Ordering::Relaxed);
+    }
+}
+
 /// All connections that have a slot.
 #[derive(Debug)]
-pub(crate) struct Slots(Mutex<Table<Arc<TcpStream>>>);
+pub(crate) struct Slots {
+    table: Mutex<Table<Arc<TcpStream>>>,
+    /// Bytes that further bodies may have.
+    free: Arc<AtomicUsize>,
+}
 
 impl Slots {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self(Mutex::new(Table::new(limits)))
+        Self { table: Mutex::new(Table::new(limits)), free: Arc::new(AtomicUsize::new(limits.max_bodies)) }
     }
 
     /// Gives a connection a slot, which another one may lose for it. Without room, the connection
@@ -84,7 +133,7 @@ impl Slots {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table<Arc<TcpStream>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -98,6 +147,11 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// Memory for the body of the next request.
+    pub(crate) fn bodies(&self) -> Bodies {
+        Bodies { free: self.slots.free.clone(), taken: 0 }
+    }
+
     /// Notes what the connection does. False if its slot went to another connection meanwhile.
     #[must_use]
     pub(crate) fn set_state(&self, state: State) -> bool {
@@ -240,6 +294,8 @@ mod tests {
             idle_timeout: None,
             answer_timeout: Duration::ZERO,
             min_bytes_per_second: None,
+            max_body: 0,
+            max_bodies: 0,
         })
     }
 

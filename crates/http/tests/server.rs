@@ -21,6 +21,8 @@ const LIMITS: Limits = Limits {
     idle_timeout: Some(TEST_TIMEOUT),
     answer_timeout: TEST_TIMEOUT,
     min_bytes_per_second: None,
+    max_body: tompion_http::MAX_BODY,
+    max_bodies: tompion_http::MAX_BODIES,
 };
 
 /// Serves the path of each request, for as long as the program runs.

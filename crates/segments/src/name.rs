@@ -181,8 +181,7 @@ pub struct SessionPlace {
 }
 
 impl SessionPlace {
-    /// Path of the request that lists the session's chunks.
-    pub fn to_path(&self) -> String {
+    fn to_path(&self) -> String {
         let Self { host, boot, session } = self;
         encode(&[VERSION, host.as_str(), boot.as_str(), session.as_str()])
     }
@@ -291,7 +290,6 @@ impl Place {
 /// Target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    Session(SessionPlace),
     Chunk(Place),
     Segment(Name),
 }
@@ -300,7 +298,6 @@ impl Target {
     fn parse(path: &str) -> Result<Self, NameError> {
         let parts = parts_of(path)?;
         match &parts[..] {
-            [host, boot, session] => Ok(Self::Session(session_place(host, boot, session)?)),
             [host, boot, session, chunk] => Ok(Self::Chunk(Place {
                 session: session_place(host, boot, session)?,
                 chunk: Label::new(chunk)?,
@@ -310,19 +307,6 @@ impl Target {
                 Ok(Self::Segment(place.name(file.join("/").parse()?, number(sequence)?)))
             }
             _ => refuse("/v1/HOST/BOOT/SESSION…", path),
-        }
-    }
-}
-
-impl SessionPlace {
-    /// Parses the path of a request, decoded.
-    ///
-    /// # Errors
-    /// If a part is missing, or refused.
-    pub fn parse(path: &str) -> Result<Self, NameError> {
-        match Target::parse(path)? {
-            Target::Session(place) => Ok(place),
-            _ => refuse("/v1/HOST/BOOT/SESSION", path),
         }
     }
 }
@@ -392,7 +376,6 @@ mod tests {
         let commit = Name::parse("/v1/h/b/s/whole/@commit/1").unwrap();
         assert!(commit.file.is_reserved());
         assert_eq!(Place::parse("/v1/h/b/s/whole").unwrap(), commit.place);
-        assert_eq!(SessionPlace::parse("/v1/h/b/s").unwrap(), commit.place.session);
         assert_eq!(Name::parse_file("/v1/h/b/s/whole/a/b").unwrap().1.as_str(), "a/b");
     }
 

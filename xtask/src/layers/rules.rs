@@ -69,9 +69,11 @@ pub const LAYERS: &[Layer] = &[
             "index",
             "viewer",
             "segments",
+            "receiver",
+            "shipper",
         ],
     },
-    Layer { name: "programs", crates: &["cli", "status", "terminal", "xtask", "bench", "tasks"] },
+    Layer { name: "programs", crates: &["cli", "remote", "status", "terminal", "xtask", "bench", "tasks"] },
 ];
 
 /// An edge within a layer, and why it is there.
@@ -132,11 +134,15 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "viewer", to: "reader", reason: "what is shown was read" },
     Edge { from: "viewer", to: "analysis", reason: "states are drawn" },
     Edge { from: "viewer", to: "export", reason: "what is selected is written as a trace" },
+    Edge { from: "receiver", to: "segments", reason: "what is received and stored is a segment" },
+    Edge { from: "shipper", to: "segments", reason: "what is sent is a segment" },
     Edge { from: "rttest", to: "reader", reason: "losses are told by the trace itself" },
     Edge { from: "report", to: "rttest", reason: "results are what a report shows" },
     Edge { from: "report", to: "machine", reason: "a report names the machine and its settings" },
     Edge { from: "cli", to: "terminal", reason: "messages and exit codes" },
     Edge { from: "cli", to: "status", reason: "running recordings as text" },
+    Edge { from: "cli", to: "remote", reason: "two of its commands" },
+    Edge { from: "remote", to: "terminal", reason: "messages" },
     Edge { from: "status", to: "terminal", reason: "styles, and what is escaped" },
     Edge { from: "xtask", to: "tasks", reason: "artifacts, commands and tables" },
     Edge { from: "bench", to: "tasks", reason: "artifacts, commands and tables" },
