@@ -58,11 +58,12 @@ BODY(str_4096, TOMPION_EVENT(bench, str_4096, (str, text, text_4096)))
 BODY(bytes_64, TOMPION_EVENT(bench, bytes_64, (bytes, data, bytes, 64)))
 BODY(sequence_u32, TOMPION_EVENT(bench, sequence_u32, (sequence, data, u32, numbers, number_count)))
 BODY(array_u32, TOMPION_EVENT(bench, array_u32, (array, data, u32, numbers, NUMBERS)))
+BODY(keys_2, TOMPION_EVENT(bench, keys_2, (u32, x, i & 3), (u32, y, i & 7)))
 BODY(enumeration, TOMPION_EVENT(bench, enumeration, (enum, state, machine_state, i & 3)))
 
 const struct body bodies[] = {
 	ENTRY(fields_0), ENTRY(fields_1), ENTRY(fields_2), ENTRY(fields_4), ENTRY(fields_8),
 	ENTRY(fields_16), ENTRY(fields_32), ENTRY(u8), ENTRY(u16), ENTRY(u32), ENTRY(u64),
 	ENTRY(f64), ENTRY(str_8), ENTRY(str_64), ENTRY(str_512), ENTRY(str_4096),
-	ENTRY(bytes_64), ENTRY(sequence_u32), ENTRY(array_u32), ENTRY(enumeration), { 0 },
+	ENTRY(bytes_64), ENTRY(sequence_u32), ENTRY(array_u32), ENTRY(keys_2), ENTRY(enumeration), { 0 },
 };

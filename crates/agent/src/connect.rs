@@ -452,6 +452,7 @@ fn hello(origin: Origin, registry: &Registry) -> Hello {
         cpu: Some(tompion_os::current_cpu()),
         control_size: tompion_layout::control::FILE_SIZE,
         counts: true,
+        follows_triggers: true,
     }
 }
 

@@ -36,6 +36,15 @@ pub struct Filter {
     has_floats: bool,
 }
 
+/// Each filter of an event is compiled once, so that one at another place is another one.
+impl PartialEq for Filter {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Filter {}
+
 static TABLES: [Table<Filter>; MAX_RECORDINGS] = [const { Table::new() }; MAX_RECORDINGS];
 
 /// Contexts by their numbers in programs: those of the agent, then those of the application.

@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use tompion_layout::triggers::CAPTURE;
+use tompion_layout::triggers::{CAPTURE, TriggerNumber};
 use tompion_ring::{
     captures::Match,
     producer::{Event, Retention},
@@ -54,6 +54,8 @@ struct Copy {
     len: usize,
     /// Duration of which it must have more, in nanoseconds.
     over: u64,
+    /// Epoch of the trigger: the end is that of the same one.
+    epoch: u16,
     payload: [u8; CAPTURE.next_multiple_of(8)],
 }
 
@@ -62,7 +64,7 @@ unsafe impl Sync for Entry {}
 
 impl Entry {
     const fn new() -> Self {
-        let copy = Copy { id: 0, size: 0, len: 0, over: 0, payload: [0; CAPTURE] };
+        let copy = Copy { id: 0, size: 0, len: 0, over: 0, epoch: 0, payload: [0; CAPTURE] };
         Self { state: AtomicU64::new(FREE), begin: AtomicU64::new(0), copy: UnsafeCell::new(copy) }
     }
 
@@ -111,8 +113,8 @@ impl Copy {
 pub struct Spans {
     /// The recording, below 128.
     pub slot: usize,
-    /// The trigger, below 256.
-    pub trigger: usize,
+    /// The trigger, of a number below 256.
+    pub trigger: TriggerNumber,
     /// Number of the spans' name, the same for begin and end.
     pub name: u16,
     /// Their thread.
@@ -122,7 +124,7 @@ pub struct Spans {
 impl Spans {
     fn key(self) -> u64 {
         let slot = (self.slot as u64) << SLOT_SHIFT;
-        let trigger = (self.trigger as u64) << TRIGGER_SHIFT;
+        let trigger = (self.trigger.index as u64) << TRIGGER_SHIFT;
         IS_KEY | slot | u64::from(self.name) << NAME_SHIFT | trigger | u64::from(self.tid)
     }
 }
@@ -172,7 +174,7 @@ pub unsafe fn open(spans: Spans, event: &Event<'_>, over: u64) -> Option<usize> 
     let Some((entry, given_way)) = claimed else { return Some(spans.slot) };
     // SAFETY: this thread has claimed the entry.
     let copy = unsafe { &mut *entry.copy.get() };
-    copy.over = over;
+    (copy.over, copy.epoch) = (over, spans.trigger.epoch);
     if over != NEVER {
         // SAFETY: as the caller promises.
         unsafe { copy.fill(event) };
@@ -191,7 +193,8 @@ pub fn close(spans: Spans, now: u64, pass: impl FnOnce(&Match<'_>)) {
     let duration = now.saturating_sub(entry.begin());
     // SAFETY: this thread has claimed the entry.
     let copy = unsafe { &*entry.copy.get() };
-    if duration > copy.over {
+    // A span that began under another trigger of the number is none of this one's.
+    if duration > copy.over && copy.epoch == spans.trigger.epoch {
         let (image, image_len) = (copy.payload.as_ptr(), copy.len);
         let (id, tid) = (copy.id, spans.tid);
         let event = Event { id, tid, time: now, image, image_len, tails: &[], retention: Retention::Ring };
@@ -237,7 +240,7 @@ mod tests {
     static ALONE: Mutex<()> = Mutex::new(());
 
     fn spans(slot: usize, tid: u32) -> Spans {
-        Spans { slot, trigger: 3, name: 12, tid }
+        Spans { slot, trigger: TriggerNumber { index: 3, epoch: 0 }, name: 12, tid }
     }
 
     fn begin_of(spans: Spans, time: u64, text: &[u8], over: u64) -> Option<usize> {
@@ -302,7 +305,11 @@ mod tests {
         for (name, time) in [(1, 100), (2, 110), (u16::MAX, 120)] {
             begin_of(Spans { name, ..spans(3, 5) }, time, b"", 5);
         }
-        assert_eq!(end_of(Spans { trigger: 4, name: 1, ..spans(3, 5) }, 130), None, "of another trigger");
+        assert_eq!(
+            end_of(Spans { trigger: TriggerNumber { index: 4, epoch: 0 }, name: 1, ..spans(3, 5) }, 130),
+            None,
+            "of another trigger"
+        );
         assert_eq!(
             (duration(1, 130), duration(u16::MAX, 140), duration(2, 150)),
             (Some(30), Some(20), Some(40))
@@ -321,6 +328,17 @@ mod tests {
         assert_eq!(given_way, 0);
         forget(4);
         assert!(entries(spans(4, 9).key()).all(|entry| entry.state() == FREE));
+    }
+
+    #[test]
+    fn a_span_that_began_under_another_trigger_ends_unnoticed() {
+        let _alone = ALONE.lock();
+        let next = Spans { trigger: TriggerNumber { index: 3, epoch: 1 }, ..spans(6, 5) };
+        begin(6, 5, 100, b"before", 5);
+        begin_of(next, 110, b"behind", 5);
+        assert_eq!(end_of(next, 120).map(|(duration, ..)| duration), Some(10));
+        assert_eq!((end_of(next, 900), end_of(next, 900)), (None, None));
+        assert!(entries(next.key()).all(|entry| entry.state() == FREE));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tompion_protocol::message::{ToAgent, ToSession};
 use tompion_ring::{captures, in_flight, rules_text};
 use tompion_schema::{Field, Integer, Type};
 
-use crate::{context, counts::Counting, event, session::SMALL_MESSAGE};
+use crate::{context, counts::Counting, event, session::SMALL_MESSAGE, triggers::Triggers};
 
 /// Maximum number of messages that a child looks at: others than prepared memory are few, as they
 /// would have been received by a thread that their process doesn't have.
@@ -37,8 +37,8 @@ pub struct JoinedRecording {
     pub rules: String,
     /// Their generation.
     generation: u32,
-    /// The triggers on events as text.
-    pub triggers: String,
+    /// The triggers on events.
+    pub triggers: Triggers,
     /// Whether events carry the application's contexts.
     pub contexts: bool,
     /// Whether the session keeps its rings in files, so that it admits processes more slowly.
@@ -85,7 +85,7 @@ impl Described {
 pub struct ParentEvents {
     slot: usize,
     rules: String,
-    triggers: String,
+    triggers: Triggers,
     contexts: bool,
     described: Described,
 }
@@ -245,20 +245,12 @@ fn read_rules(control: &SharedMap) -> Option<(String, u32)> {
     Some((text, rules.generation))
 }
 
-/// The triggers on events as they stand in the control file. Acknowledges them.
-fn read_triggers(control: &SharedMap) -> String {
-    let Some(triggers) = captures::read(control) else { return String::new() };
-    let text = String::from_utf8_lossy(&triggers.text).into_owned();
-    captures::acknowledge(control, triggers.generation, crate::triggers::understood(&text));
-    text
-}
-
 impl JoinedRecording {
     /// Describes a recording that has just begun.
     pub fn new(name: String, socket: PacketSocket, memory: SharedMemory, counting: Option<Counting>) -> Self {
         // Without rules nothing is recorded until the session says that they have changed.
         let (rules, generation) = read_rules(&memory.control).unwrap_or_default();
-        let triggers = read_triggers(&memory.control);
+        let triggers = Triggers::read(&memory.control).unwrap_or_default();
         let identity = socket.identity();
         let flags = memory.control.half(control::OFFSET_FLAGS).load(Ordering::Relaxed);
         let contexts = flags & control::FLAG_CONTEXTS != 0;
@@ -297,11 +289,14 @@ impl JoinedRecording {
         }
     }
 
-    /// Reads the rules again.
-    pub fn refresh_rules(&mut self) {
+    /// Reads the rules and the triggers again. Returns whether any have changed.
+    pub fn refresh_rules(&mut self) -> bool {
+        let before = (self.generation, self.triggers.generation);
         if let Some((rules, generation)) = read_rules(&self.memory.control) {
             (self.rules, self.generation) = (rules, generation);
         }
+        self.triggers = Triggers::read(&self.memory.control).unwrap_or(std::mem::take(&mut self.triggers));
+        (self.generation, self.triggers.generation) != before
     }
 
     /// Tells the session that a thread receives what it says from now on. Returns whether the rules
@@ -315,14 +310,14 @@ impl JoinedRecording {
         // Ordering: pairs with the fence in the session's `Process::set_rules`: either it sees the
         // word and tells the process, or the rules are seen here.
         fence(Ordering::SeqCst);
-        let before = self.generation;
-        self.refresh_rules();
-        self.generation != before
+        self.refresh_rules()
     }
 
-    /// Tells the session that sites are enabled by these rules.
+    /// Tells the session that sites are enabled by these rules, and have these triggers.
     pub fn acknowledge_rules(&self) {
         rules_text::acknowledge(&self.memory.control, self.generation);
+        let Triggers { text, generation, .. } = &self.triggers;
+        captures::acknowledge(&self.memory.control, *generation, crate::triggers::understood(text));
     }
 
     /// Puts an event into the catalog, unless it is there, with the first `contexts` contexts if
@@ -353,7 +348,7 @@ impl JoinedRecording {
         if self.contexts || *contexts || described.is_stale {
             return false;
         }
-        if (rules, triggers) != (&self.rules, &self.triggers) {
+        if rules != &self.rules || !triggers.are_those_of(&self.triggers) {
             return false;
         }
         let is_added = self.append([&described.entries[..]].into_iter(), described.entries.len(), u64::MAX);

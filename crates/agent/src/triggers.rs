@@ -6,12 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use tompion_layout::triggers::TRIGGERS;
+use tompion_layout::triggers::{Epochs, TRIGGERS, TriggerNumber};
+use tompion_os::SharedMap;
 use tompion_protocol::{
     MAX_RECORDINGS,
     triggers::{EventTrigger, EventTriggers, Over, Role},
 };
-use tompion_ring::{captures::Match, producer::Event};
+use tompion_ring::{
+    captures::{self, Match},
+    producer::Event,
+};
 use tompion_schema::Names;
 
 use crate::{
@@ -23,15 +27,41 @@ use crate::{
 
 static TABLES: [Table<Watch>; MAX_RECORDINGS] = [const { Table::new() }; MAX_RECORDINGS];
 
+/// Triggers of a recording, as its session has written them.
+#[derive(Clone, Debug, Default)]
+pub struct Triggers {
+    /// Their text.
+    pub text: String,
+    /// Their generation.
+    pub generation: u32,
+    /// Epochs of their numbers.
+    epochs: Epochs,
+}
+
+impl Triggers {
+    /// Reads them from a control file. None if the session is being stopped while it replaces them,
+    /// or has no such region.
+    pub fn read(control: &SharedMap) -> Option<Self> {
+        let read = captures::read(control)?;
+        let text = String::from_utf8_lossy(&read.text).into_owned();
+        Some(Self { text, generation: read.generation, epochs: read.epochs })
+    }
+
+    /// Whether others are the same, in another control file.
+    pub fn are_those_of(&self, other: &Self) -> bool {
+        (&self.text, self.epochs) == (&other.text, other.epochs)
+    }
+}
+
 /// Triggers that wait for an event.
 #[derive(Debug)]
 pub struct Watch(Box<[Watched]>);
 
 /// A trigger that waits for an event.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Watched {
     /// Number of the trigger in the session.
-    index: usize,
+    trigger: TriggerNumber,
     /// Role of the event.
     role: Role,
     /// Time that a span must last, if it is for spans.
@@ -43,7 +73,7 @@ struct Watched {
 }
 
 /// Events that a trigger accepts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Accepts {
     All,
     /// Those that pass the filter.
@@ -76,13 +106,11 @@ impl Watched {
     }
 }
 
-/// Text of triggers, description of an event, and number of contexts that filters may ask for.
-type Key = (Box<str>, Box<[u8]>, u32);
-
-/// Entries of events, and the names of spans by which ends find their begins. Kept for ever.
+/// Entries of events by their descriptions, and the names of spans by which ends find their begins.
+/// Kept for ever: a change of triggers costs an event that it concerns an entry more.
 #[derive(Debug, Default)]
 pub struct Cache {
-    watches: BTreeMap<Key, Option<&'static Watch>>,
+    watches: BTreeMap<Box<[u8]>, Vec<&'static Watch>>,
     names: BTreeMap<Box<str>, u16>,
 }
 
@@ -92,40 +120,48 @@ impl Cache {
         Self { watches: BTreeMap::new(), names: BTreeMap::new() }
     }
 
-    /// The entry of an event; none if no trigger of the text waits for it.
+    /// The entry of an event; none if no trigger waits for it.
     pub fn watch(
         &mut self,
-        text: &str,
+        triggers: &Triggers,
         names: &Names<'_>,
         description: &[u8],
         filters: &mut filters::Cache,
     ) -> Option<&'static Watch> {
-        if !EventTriggers(text).iter().any(|trigger| trigger.role(names).is_some()) {
+        let text = EventTriggers(&triggers.text);
+        if !text.iter().any(|trigger| trigger.role(names).is_some()) {
             return None;
         }
-        let key = (Box::from(text), Box::from(description), crate::context::count());
-        *self.watches.entry(key).or_insert_with(|| {
-            // There are fewer events than numbers.
-            let more = u16::try_from(self.names.len()).unwrap_or(u16::MAX);
-            let name = format!("{}:{}", names.provider, names.base());
-            let name = *self.names.entry(name.into()).or_insert(more);
-            let watched = EventTriggers(text).iter().filter_map(|trigger| {
-                let role = trigger.role(names)?;
-                // A filter is on the begin of a span.
-                let filter = trigger.filter.filter(|_| role != Role::End);
-                let accepts = match filter.map(|filter| filters.program(filter, description)) {
-                    None => Accepts::All,
-                    Some(Some(filter)) => Accepts::Some(filter),
-                    Some(None) if role == Role::Begin => Accepts::None,
-                    // A filter that can't be true for the event makes no match.
-                    Some(None) => return None,
-                };
-                let index = Some(trigger.index).filter(|index| *index < TRIGGERS)?;
-                Some(Watched { index, role, over: trigger.over, name, accepts })
-            });
-            let watched: Box<[Watched]> = watched.collect();
-            (!watched.is_empty()).then(|| &*Box::leak(Box::new(Watch(watched))))
-        })
+        // There are fewer events than numbers.
+        let more = u16::try_from(self.names.len()).unwrap_or(u16::MAX);
+        let name = format!("{}:{}", names.provider, names.base());
+        let name = *self.names.entry(name.into()).or_insert(more);
+        let watched = text.iter().filter_map(|trigger| {
+            let role = trigger.role(names)?;
+            // A filter is on the begin of a span.
+            let filter = trigger.filter.filter(|_| role != Role::End);
+            let accepts = match filter.map(|filter| filters.program(filter, description)) {
+                None => Accepts::All,
+                Some(Some(filter)) => Accepts::Some(filter),
+                Some(None) if role == Role::Begin => Accepts::None,
+                // A filter that can't be true for the event makes no match.
+                Some(None) => return None,
+            };
+            let epoch = *triggers.epochs.get(trigger.index)?;
+            let number = TriggerNumber { index: trigger.index, epoch };
+            Some(Watched { trigger: number, role, over: trigger.over, name, accepts })
+        });
+        let watched: Box<[Watched]> = watched.collect();
+        if watched.is_empty() {
+            return None;
+        }
+        let known = self.watches.entry(description.into()).or_default();
+        if let Some(same) = known.iter().find(|known| known.0 == watched) {
+            return Some(same);
+        }
+        let watch: &Watch = Box::leak(Box::new(Watch(watched)));
+        known.push(watch);
+        Some(watch)
     }
 }
 
@@ -181,8 +217,8 @@ fn follow(slot: usize, watched: &Watched, event: Event<'_>, limit: u64) {
     let Some(recording) = (unsafe { event::place(slot).as_ref() }) else { return };
     // SAFETY: the parts of an event are readable while it is recorded, and a span's copy while it
     // is passed on. They are not read beyond `CAPTURE`.
-    let note = |found: &Match<'_>| unsafe { recording.note_match(watched.index, found) };
-    let spans = Spans { slot, trigger: watched.index, name: watched.name, tid: event.tid };
+    let note = |found: &Match<'_>| unsafe { recording.note_match(watched.trigger, found) };
+    let spans = Spans { slot, trigger: watched.trigger, name: watched.name, tid: event.tid };
     match watched.role {
         Role::Event => note(&event.into()),
         Role::End => open_spans::close(spans, event.time, note),

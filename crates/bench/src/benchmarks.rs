@@ -3,6 +3,7 @@
 mod budgets;
 mod bytes;
 mod count;
+mod counts;
 mod cyclic;
 mod event;
 mod find;
@@ -116,6 +117,8 @@ type Benchmark = (&'static str, fn(&Workspace, &Options) -> Result<Report>);
 const BENCHMARKS: &[Benchmark] = &[
     ("event", event::run),
     ("shapes", shapes::run),
+    ("counts", counts::run),
+    ("sessions", counts::run_sessions),
     ("gaps", gaps::run),
     ("memory", memory::run),
     ("bytes", bytes::run),

@@ -41,6 +41,7 @@ mod kernel_state;
 mod kernel_states;
 mod kernel_stress;
 mod kills;
+mod live_triggers;
 mod lttng_binary;
 mod lttng_source;
 mod monitor;

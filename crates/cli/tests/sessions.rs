@@ -177,7 +177,8 @@ fn processes_without_a_thread_keep_their_rules_and_their_children_follow() {
     assert_eq!(sources.len(), 8);
     // The shell continues, and so do the children whose memory the shell had received before: the
     // rules in it were replaced.
-    let shell = sources.iter().find(|source| source["end"] == "exited with 0").expect("the shell");
+    let shell = &manifest["command_end"]["pid"];
+    let shell = sources.iter().find(|source| source["pid"] == *shell).expect("the shell");
     let later = dir.trace("shell").events().into_iter().filter(|event| event.time > changed);
     let sources_of_later: std::collections::BTreeSet<String> = later.map(|event| event.source).collect();
     let name = shell["path"].as_str().expect("a path");

@@ -191,6 +191,43 @@ fn a_session_begins_records_changes_and_ends() {
 }
 
 #[test]
+fn triggers_of_a_channel_change_while_its_recorder_runs() {
+    let dir = TestDir::new();
+    let file = |keys: &str| {
+        describe(&dir, "t", &format!("programs = ['name=ticker*']\n[channel.main]\n{keys}\n"));
+    };
+    file("trigger = ['event:ticker:tock -> notify limit 1/1h']");
+    let supervisor = Supervisor::start(&dir);
+    supervisor.command(&["apply", "t"]).succeeded();
+    let before = supervisor.wait_for("t", "main", "running");
+    let ticker = supervisor.program("ticker");
+    let folder = Path::new(before["folder"].as_str().expect("a folder")).to_owned();
+    let has_fired = |trigger: &str| {
+        let manifest = fs::read_to_string(folder.join("tompion.json")).unwrap_or_default();
+        let manifest: Value = serde_json::from_str(&manifest).unwrap_or_default();
+        let firings = manifest["firings"].as_array().cloned().unwrap_or_default();
+        firings.iter().any(|firing| firing["trigger"] == trigger)
+    };
+    wait_until("a firing", || has_fired("event:ticker:tock -> notify limit 1/1h"));
+    let next = "event:ticker:tick -> notify limit 1/1h";
+    file(&format!("trigger = ['{next}']"));
+    let applied = supervisor.command(&["apply", "t"]).succeeded().err;
+    assert!(applied.contains("t: main: new triggers, 1 processes followed"), "{applied}");
+    assert!(!applied.contains("new rules"), "{applied}");
+    wait_until("a firing of the new trigger", || has_fired(next));
+    let applied = supervisor.command(&["apply", "t"]).succeeded().err;
+    assert!(applied.contains("t: nothing to change"), "{applied}");
+    // One that needs another kind of recording waits for the start.
+    file("mode = 'overwrite'\ntrigger = ['killed -> snapshot']");
+    let applied = supervisor.command(&["apply", "t"]).exited(1).err;
+    assert!(applied.contains("t: main: mode, trigger not changed yet"), "{applied}");
+    assert_eq!(supervisor.channel("t", "main")["pid"], before["pid"], "the same recorder");
+    supervisor.command(&["stop", "t"]).succeeded();
+    finish(ticker, "ticker").succeeded();
+    supervisor.end().succeeded();
+}
+
+#[test]
 fn kernel_events_of_a_channel_change_while_its_recorder_runs() {
     if !crate::kernel::permitted() {
         return;

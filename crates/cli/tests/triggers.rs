@@ -294,7 +294,8 @@ fn triggers_that_can_do_nothing_are_refused() {
         ("loss -> rotate", "needs --rotate manual"),
         (
             "sometimes -> notify",
-            "expected event:GLOB, span:GLOB > TIME, late:GLOB, killed, loss, fill:PERCENT%, rate:EVENTS/s or external:WORD",
+            "expected event:GLOB, span:GLOB > TIME, late:GLOB, silence:GLOB for TIME, killed, killed:NAME, loss, \
+             fill:PERCENT%, rate:EVENTS/s or external:WORD",
         ),
     ] {
         let refused = tompion(&dir, &["record", "--trigger", rule, "--", "true"]).exited(125).err;

@@ -17,7 +17,10 @@ pub use place::{
 };
 pub use recording::{ControlError, Recording, TriggerWatch, recordings};
 pub use tompion_varlink::{Call, CallError, Client, ClientError, Identity, Server, Service};
-pub use types::{Capture, Chunk, Firing, Following, Loss, Mode, Process, Refusal, RuleChange, Rules, Status};
+pub use types::{
+    Capture, Chunk, EventCount, EventCounts, Firing, Following, Loss, Mode, Process, Refusal, RuleChange,
+    Rules, Status,
+};
 
 /// Name of the interface.
 pub const INTERFACE: &str = "io.tompion.Recording1";

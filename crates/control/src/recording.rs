@@ -15,7 +15,7 @@ use tompion_varlink::{CallError, Client, ClientError};
 use crate::{
     place::{self, SOCKET},
     qualified,
-    types::{Chunk, Firing, RuleChange, Rules, Status},
+    types::{Chunk, EventCounts, Firing, RuleChange, Rules, Status},
 };
 
 /// Time for a reply. A snapshot of large rings on a slow disk takes the longest.
@@ -54,6 +54,22 @@ pub enum ControlError {
         name: String,
         /// Reason.
         problem: String,
+    },
+    /// The triggers can't be.
+    #[error("the recorder {name} refused the trigger: {problem}")]
+    InvalidTrigger {
+        /// The recording.
+        name: String,
+        /// Reason, with the trigger.
+        problem: String,
+    },
+    /// It has no trigger of this text.
+    #[error("{name} has no trigger `{trigger}`; tompion trigger {name} --list shows them")]
+    UnknownTrigger {
+        /// The recording.
+        name: String,
+        /// Text of the trigger.
+        trigger: String,
     },
     /// It is no flight recorder.
     #[error("{0} is recorded in discard mode, which writes everything as it comes")]
@@ -124,6 +140,11 @@ struct CountsReply {
 }
 
 #[derive(Deserialize)]
+struct EventCountsReply {
+    counts: EventCounts,
+}
+
+#[derive(Deserialize)]
 struct Saved {
     events: u64,
 }
@@ -143,6 +164,8 @@ struct Watched {
 pub struct TriggerWatch {
     recording: Recording,
     client: Client,
+    /// Firing that came with the first reply.
+    first: Option<Firing>,
 }
 
 impl TriggerWatch {
@@ -151,6 +174,9 @@ impl TriggerWatch {
     /// # Errors
     /// If the recorder refuses.
     pub fn next_firing(&mut self) -> Result<Option<Firing>, ControlError> {
+        if let Some(firing) = self.first.take() {
+            return Ok(Some(firing));
+        }
         loop {
             match self.client.next_reply() {
                 Ok(Watched { firing: Some(firing) }) => return Ok(Some(firing)),
@@ -232,12 +258,36 @@ impl Recording {
         self.call("GetCounts", &json!({}), REPLY_TIMEOUT).map(|CountsReply { counts }| counts)
     }
 
+    /// Asks for its events by name.
+    ///
+    /// # Errors
+    /// If the recorder has ended, does not answer, or is older than the method.
+    pub fn event_counts(&self) -> Result<EventCounts, ControlError> {
+        self.call("GetEventCounts", &json!({}), STATUS_TIMEOUT).map(|EventCountsReply { counts }| counts)
+    }
+
     /// Replaces its rules.
     ///
     /// # Errors
     /// If the recorder refuses.
     pub fn set_rules(&self, rules: &Rules) -> Result<RuleChange, ControlError> {
         self.call("SetRules", &json!({ "rules": rules }), REPLY_TIMEOUT)
+    }
+
+    /// Replaces all triggers.
+    ///
+    /// # Errors
+    /// If the recorder refuses.
+    pub fn set_triggers(&self, triggers: &[String]) -> Result<RuleChange, ControlError> {
+        self.call("SetTriggers", &json!({ "triggers": triggers }), REPLY_TIMEOUT)
+    }
+
+    /// Removes some triggers and adds others.
+    ///
+    /// # Errors
+    /// If the recorder refuses.
+    pub fn change_triggers(&self, add: &[String], remove: &[String]) -> Result<RuleChange, ControlError> {
+        self.call("ChangeTriggers", &json!({ "add": add, "remove": remove }), REPLY_TIMEOUT)
     }
 
     /// Replaces the choice of kernel events. Returns lines about those that can't be recorded.
@@ -288,15 +338,19 @@ impl Recording {
         self.call("FireTrigger", &parameters, REPLY_TIMEOUT).map(|Fired { fired }| fired)
     }
 
-    /// Subscribes to the firings of its triggers.
+    /// Subscribes to the firings of its triggers: all that come after this.
     ///
     /// # Errors
-    /// If the recorder can't be reached.
+    /// If the recorder can't be reached, or refuses.
     pub fn watch_triggers(self) -> Result<TriggerWatch, ControlError> {
         let mut client = self.connect(REPLY_TIMEOUT)?;
         let subscribed = client.subscribe(&qualified("WatchTriggers"), &json!({}));
         subscribed.map_err(|error| self.explain(error))?;
-        Ok(TriggerWatch { recording: self, client })
+        // The first reply tells that it sends the others.
+        match client.next_reply() {
+            Ok(Watched { firing }) => Ok(TriggerWatch { recording: self, client, first: firing }),
+            Err(error) => Err(self.explain(error)),
+        }
     }
 
     /// Ends the open chunk, which is returned, and begins the next one.
@@ -378,6 +432,16 @@ impl Recording {
         match refused.name.rsplit('.').next() {
             Some("NotPermitted") => ControlError::NotPermitted { name, needs: text(refused, "needs") },
             Some("InvalidRules") => ControlError::InvalidRules { name, problem: text(refused, "problem") },
+            Some("InvalidTrigger") => {
+                let (trigger, problem) = (text(refused, "trigger"), text(refused, "problem"));
+                // Problems of what a trigger wants name it already.
+                let is_named = trigger.is_empty() || problem.contains(&trigger);
+                let problem = if is_named { problem } else { format!("`{trigger}`: {problem}") };
+                ControlError::InvalidTrigger { name, problem }
+            }
+            Some("UnknownTrigger") => {
+                ControlError::UnknownTrigger { name, trigger: text(refused, "trigger") }
+            }
             Some("NoFlightRecorder") => ControlError::NoFlightRecorder(name),
             Some("NoTrigger") => ControlError::NoTrigger { name, word: text(refused, "word") },
             Some("InvalidIncident") => ControlError::InvalidIncident(text(refused, "incident")),

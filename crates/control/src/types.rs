@@ -63,10 +63,11 @@ pub struct Firing {
 }
 
 /// Whether a process follows the newest rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Following {
     /// It does.
+    #[default]
     Current,
     /// It was told and has not answered yet.
     Pending,
@@ -106,6 +107,9 @@ pub struct Process {
     pub losses_unknown: bool,
     /// Whether it follows the newest rules.
     pub rules: Following,
+    /// Whether it follows the newest triggers on events; not if its library knows none of them.
+    #[serde(default)]
+    pub triggers: Following,
     /// Events that its rings have taken, saved or not. The process's own count, which is checked
     /// where events are read.
     #[serde(default)]
@@ -146,6 +150,9 @@ pub struct Status {
     pub rules: Rules,
     /// Number of times that they were changed.
     pub rule_changes: u32,
+    /// Texts of the triggers.
+    #[serde(default)]
+    pub triggers: Vec<String>,
     /// Whether kernel events are recorded, too.
     pub kernel: bool,
     /// Words that choose kernel events.
@@ -186,6 +193,28 @@ pub struct Refusal {
     pub reason: String,
     /// Their number; one that asks several times counts as often.
     pub programs: u64,
+}
+
+/// Number of events of a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventCount {
+    /// `provider:name`.
+    pub event: String,
+    /// Number of events.
+    pub events: u64,
+}
+
+/// Events of a recording by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventCounts {
+    /// Whether they are counted as they come; a flight recorder's are when they are saved.
+    pub is_live: bool,
+    /// Whether kernel events are recorded, too, which are in no count.
+    pub kernel: bool,
+    /// Numbers by name, without 0.
+    pub events: Vec<EventCount>,
+    /// Events of names that there is no room for.
+    pub other: u64,
 }
 
 /// Outcome of changing the rules.
@@ -236,6 +265,7 @@ mod tests {
             lost: vec![loss.clone()],
             losses_unknown: false,
             rules: Following::Current,
+            triggers: Following::Current,
             appended: 1,
             appended_bytes: vec![1],
             fill_percent: 1,
@@ -252,6 +282,7 @@ mod tests {
             begin_ns: 1,
             rules: rules.clone(),
             rule_changes: 0,
+            triggers: Vec::new(),
             kernel: false,
             kernel_events: Vec::new(),
             processes: vec![process.clone()],
@@ -294,6 +325,10 @@ mod tests {
         assert_eq!(keys(&refusal), described("Refusal"));
         assert_eq!(keys(&process), described("Process"));
         assert_eq!(keys(&status), described("Status"));
+        let count = EventCount { event: "a:b".into(), events: 1 };
+        assert_eq!(keys(&count), described("EventCount"));
+        let counts = EventCounts { is_live: true, kernel: false, events: vec![count], other: 0 };
+        assert_eq!(keys(&counts), described("EventCounts"));
         let change = RuleChange { current: 1, pending: Vec::new(), fixed: Vec::new() };
         assert_eq!(keys(&change), BTreeSet::from(["current", "pending", "fixed"].map(str::to_owned)));
         assert_eq!(json!([Following::Fixed, Mode::Overwrite]), json!(["fixed", "overwrite"]));

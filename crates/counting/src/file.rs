@@ -12,6 +12,8 @@ use std::{
 };
 
 use tompion_counts::{Key, Rule};
+#[cfg(test)]
+use tompion_layout::counts::CLAIMED;
 use tompion_layout::{
     PAGE,
     counts::{
@@ -254,4 +256,133 @@ fn decode_key(shape: u64, words: &[u64]) -> Option<EventKeys> {
         parts.push(UntrustedKey::Value(value));
     }
     Some(parts)
+}
+
+#[cfg(test)]
+impl CountFile {
+    /// Puts a key with an integer into a slot of the first aggregation, and counts an event in each
+    /// of these cells.
+    fn put(&self, geometry: &CountGeometry, slot: u32, key: u64, cells: Range<u64>) {
+        let place = &geometry.aggregations()[0];
+        let at = place.key(slot);
+        self.store(at + SHAPE as u64, u64::from(KIND_NATURAL));
+        self.store(at + WORDS as u64, key);
+        self.store(at + STATE as u64, READY);
+        self.count(geometry, slot, cells);
+    }
+
+    /// Counts an event in each of these cells of a slot of the first aggregation.
+    fn count(&self, geometry: &CountGeometry, slot: u32, cells: Range<u64>) {
+        let place = &geometry.aggregations()[0];
+        let size = u64::from(place.size.cells) * CELL as u64;
+        let begin = geometry.areas() + place.cells + u64::from(slot) * size;
+        cells.for_each(|cell| self.store(begin + cell * CELL as u64, 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tompion_testing::Random;
+
+    use super::*;
+    use crate::document::{Aggregation, Document};
+
+    fn file(rule: &str) -> (CountFile, Vec<Rule>, CountGeometry) {
+        let rules: Vec<Rule> = vec![rule.parse().expect("a rule")];
+        let geometry = CountGeometry::new(&[rules[0].size()], 2).expect("room");
+        (CountFile::create(&rules, &geometry).expect("memory"), rules, geometry)
+    }
+
+    fn read(file: &CountFile, rules: &[Rule], geometry: &CountGeometry) -> AggregationSums {
+        let (events, of_process) = (BTreeMap::new(), |_: &Key| KeyValue::Absent);
+        let mut sums = file.read(rules, geometry, &Completion { events: &events, of_process: &of_process });
+        sums.pop().expect("a rule")
+    }
+
+    /// Counts by key, that of all other keys, and how much was refused.
+    fn found(sums: &AggregationSums) -> (Vec<(Vec<KeyValue>, u64)>, u64, u64) {
+        let (entries, other) = sums.to_entries();
+        let entries = entries.into_iter().map(|entry| (entry.key, entry.count)).collect();
+        (entries, other.map_or(0, |other| other.count), sums.refused)
+    }
+
+    #[test]
+    fn keys_that_never_became_ready_count_for_all_others() {
+        let (file, rules, geometry) = file("count by n");
+        file.put(&geometry, 0, 5, 0..1);
+        for (slot, state) in [(1, CLAIMED), (2, EMPTY), (3, 9), (4, u64::MAX)] {
+            file.put(&geometry, slot, 5, 0..1);
+            file.store(geometry.aggregations()[0].key(slot) + STATE as u64, state);
+        }
+        assert_eq!(found(&read(&file, &rules, &geometry)), (vec![(vec![KeyValue::Natural(5)], 1)], 4, 4));
+    }
+
+    #[test]
+    fn parts_that_claim_what_can_not_be_are_refused() {
+        let (file, rules, geometry) = file("count by n");
+        let shape = |parts: &[(u8, u8)]| {
+            parts
+                .iter()
+                .rev()
+                .fold(0, |shape, (kind, len)| shape << 16 | u64::from(*len) << 8 | u64::from(*kind))
+        };
+        let impossible = [
+            shape(&[(KIND_TEXT, 255)]),
+            shape(&[(KIND_CUT, 49)]),
+            shape(&[(99, 0)]),
+            shape(&[(KIND_NEGATIVE, 0)]),
+            shape(&[(KIND_NATURAL, 0), (KIND_NATURAL, 0)]),
+            shape(&[]),
+            u64::MAX,
+        ];
+        for (slot, shape) in impossible.iter().enumerate() {
+            file.put(&geometry, slot as u32, 5, 0..1);
+            file.store(geometry.aggregations()[0].key(slot as u32) + SHAPE as u64, *shape);
+        }
+        let all = impossible.len() as u64;
+        assert_eq!(found(&read(&file, &rules, &geometry)), (Vec::new(), all, all));
+    }
+
+    #[test]
+    fn sizes_in_the_file_are_not_believed() {
+        let (file, rules, geometry) = file("count by n");
+        file.put(&geometry, 0, 5, 0..1);
+        for offset in (0..PAGE).step_by(8).filter(|offset| *offset != layout::OFFSET_ACCEPTED as u64) {
+            file.store(offset, u64::MAX);
+        }
+        let sums = read(&file, &rules, &geometry);
+        assert_eq!(found(&sums).0, [(vec![KeyValue::Natural(5)], 1)]);
+        assert_eq!(sums.lost, u64::MAX, "its own word, which is added without overflow");
+        // Events without a key, behind the last slot.
+        file.count(&geometry, geometry.aggregations()[0].size.slots, 0..1);
+        assert_eq!(found(&read(&file, &rules, &geometry)).1, 1);
+    }
+
+    #[test]
+    fn whatever_the_memory_has_is_read_without_harm() {
+        for (seed, rule) in ["count by n, m", "sum of x by n", "histogram of x by n"].into_iter().enumerate()
+        {
+            let (file, rules, geometry) = file(rule);
+            let place = &geometry.aggregations()[0];
+            let mut random = Random(seed as u64 + 1);
+            for round in 0..3000 {
+                let slot = random.index(place.size.slots as usize) as u32;
+                let cell = random.index(place.size.cells as usize) as u64;
+                file.put(&geometry, slot, random.number(), cell..cell + 1);
+                let word = [place.key(slot) + random.index(8) as u64 * 8, random.index(64) as u64 * 8];
+                let values = [0, 1, 2, u64::MAX, i64::MIN as u64, random.number()];
+                file.store(word[random.index(2)], values[random.index(values.len())]);
+                let area = random.index(geometry.area_count() as usize) as u64 * geometry.area_stride();
+                let offset = random.index((geometry.area_stride() / 8) as usize) as u64 * 8;
+                file.store(geometry.areas() + area + offset, values[random.index(values.len())]);
+                if round % 500 == 0 {
+                    let sums = read(&file, &rules, &geometry);
+                    let (entries, other) = sums.to_entries();
+                    let aggregation = Aggregation { entries, other, ..Aggregation::default() };
+                    let document = Document { aggregations: vec![aggregation], ..Document::default() };
+                    assert!(document.to_json().len() < 8 << 20);
+                }
+            }
+        }
+    }
 }

@@ -10,15 +10,24 @@
 //! what they ask for.
 #![forbid(unsafe_code)]
 
+mod change;
 mod decode;
 mod hook;
+mod limits;
 mod matches;
 mod observations;
+mod saved_numbers;
 mod sightings;
+mod silence;
+mod trace;
 mod watchers;
 
+pub use change::{ChangeError, TriggerChange};
 pub use hook::Hook;
-pub use matches::{EventSource, MatchCounts, Matches};
+pub use limits::{has_room_for_change, has_room_for_firing};
+pub use matches::{EventSource, MatchCounts, Matches, Silent};
 pub use observations::{Observations, Occurrence, Which, is_incident};
+pub use saved_numbers::SavedNumbers;
 pub use sightings::Sightings;
+pub use trace::{FiringTrace, Origin};
 pub use watchers::Watchers;

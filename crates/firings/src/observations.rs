@@ -7,10 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_layout::triggers::TriggerNumber;
 use tompion_manifest::{Capture, Firing};
-use tompion_triggers::{Condition, Count, Counts, Decision, RateLimiter, Threshold, Trigger, event_triggers};
+use tompion_protocol::glob;
+use tompion_triggers::{Condition, Count, Counts, Decision, EventTable, RateLimiter, Threshold, Trigger};
 
-use crate::Matches;
+use crate::{Matches, Silent};
 
 /// Maximum length of an incident's id in bytes.
 const MAX_INCIDENT: usize = 64;
@@ -30,7 +32,7 @@ pub enum Which {
     /// Those with this condition.
     Condition(Condition),
     /// That with this number among those on events.
-    Event(usize),
+    Event(TriggerNumber),
 }
 
 /// Something that happened and may make triggers fire.
@@ -66,6 +68,17 @@ impl Occurrence {
         };
         Self { which: Which::Event(trigger), cause, matches: count, captures, incident: None }
     }
+
+    /// Event that did not come in so many programs.
+    pub fn of_silence(silent: Silent, programs: u64) -> Self {
+        let Silent { trigger, cause } = silent;
+        let cause = match programs {
+            ..=1 => cause,
+            2 => format!("{cause}, and in 1 more program"),
+            _ => format!("{cause}, and in {} more programs", programs - 1),
+        };
+        Self { which: Which::Event(trigger), cause, matches: 0, captures: Vec::new(), incident: None }
+    }
 }
 
 /// Describes an event that has matched.
@@ -83,37 +96,81 @@ fn describe(capture: &Capture) -> String {
 struct Observed {
     trigger: Trigger,
     /// Its number among those on events.
-    event: Option<usize>,
+    event: Option<TriggerNumber>,
     limiter: RateLimiter,
     threshold: Threshold,
+}
+
+impl Observed {
+    /// A trigger for which nothing was observed.
+    fn new(trigger: &Trigger, event: Option<TriggerNumber>) -> Self {
+        let (limiter, threshold) = (RateLimiter::default(), Threshold::default());
+        Self { trigger: trigger.clone(), event, limiter, threshold }
+    }
 }
 
 /// Triggers of a recording, with what was observed for them.
 #[derive(Debug)]
 pub struct Observations {
     list: Vec<Observed>,
+    /// Numbers of those on events.
+    table: EventTable,
     /// Counts, if a trigger asks for them, and the last ones that were looked at.
     counts: Option<Arc<Counts>>,
     last: Option<Count>,
     lost: u64,
+    /// Whether the next count is where losses begin to count.
+    begins_losses: bool,
     /// End of the command, until it is followed.
     command_end: Option<ExitStatus>,
 }
 
 impl Observations {
-    /// Nothing was observed for these triggers.
-    pub fn new(triggers: &[Trigger]) -> Self {
-        let counts = Counts::for_conditions(triggers.iter().map(|trigger| &trigger.condition));
-        let number_of =
-            |trigger: &Trigger| event_triggers(triggers).position(|(event, _)| std::ptr::eq(event, trigger));
-        let observed = |trigger: &Trigger| Observed {
-            trigger: trigger.clone(),
-            event: number_of(trigger),
-            limiter: RateLimiter::default(),
-            threshold: Threshold::default(),
+    /// Nothing was observed for these triggers, of which those on events have numbers.
+    pub fn new(triggers: &[Trigger], table: EventTable) -> Self {
+        let mut numbers: Vec<_> = table.iter().collect();
+        let mut number_of = |trigger: &Trigger| {
+            let index = numbers.iter().position(|(_, numbered)| *numbered == trigger)?;
+            Some(numbers.remove(index).0)
         };
-        let list = triggers.iter().map(observed).collect();
-        Self { list, counts: counts.map(Arc::new), last: None, lost: 0, command_end: None }
+        let list = triggers.iter().map(|trigger| Observed::new(trigger, number_of(trigger))).collect();
+        let counts = Self::counts_for(triggers);
+        let (last, lost, begins_losses, command_end) = (None, 0, false, None);
+        Self { list, table, counts, last, lost, begins_losses, command_end }
+    }
+
+    fn counts_for(triggers: &[Trigger]) -> Option<Arc<Counts>> {
+        Counts::for_conditions(triggers.iter().map(|trigger| &trigger.condition)).map(Arc::new)
+    }
+
+    /// Replaces the triggers. Those that stay go on with their state: numbers, limits, thresholds.
+    /// Losses until the next count fire no new trigger.
+    pub fn change(&mut self, triggers: &[Trigger]) {
+        let had_losses = self.has(&Condition::Loss);
+        let mut before = std::mem::take(&mut self.list);
+        let mut kept: Vec<Option<Observed>> = Vec::new();
+        for trigger in triggers {
+            let index = before.iter().position(|observed| observed.trigger == *trigger);
+            kept.push(index.map(|index| before.remove(index)));
+        }
+        // First, so that there are numbers for the others.
+        before.iter().filter_map(|gone| gone.event).for_each(|number| self.table.release(number));
+        let list = kept.into_iter().zip(triggers).map(|(kept, trigger)| {
+            kept.unwrap_or_else(|| Observed::new(trigger, self.table.assign(trigger)))
+        });
+        self.list = list.collect();
+        self.counts = Self::counts_for(triggers);
+        self.begins_losses |= self.has(&Condition::Loss) && !had_losses;
+    }
+
+    /// The triggers.
+    pub fn triggers(&self) -> Vec<Trigger> {
+        self.list.iter().map(|observed| observed.trigger.clone()).collect()
+    }
+
+    /// Numbers of the triggers on events.
+    pub fn table(&self) -> &EventTable {
+        &self.table
     }
 
     /// Counts for the consumer to renew, if a trigger asks for them.
@@ -128,12 +185,26 @@ impl Observations {
 
     /// Whether a trigger is on events.
     pub fn has_events(&self) -> bool {
-        self.list.iter().any(|observed| observed.event.is_some())
+        !self.table.is_empty()
     }
 
     /// Time of the next look at counts, if a trigger asks for them.
     pub fn next_look(&self, now: Instant) -> Option<Instant> {
         self.counts.as_ref().map(|_| now + COUNT_INTERVAL)
+    }
+
+    /// Takes a recorded program's end by a signal, if triggers want to know: those with a glob that
+    /// matches its name.
+    pub fn take_end(&self, name: &str, pid: u32, signal: i32) -> Vec<Occurrence> {
+        let mut conditions: Vec<&Condition> = Vec::new();
+        for Observed { trigger, .. } in &self.list {
+            let Condition::KilledProgram(pattern) = &trigger.condition else { continue };
+            if glob::matches(pattern, name) && !conditions.contains(&&trigger.condition) {
+                conditions.push(&trigger.condition);
+            }
+        }
+        let cause = format!("{name} ({pid}) killed by signal {signal}");
+        conditions.into_iter().map(|condition| Occurrence::new(condition.clone(), cause.clone())).collect()
     }
 
     /// Notes how the command has ended.
@@ -150,6 +221,9 @@ impl Observations {
     /// the signal `asked`, by which the recording ends.
     pub fn take_occurrences(&mut self, asked: Option<i32>) -> Vec<Occurrence> {
         let count = self.counts.as_ref().and_then(|counts| counts.last());
+        if let Some(count) = count.filter(|_| std::mem::take(&mut self.begins_losses)) {
+            self.lost = self.lost.max(count.lost);
+        }
         let mut occurrences = self.take_losses(count.map_or(0, |count| count.lost));
         let signal = self.command_end.take().and_then(|status| status.signal());
         let killed = signal.filter(|signal| Some(*signal) != asked);
@@ -227,7 +301,41 @@ mod tests {
 
     fn observations(texts: &[&str]) -> Observations {
         let triggers: Vec<Trigger> = texts.iter().map(|text| text.parse().expect(text)).collect();
-        Observations::new(&triggers)
+        Observations::new(&triggers, EventTable::new(&triggers))
+    }
+
+    fn matched(trigger: TriggerNumber, count: u64) -> Occurrence {
+        Occurrence::of_matches(Matches { trigger, count, captures: Vec::new() })
+    }
+
+    #[test]
+    fn triggers_that_stay_keep_their_state_and_those_that_go_fire_no_more() {
+        let parse =
+            |texts: &[&str]| -> Vec<Trigger> { texts.iter().map(|text| text.parse().expect(text)).collect() };
+        let (stays, goes, comes) =
+            ("event:a:b -> notify limit 1/1h", "event:a:b ? n > 1 -> stop", "event:c:d -> notify");
+        let mut all = observations(&[goes, stays, "external:x -> stop"]);
+        let now = Instant::now();
+        let number = |index, epoch| TriggerNumber { index, epoch };
+        assert_eq!(all.fire(&matched(number(1, 0), 1), now).len(), 1);
+        all.change(&parse(&["loss -> notify", stays, comes]));
+        assert_eq!(all.table().text(), "0 c:d\n1 a:b\n");
+        assert_eq!(all.fire(&matched(number(0, 0), 1), now), [], "seen before the change");
+        assert_eq!(all.fire(&matched(number(1, 0), 3), now), [], "at its limit");
+        assert_eq!(all.suppressed(), 3);
+        assert_eq!(all.fire(&matched(number(0, 1), 1), now)[0].1.trigger, comes);
+        assert!(!all.has(&Condition::External("x".into())));
+        let count = |lost| Count { at: Instant::now(), lost, appended: 0, fill_percent: 0 };
+        assert!(all.take_occurrences(None).is_empty(), "nothing was counted");
+        all.counts().expect("counts").renew(count(5));
+        assert!(all.take_occurrences(None).is_empty(), "lost before the change");
+        all.counts().expect("counts").renew(count(7));
+        assert_eq!(all.take_occurrences(None)[0].cause, "2 events lost");
+        let again = parse(&[comes, stays, comes]);
+        all.change(&again);
+        assert_eq!((all.table().len(), all.triggers()), (3, again));
+        all.change(&[]);
+        assert!(!all.has_events() && all.counts().is_none());
     }
 
     #[test]
@@ -236,8 +344,7 @@ mod tests {
             observations(&["event:a:b -> notify", "loss -> notify", "event:a:b -> notify limit 1/1h"]);
         assert!(all.has_events() && all.has(&Condition::Loss));
         let now = Instant::now();
-        let matched =
-            |trigger, count| Occurrence::of_matches(Matches { trigger, count, captures: Vec::new() });
+        let matched = |index, count| matched(TriggerNumber { index, epoch: 0 }, count);
         let first = all.fire(&matched(1, 5), now);
         assert_eq!((first.len(), first[0].1.matches, first[0].1.suppressed), (1, 5, 0));
         assert!(first[0].0.limit.is_some() && is_incident(&first[0].1.incident));
@@ -248,6 +355,23 @@ mod tests {
         assert_ne!(later[0].1.incident, first[0].1.incident);
         assert_eq!(all.fire(&matched(0, 1), now).len(), 1);
         assert_eq!(all.fire(&matched(2, 1), now), []);
+    }
+
+    #[test]
+    fn programs_that_were_killed_concern_triggers_by_their_names() {
+        let all = observations(&[
+            "killed:web* -> notify",
+            "killed:db -> stop",
+            "killed:web* -> stop",
+            "killed -> stop",
+        ]);
+        let ends = all.take_end("web-1", 7, 11);
+        assert_eq!(
+            ends.iter().map(|it| it.cause.as_str()).collect::<Vec<_>>(),
+            ["web-1 (7) killed by signal 11"]
+        );
+        assert_eq!(ends[0].which, Which::Condition(Condition::KilledProgram("web*".into())));
+        assert!(all.take_end("cache", 7, 11).is_empty());
     }
 
     #[test]

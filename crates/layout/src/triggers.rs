@@ -9,7 +9,7 @@
 //!     8 seen u32: generation that the program goes by    agent → session
 //!    12 understood u32: lines of its text that it knows
 //!    16 unjudged u64: events that no trigger could see   agent → session
-//!    64 matches[TRIGGERS] u64                            agent → session
+//!    64 matches[TRIGGERS] u64: epoch u16, count 48 bits  agent → session
 //!   192 followed[TRIGGERS] u64: matches that were read   session
 //!  4096 text
 //! 20480 slots[TRIGGERS][SLOTS]
@@ -17,12 +17,17 @@
 //! slot   0 state u64: FREE → CLAIMED (agent) → COMPLETE (agent) → FREE (session)
 //!        8 number u32   12 tid u32
 //!       16 time u64: CLOCK_MONOTONIC
-//!       24 size u32: bytes of the event's payload   28 zero
+//!       24 size u32: bytes of the event's payload   28 epoch u32
 //!       32 duration u64 of a span in nanoseconds; 0 if it is none
 //!       40 the first CAPTURE bytes of the payload: fixed part and tails
 //! ```
 //!
 //! The text has a line for each trigger; `tompion-protocol` has its form.
+//!
+//! Triggers change while programs run. A number that another trigger gets has its next epoch: the
+//! session puts it into the word of its matches, with the count 0, while the generation is odd. The
+//! event path adds a match only to the epoch that the program has read with the text. So a thread
+//! that is late counts nothing, and its copy is passed over.
 //!
 //! This is the form of the first release with triggers. Later ones only use what is zero here.
 
@@ -44,6 +49,11 @@ pub const UNJUDGED: usize = 16;
 pub const MATCHES: usize = 64;
 /// Offset of the counts that the session has followed, for a recorder that comes back.
 pub const FOLLOWED: usize = MATCHES + 8 * TRIGGERS;
+/// Bits of the count in a word of matches. The epoch is above them.
+pub const COUNT_BITS: u32 = 48;
+/// The count in a word of matches.
+pub const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+
 /// Offset of the text.
 pub const TEXT: usize = PAGE as usize;
 /// Space for the text in bytes.
@@ -68,6 +78,33 @@ pub const CLAIMED: u64 = 1;
 pub const COMPLETE: u64 = 2;
 
 const _: () = assert!(SIZE % PAGE == 0 && FOLLOWED + 8 * TRIGGERS <= TEXT);
+
+/// Epochs of all numbers.
+pub type Epochs = [u16; TRIGGERS];
+
+/// Number of a trigger on events, which others have in other epochs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TriggerNumber {
+    /// The number, below [`TRIGGERS`].
+    pub index: usize,
+    /// The epoch in which it is this trigger's.
+    pub epoch: u16,
+}
+
+/// Returns the epoch in a word of matches.
+pub const fn epoch(word: u64) -> u16 {
+    (word >> COUNT_BITS) as u16
+}
+
+/// Returns the word of matches of an epoch without any.
+pub const fn first_word(epoch: u16) -> u64 {
+    (epoch as u64) << COUNT_BITS
+}
+
+/// Returns a word of matches with one more; the count begins again at its end.
+pub const fn next_word(word: u64) -> u64 {
+    word & !COUNT_MASK | (word + 1) & COUNT_MASK
+}
 
 /// Returns the offset of a slot.
 pub const fn slot(trigger: usize, slot: usize) -> usize {

@@ -37,9 +37,15 @@ pub struct BeyondLimits {
     /// Changes of the rules that the manifest does not list.
     #[serde(skip_serializing_if = "is_default")]
     pub rule_changes: u64,
+    /// Changes of the triggers that the manifest does not list.
+    #[serde(skip_serializing_if = "is_default")]
+    pub trigger_changes: u64,
     /// Firings of triggers that the manifest does not list.
     #[serde(skip_serializing_if = "is_default")]
     pub firings: u64,
+    /// Firings of triggers that are no events of the trace.
+    #[serde(skip_serializing_if = "is_default")]
+    pub firing_events: u64,
     /// Occurrences beyond the limits of triggers that no later firing counts.
     #[serde(skip_serializing_if = "is_default")]
     pub occurrences: u64,
@@ -61,7 +67,9 @@ impl BeyondLimits {
             ("children", self.children),
             ("problems", self.problems),
             ("rule_changes", self.rule_changes),
+            ("trigger_changes", self.trigger_changes),
             ("firings", self.firings),
+            ("firing_events", self.firing_events),
             ("occurrences", self.occurrences),
         ];
         known.into_iter().chain(self.other.iter().map(|(name, count)| (&**name, *count)))

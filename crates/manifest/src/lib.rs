@@ -37,6 +37,9 @@ pub const COMPLETE: &str = "complete";
 pub const RECOVERED: &str = "recovered";
 /// End of a process of which the session saw only that it was gone.
 pub const ENDED: &str = "ended";
+
+/// Kind of the source that has the recorder's own events, and the name of its folder.
+pub const RECORDER: &str = "recorder";
 /// End of a process that runs on: in the manifest of a chunk, or where it was given up.
 pub const RUNNING: &str = "running";
 /// Mode of a flight recorder, which overwrites its oldest events until a snapshot is requested.
@@ -87,6 +90,9 @@ pub struct Manifest {
     /// Changes of the rules that choose events of programs, in the order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rule_changes: Vec<RuleChange>,
+    /// Changes of the triggers, in the order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trigger_changes: Vec<TriggerChange>,
     /// Occurrences that made triggers fire, in the order of time; those of one trigger beyond its
     /// limit are counted in its next one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -198,6 +204,15 @@ pub struct RuleChange {
     pub kernel: Option<Vec<String>>,
 }
 
+/// New triggers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TriggerChange {
+    /// Time in nanoseconds since 1970.
+    pub time_ns: i64,
+    /// Texts of all triggers from then on.
+    pub triggers: Vec<String>,
+}
+
 /// End of the recorded command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandEnd {
@@ -255,7 +270,7 @@ pub struct Program {
 pub struct Source {
     /// Folder of its CTF trace, relative to the manifest's; it doesn't exist without events.
     pub path: String,
-    /// `user` or `kernel`.
+    /// `user`, `kernel`, or `recorder` for the recorder's own events.
     #[serde(default)]
     pub kind: String,
     /// Process id; the kernel has none.
@@ -306,6 +321,16 @@ impl RuleChange {
         let texts = self.include.iter().chain(&self.exclude).chain(&self.filter);
         let texts = texts.chain(self.kernel.iter().flatten());
         texts.map(|text| 2 * text.len() + 16).fold(OTHER, usize::saturating_add)
+    }
+}
+
+impl TriggerChange {
+    /// Upper bound of the bytes that the change takes in the file, for texts without control
+    /// characters.
+    pub fn size_in_manifest(&self) -> usize {
+        /// Its keys, number and spaces.
+        const OTHER: usize = 128;
+        self.triggers.iter().map(|text| 2 * text.len() + 16).fold(OTHER, usize::saturating_add)
     }
 }
 

@@ -27,6 +27,7 @@ mod periodic;
 mod plugin;
 mod probe;
 mod process;
+mod process_end;
 mod process_stat;
 mod processor;
 mod realtime;

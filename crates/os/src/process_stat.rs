@@ -21,7 +21,7 @@ pub fn start_ticks(pid: u32) -> Option<u64> {
 fn field_of(stat: &str, field: usize) -> Option<u64> {
     // The name before it may have blanks and parentheses.
     let (_, rest) = stat.rsplit_once(") ")?;
-    rest.split(' ').nth(field.checked_sub(3)?)?.parse().ok()
+    rest.trim_end().split(' ').nth(field.checked_sub(3)?)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn fields_are_counted_behind_the_name() {
-        let stat = "12 (a) b (\u{fffd}) 7) S 4 5 6";
+        let stat = "12 (a) b (\u{fffd}) 7) S 4 5 6\n";
         assert_eq!((field_of(stat, 4), field_of(stat, 6)), (Some(4), Some(6)));
         assert_eq!((field_of(stat, 3), field_of(stat, 2), field_of(stat, 7)), (None, None, None));
     }

@@ -75,6 +75,8 @@ pub struct Hello {
     pub control_size: u64,
     /// Whether it can count events in place.
     pub counts: bool,
+    /// Whether it follows triggers that change while it runs.
+    pub follows_triggers: bool,
 }
 
 /// Message from a session to an agent.
@@ -94,7 +96,7 @@ pub enum ToAgent {
     },
     /// Refusal, with the reason in one line.
     Refused(String),
-    /// The rules have changed.
+    /// The rules, or the triggers on events, have changed.
     RulesChanged,
     /// Request to make these bytes of the ring file present before the writer gets there.
     Populate {
@@ -143,6 +145,8 @@ const HAS_CPU: u32 = 1 << 4;
 const HAS_CONTROL_SIZE: u32 = 1 << 5;
 /// The agent can count events in place.
 const COUNTS: u32 = 1 << 6;
+/// The agent follows triggers that change.
+const FOLLOWS_TRIGGERS: u32 = 1 << 7;
 
 struct Writer(Vec<u8>);
 
@@ -214,6 +218,7 @@ impl Hello {
         flags |= if self.prepared.is_some() { HAS_PREPARED } else { 0 };
         flags |= if self.cpu.is_some() { HAS_CPU } else { 0 };
         flags |= if self.counts { COUNTS } else { 0 };
+        flags |= if self.follows_triggers { FOLLOWS_TRIGGERS } else { 0 };
         flags | if self.control_size != 0 { HAS_CONTROL_SIZE } else { 0 }
     }
 }
@@ -261,6 +266,7 @@ impl ToSession {
                     cpu: if flags & HAS_CPU != 0 { Some(reader.u32()?) } else { None },
                     control_size: if flags & HAS_CONTROL_SIZE != 0 { reader.u64()? } else { 0 },
                     counts: flags & COUNTS != 0,
+                    follows_triggers: flags & FOLLOWS_TRIGGERS != 0,
                 }))
             }
             FAILED => Ok(Self::Failed(reader.text()?)),
@@ -317,6 +323,7 @@ mod tests {
             cpu: None,
             control_size: 0,
             counts: false,
+            follows_triggers: false,
         }
     }
 
@@ -330,6 +337,7 @@ mod tests {
             ToSession::Hello(Hello { prepared: Some(7), cpu: Some(u32::MAX), ..hello() }),
             ToSession::Hello(Hello { cpu: Some(3), ..hello() }),
             ToSession::Hello(Hello { cpu: Some(3), control_size: 1 << 22, counts: true, ..hello() }),
+            ToSession::Hello(Hello { follows_triggers: true, ..hello() }),
             ToSession::Failed("no memory".into()),
             ToSession::ChildFailed("timed out".into()),
             ToSession::Ask,

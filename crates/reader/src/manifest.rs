@@ -7,10 +7,10 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Serialize;
 use tompion_chunks::committed_chunks;
-use tompion_manifest::{BeyondLimits, KERNEL};
+use tompion_manifest::{BeyondLimits, KERNEL, RECORDER};
 pub use tompion_manifest::{
     Child, CommandEnd, FILE as NAME, Firing, MAX_BYTES, Manifest, Program, RUNNING, RuleChange, Source,
-    Target, VFORK_CHILD,
+    Target, TriggerChange, VFORK_CHILD,
 };
 
 use tompion_os::DirHandle;
@@ -53,6 +53,8 @@ pub(crate) struct ManifestInfo {
     pub targets: Vec<Target>,
     /// Changes of the recordings' rules.
     pub rule_changes: Vec<RuleChange>,
+    /// Changes of the recordings' triggers.
+    pub trigger_changes: Vec<TriggerChange>,
     /// Firings of the recordings' triggers.
     pub firings: Vec<Firing>,
     /// Problems with the files.
@@ -68,9 +70,9 @@ impl ManifestInfo {
     }
 }
 
-/// Whether a source is the kernel, or a process whose id is known.
+/// Whether a source is the kernel, the recorder, or a process of which the id is known.
 pub(crate) fn names_processes(source: &Source) -> bool {
-    source.kind == KERNEL || source.pid.is_some()
+    source.kind == KERNEL || source.kind == RECORDER || source.pid.is_some()
 }
 
 /// Reads the manifests that belong to a set of traces.
@@ -114,6 +116,7 @@ pub(crate) fn read_all(traces: &TraceSet) -> ManifestInfo {
                 info.rejected_processes = info.rejected_processes.saturating_add(manifest.rejected_processes);
                 add_counts(&mut info.beyond_limits, &manifest.beyond_limits);
                 info.rule_changes.append(&mut manifest.rule_changes);
+                info.trigger_changes.append(&mut manifest.trigger_changes);
                 info.firings.append(&mut manifest.firings);
                 info.targets.append(&mut manifest.targets);
                 info.add_sources(&folder, manifest.sources, traces.roots());

@@ -40,6 +40,9 @@ pub struct Summary {
     /// rules left out are in no count.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rule_changes: Vec<manifest::RuleChange>,
+    /// Changes of the triggers while programs were recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub trigger_changes: Vec<manifest::TriggerChange>,
     /// Firings of triggers, in the order of time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub firings: Vec<manifest::Firing>,
@@ -183,7 +186,7 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     (summary.losses_unknown, summary.rejected_processes) = (info.losses_unknown, info.rejected_processes);
     summary.beyond_limits = info.beyond_limits;
     (summary.rule_changes, summary.targets) = (info.rule_changes, info.targets);
-    summary.firings = info.firings;
+    (summary.trigger_changes, summary.firings) = (info.trigger_changes, info.firings);
     (summary.programs, summary.children) = (info.programs, info.children);
     summary.commands = info.commands.into_iter().map(Command::from).collect();
     let (sources, corruptions) = (info.sources, info.corruptions);

@@ -41,6 +41,9 @@ pub struct SavedProcess {
     /// Size of its control file, as its agent knows it.
     #[serde(default)]
     pub control_size: u64,
+    /// Whether it follows triggers that change.
+    #[serde(default)]
+    follows_triggers: bool,
     #[serde(default)]
     parent: u32,
     #[serde(default)]
@@ -84,6 +87,7 @@ impl SavedProcess {
             rings: None,
             has_listener: hello.has_listener,
             control_size: hello.control_size,
+            follows_triggers: hello.follows_triggers,
             parent: 0,
             command_line: Vec::new(),
             counts: None,
@@ -129,6 +133,7 @@ impl SavedProcess {
             cpu: None,
             counts: false,
             control_size: self.control_size,
+            follows_triggers: self.follows_triggers,
         }
     }
 }

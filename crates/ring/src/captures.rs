@@ -3,13 +3,16 @@
 //! A writer first copies the event, then counts it. So each event that is counted has its copy, if
 //! a slot was free. All is safe in signal handlers: a slot belongs to the writer that has claimed
 //! it. One that is killed before it has completed a slot leaves the slot claimed.
+//!
+//! Triggers change meanwhile. A trigger is its number and its epoch: a match of another epoch than
+//! the word's is not counted.
 
 use std::sync::atomic::Ordering;
 
 use tompion_layout::{
     control::TRIGGERS as REGION,
     record,
-    triggers::{self as layout, CAPTURE, PAYLOAD, SLOTS, TRIGGERS},
+    triggers::{self as layout, CAPTURE, Epochs, PAYLOAD, SLOTS, TRIGGERS, TriggerNumber},
 };
 
 use crate::{
@@ -19,6 +22,17 @@ use crate::{
 };
 
 const PLACES: Places = Places { word: layout::GENERATION, text: layout::TEXT, size: layout::TEXT_SIZE };
+
+/// Triggers that were read whole. Nothing of the text was checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UntrustedTriggers {
+    /// The text.
+    pub text: Vec<u8>,
+    /// Its generation.
+    pub generation: u32,
+    /// Epochs of its triggers' numbers.
+    pub epochs: Epochs,
+}
 
 /// Event that was copied when it matched. Nothing of it was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,36 +69,70 @@ impl<'a> From<Event<'a>> for Match<'a> {
     }
 }
 
-/// Counts a match of a trigger, and copies the event if a slot is free.
+/// Counts a match of a trigger, and copies the event if a slot is free. Nothing happens if the
+/// number is another trigger's by now.
 ///
 /// # Safety
 /// The event's parts are readable.
-pub(crate) unsafe fn note(region: &Part<'_>, trigger: usize, found: &Match<'_>) {
-    if trigger >= TRIGGERS {
+pub(crate) unsafe fn note(region: &Part<'_>, trigger: TriggerNumber, found: &Match<'_>) {
+    let TriggerNumber { index, epoch } = trigger;
+    // Ordering: a hint; `count_match` decides.
+    if index >= TRIGGERS || layout::epoch(region.load(word_of(index), Ordering::Relaxed)) != epoch {
         return;
     }
-    let mut slots = (0..SLOTS).map(|slot| layout::slot(trigger, slot));
+    let mut slots = (0..SLOTS).map(|slot| layout::slot(index, slot));
     if let Some(at) = slots.find(|at| region.claim_behind(*at, layout::CLAIMED).is_ok()) {
         // SAFETY: as the caller promises.
-        unsafe { fill(region, at, found) };
+        unsafe { fill(region, at, epoch, found) };
         // Ordering: release, pairs with the acquire load in `take_from`.
         region.store(at, layout::COMPLETE, Ordering::Release);
     }
-    // Ordering: release, pairs with the acquire load in `matches`: a session that sees the count
-    // sees the copy, and what was appended before.
-    region.add(layout::MATCHES + 8 * trigger, 1, Ordering::Release);
+    count_match(region, word_of(index), epoch);
+}
+
+/// Offset of the word of a number's matches.
+fn word_of(index: usize) -> usize {
+    layout::MATCHES + 8 * index.min(TRIGGERS - 1)
+}
+
+/// Adds a match to the word at an offset, unless its epoch is another one. A change of the word by
+/// another thread has it look again: some thread always gets on.
+pub(crate) fn count_match(region: &Part<'_>, at: usize, epoch: u16) {
+    loop {
+        // Ordering: nothing is read by it.
+        let word = region.load(at, Ordering::Relaxed);
+        // The release pairs with the acquire load in `matches`: a session that sees the count sees
+        // the copy, and what was appended before.
+        if layout::epoch(word) != epoch || region.replace(at, word, layout::next_word(word)) {
+            return;
+        }
+    }
+}
+
+/// Gives a number's word the next epoch, if it has another one. Matches of the one before are not
+/// counted from then on. Only the session does that, and one thread of it.
+pub(crate) fn begin_epoch(region: &Part<'_>, at: usize, epoch: u16) {
+    loop {
+        // Ordering: only this thread changes epochs.
+        let word = region.load(at, Ordering::Relaxed);
+        // A match finds one epoch or the other. Beside a text, the word is published with it.
+        if layout::epoch(word) == epoch || region.replace(at, word, layout::first_word(epoch)) {
+            return;
+        }
+    }
 }
 
 /// Fills a slot that the caller has claimed.
 ///
 /// # Safety
 /// The event's parts are readable.
-unsafe fn fill(region: &Part<'_>, at: usize, found: &Match<'_>) {
+unsafe fn fill(region: &Part<'_>, at: usize, epoch: u16, found: &Match<'_>) {
     let Match { event, size, duration } = *found;
     let number = u32::from(event.id.wrapping_sub(record::FIRST_EVENT));
     let size = u32::try_from(size).unwrap_or(u32::MAX);
     let ids = u64::from(number) | u64::from(event.tid) << 32;
-    let header = [ids, event.time, u64::from(size), duration];
+    let sizes = u64::from(size) | u64::from(epoch) << 32;
+    let header = [ids, event.time, sizes, duration];
     for (index, value) in header.into_iter().enumerate() {
         // Ordering: published by the store behind this.
         region.store(at + 8 + index * 8, value, Ordering::Relaxed);
@@ -119,38 +167,53 @@ pub fn is_supported(control: &SharedMap) -> bool {
     region(control).is_some()
 }
 
-/// Writes the triggers' texts, where there is room for them. Only the session does that.
-pub fn publish(control: &SharedMap, text: &[u8]) {
-    region(control).iter().for_each(|region| rules_text::publish_at(region, PLACES, text));
+/// Writes the triggers' text and the epochs of their numbers, where there is room for them. Only
+/// the session does that, and one thread of it.
+pub fn publish(control: &SharedMap, text: &[u8], epochs: &Epochs) {
+    if let Some(region) = region(control) {
+        let begin = |(index, epoch): (usize, &u16)| begin_epoch(&region, word_of(index), *epoch);
+        rules_text::publish_at(&region, PLACES, text, || epochs.iter().enumerate().for_each(begin));
+    }
 }
 
-/// Reads the triggers' texts; none if the session has no such region, or is replacing them.
-pub fn read(control: &SharedMap) -> Option<RulesText> {
-    rules_text::read_at(&region(control)?, PLACES)
+/// Reads the triggers; none if the session has no such region, or is replacing them.
+pub fn read(control: &SharedMap) -> Option<UntrustedTriggers> {
+    let region = region(control)?;
+    let epoch = |index| layout::epoch(region.load(word_of(index), Ordering::Relaxed));
+    let read = || rules_text::read_with(&region, PLACES, || std::array::from_fn(epoch));
+    let found = (0..rules_text::MAX_ATTEMPTS).find_map(|attempt| {
+        if attempt != 0 {
+            std::thread::yield_now();
+        }
+        read()
+    });
+    found.map(|(RulesText { text, generation }, epochs)| UntrustedTriggers { text, generation, epochs })
 }
 
 /// Says that the process waits for the events of a generation's triggers, of which it understands
 /// so many.
 pub fn acknowledge(control: &SharedMap, generation: u32, understood: u32) {
     let word = u64::from(generation) | u64::from(understood) << 32;
-    // Ordering: a fact by itself.
-    region(control).into_iter().for_each(|region| region.store(layout::SEEN, word, Ordering::Relaxed));
+    // Ordering: release, pairs with the acquire load in `understood`: events have their triggers
+    // before this.
+    region(control).into_iter().for_each(|region| region.store(layout::SEEN, word, Ordering::Release));
 }
 
-/// Number of triggers that the process understands, as it says; none if it has not read them yet.
+/// Number of triggers that the process understands, as it says; none if it does not go by the
+/// newest ones yet.
 pub fn understood(control: &SharedMap) -> Option<u32> {
     let region = region(control)?;
-    // Ordering: the session's own word, and a fact by itself.
+    // Ordering: the session's own word; the process's pairs with the release store in
+    // `acknowledge`.
     let (newest, seen) =
-        (region.load(layout::GENERATION, Ordering::Relaxed), region.load(layout::SEEN, Ordering::Relaxed));
+        (region.load(layout::GENERATION, Ordering::Relaxed), region.load(layout::SEEN, Ordering::Acquire));
     (newest as u32 == seen as u32).then_some((seen >> 32) as u32)
 }
 
-/// Number of matches of a trigger so far, as the program says.
-pub fn matches(control: &SharedMap, trigger: usize) -> u64 {
-    let place = layout::MATCHES + 8 * trigger.min(TRIGGERS - 1);
-    // Ordering: pairs with the release addition in `note`.
-    region(control).map_or(0, |region| region.load(place, Ordering::Acquire))
+/// Word of a number's matches so far, as the program says: epoch and count.
+pub fn matches(control: &SharedMap, index: usize) -> u64 {
+    // Ordering: pairs with the release in `count_match`.
+    region(control).map_or(0, |region| region.load(word_of(index), Ordering::Acquire))
 }
 
 /// Number of events that no trigger could look at, as the program says.
@@ -159,41 +222,49 @@ pub fn unjudged(control: &SharedMap) -> u64 {
     region(control).map_or(0, |region| region.load(layout::UNJUDGED, Ordering::Relaxed))
 }
 
-/// Number of matches that a session has followed, for the one that comes back.
-pub fn followed(control: &SharedMap, trigger: usize) -> u64 {
-    let place = layout::FOLLOWED + 8 * trigger.min(TRIGGERS - 1);
+/// Word of the matches that a session has followed, for the one that comes back.
+pub fn followed(control: &SharedMap, index: usize) -> u64 {
+    let place = layout::FOLLOWED + 8 * index.min(TRIGGERS - 1);
     // Ordering: the session's own word.
     region(control).map_or(0, |region| region.load(place, Ordering::Relaxed))
 }
 
-/// Notes how many matches were followed.
-pub fn set_followed(control: &SharedMap, trigger: usize, matches: u64) {
-    let place = layout::FOLLOWED + 8 * trigger.min(TRIGGERS - 1);
+/// Notes which matches were followed.
+pub fn set_followed(control: &SharedMap, index: usize, word: u64) {
+    let place = layout::FOLLOWED + 8 * index.min(TRIGGERS - 1);
     // Ordering: the session's own word.
-    region(control).iter().for_each(|region| region.store(place, matches, Ordering::Relaxed));
+    region(control).iter().for_each(|region| region.store(place, word, Ordering::Relaxed));
 }
 
-/// Takes at most `most` copied events of a trigger, and gives their slots back.
-pub fn take(control: &SharedMap, trigger: usize, most: usize, out: &mut Vec<UntrustedCapture>) {
-    region(control).iter().for_each(|region| take_from(region, trigger, most, out));
+/// Takes at most `most` copied events of a trigger, and gives their slots back, as those of copies
+/// of other epochs.
+pub fn take(control: &SharedMap, trigger: TriggerNumber, most: usize) -> Vec<UntrustedCapture> {
+    region(control).map_or(Vec::new(), |region| take_from(&region, trigger, most))
 }
 
-pub(crate) fn take_from(region: &Part<'_>, trigger: usize, most: usize, out: &mut Vec<UntrustedCapture>) {
-    let slots = (0..SLOTS).map(|slot| layout::slot(trigger.min(TRIGGERS - 1), slot));
+fn take_from(region: &Part<'_>, trigger: TriggerNumber, most: usize) -> Vec<UntrustedCapture> {
+    let mut out = Vec::new();
+    let slots = (0..SLOTS).map(|slot| layout::slot(trigger.index.min(TRIGGERS - 1), slot));
     // Ordering: pairs with the release store in `note`.
-    let complete = slots.filter(|at| region.load(*at, Ordering::Acquire) == layout::COMPLETE);
-    for at in complete.take(most) {
+    for at in slots.filter(|at| region.load(*at, Ordering::Acquire) == layout::COMPLETE) {
         let word = |index: usize| region.load(at + index * 8, Ordering::Relaxed);
-        let (ids, time, size, duration) = (word(1), word(2), word(3) as u32, word(4));
-        let mut payload = vec![0; (size as usize).min(CAPTURE)];
-        region.copy_out(at + PAYLOAD, &mut payload);
-        let (number, tid) = (ids as u32, (ids >> 32) as u32);
-        out.push(UntrustedCapture { number, tid, time, duration, size, payload });
+        let (ids, time, sizes, duration) = (word(1), word(2), word(3), word(4));
+        if sizes >> 32 == u64::from(trigger.epoch) {
+            if out.len() >= most {
+                continue;
+            }
+            let size = sizes as u32;
+            let mut payload = vec![0; (size as usize).min(CAPTURE)];
+            region.copy_out(at + PAYLOAD, &mut payload);
+            let (number, tid) = (ids as u32, (ids >> 32) as u32);
+            out.push(UntrustedCapture { number, tid, time, duration, size, payload });
+        }
         // Ordering: release, pairs with the acquire in `claim_behind`: the next writer comes behind
         // this copy.
         region.store(at, layout::FREE, Ordering::Release);
     }
     out.sort_by_key(|capture| capture.time);
+    out
 }
 
 #[cfg(not(loom))]
@@ -203,7 +274,7 @@ impl crate::producer::Recording {
     ///
     /// # Safety
     /// The event's parts are readable.
-    pub unsafe fn note_match(&self, trigger: usize, found: &Match<'_>) {
+    pub unsafe fn note_match(&self, trigger: TriggerNumber, found: &Match<'_>) {
         if let Some(region) = self.region(REGION, layout::SIZE) {
             // SAFETY: as the caller promises.
             unsafe { note(&region.part, trigger, found) };
@@ -231,7 +302,15 @@ mod tests {
         SharedMap::new(file.as_fd(), size).expect("a mapping")
     }
 
-    fn note_payload(control: &SharedMap, trigger: usize, image: &[u8], text: &[u8]) {
+    const fn trigger(index: usize) -> TriggerNumber {
+        TriggerNumber { index, epoch: 0 }
+    }
+
+    fn note_payload(control: &SharedMap, index: usize, image: &[u8], text: &[u8]) {
+        note_of(control, trigger(index), image, text);
+    }
+
+    fn note_of(control: &SharedMap, trigger: TriggerNumber, image: &[u8], text: &[u8]) {
         let tails = [Tail { data: text.as_ptr(), size: text.len() }];
         let event = Event {
             id: record::FIRST_EVENT + 7,
@@ -252,8 +331,7 @@ mod tests {
         for number in 0..10u64 {
             note_payload(&control, 3, &number.to_le_bytes(), b"text");
         }
-        let mut taken = Vec::new();
-        take(&control, 3, usize::MAX, &mut taken);
+        let taken = take(&control, trigger(3), usize::MAX);
         assert_eq!((matches(&control, 3), matches(&control, 2), taken.len()), (10, 0, SLOTS));
         for (number, capture) in taken.iter().enumerate() {
             let payload = [&(number as u64).to_le_bytes()[..], b"text"].concat();
@@ -262,14 +340,10 @@ mod tests {
                 UntrustedCapture { number: 7, tid: 11, time: 13, duration: 0, size: 12, payload }
             );
         }
-        taken.clear();
-        take(&control, 3, usize::MAX, &mut taken);
-        assert_eq!(taken, [], "slots are given back");
+        assert_eq!(take(&control, trigger(3), usize::MAX), [], "slots are given back");
         note_payload(&control, 3, &[1; 8], &[]);
-        take(&control, 3, 0, &mut taken);
-        assert_eq!(taken, [], "no more than asked for");
-        take(&control, 3, 1, &mut taken);
-        assert_eq!(taken.len(), 1);
+        assert_eq!(take(&control, trigger(3), 0), [], "no more than asked for");
+        assert_eq!(take(&control, trigger(3), 1).len(), 1);
     }
 
     #[test]
@@ -278,11 +352,10 @@ mod tests {
         for trigger in [0, TRIGGERS - 1, TRIGGERS, usize::MAX] {
             note_payload(&control, trigger, &[1; 8], &[2; 1000]);
         }
-        for trigger in 0..TRIGGERS {
-            let mut taken = Vec::new();
-            take(&control, trigger, usize::MAX, &mut taken);
-            let is_noted = trigger == 0 || trigger == TRIGGERS - 1;
-            assert_eq!((matches(&control, trigger), taken.len()), (is_noted.into(), is_noted.into()));
+        for index in 0..TRIGGERS {
+            let taken = take(&control, trigger(index), usize::MAX);
+            let is_noted = index == 0 || index == TRIGGERS - 1;
+            assert_eq!((matches(&control, index), taken.len()), (is_noted.into(), is_noted.into()));
             for capture in taken {
                 assert_eq!(
                     (capture.size, capture.payload.len(), capture.payload[CAPTURE - 1]),
@@ -309,7 +382,7 @@ mod tests {
                 });
             }
             while matches(&control, 0) < THREADS * EACH {
-                take(&control, 0, usize::MAX, &mut taken);
+                taken.extend(take(&control, trigger(0), usize::MAX));
             }
         });
         assert_eq!(matches(&control, 0), THREADS * EACH);
@@ -319,17 +392,49 @@ mod tests {
     #[test]
     fn a_control_file_of_an_older_agent_has_no_triggers() {
         let control = control(control::FILE_SIZES[0]);
-        publish(&control, b"0 a:b");
+        publish(&control, b"0 a:b", &[0; TRIGGERS]);
         assert!(!is_supported(&control) && read(&control).is_none() && matches(&control, 0) == 0);
         let control = self::control(control::FILE_SIZE);
-        publish(&control, b"0 a:b");
+        publish(&control, b"0 a:b", &[0; TRIGGERS]);
         assert_eq!(read(&control).map(|text| (text.text, text.generation)), Some((b"0 a:b".to_vec(), 2)));
         assert_eq!(understood(&control), None);
         acknowledge(&control, 2, 1);
         assert_eq!(understood(&control), Some(1));
-        publish(&control, b"0 a:b\n1 a:c");
+        publish(&control, b"0 a:b\n1 a:c", &[0; TRIGGERS]);
         assert_eq!(understood(&control), None);
         set_followed(&control, 1, 5);
         assert_eq!((followed(&control, 1), followed(&control, 0), unjudged(&control)), (5, 0, 0));
+    }
+
+    #[test]
+    fn matches_of_a_trigger_that_has_gone_are_not_those_of_the_next() {
+        let control = control(control::FILE_SIZE);
+        let (old, new) = (TriggerNumber { index: 5, epoch: 0 }, TriggerNumber { index: 5, epoch: 1 });
+        note_of(&control, old, &[1; 8], &[]);
+        note_of(&control, new, &[2; 8], &[]);
+        assert_eq!(matches(&control, 5), 1, "the next does not exist yet");
+        let mut epochs = [0; TRIGGERS];
+        epochs[5] = 1;
+        publish(&control, b"5 a:c", &epochs);
+        assert_eq!(read(&control).map(|read| (read.epochs, read.generation)), Some((epochs, 2)));
+        note_of(&control, old, &[3; 8], &[]);
+        note_of(&control, new, &[4; 8], &[]);
+        assert_eq!(matches(&control, 5), layout::first_word(1) + 1);
+        // The first copy still has its slot.
+        let taken = take(&control, new, usize::MAX);
+        assert_eq!(taken.iter().map(|copy| copy.payload[0]).collect::<Vec<_>>(), [4]);
+        (0..9).for_each(|_| note_of(&control, new, &[5; 8], &[]));
+        assert_eq!(take(&control, new, usize::MAX).len(), SLOTS, "all slots are free again");
+        publish(&control, b"5 a:c", &epochs);
+        assert_eq!(matches(&control, 5), layout::first_word(1) + 10, "one that stays goes on");
+    }
+
+    #[test]
+    fn a_count_at_its_end_begins_again_in_its_epoch() {
+        let control = control(control::FILE_SIZE);
+        let word = layout::first_word(7) | layout::COUNT_MASK;
+        region(&control).expect("a region").store(word_of(2), word, Ordering::Relaxed);
+        note_of(&control, TriggerNumber { index: 2, epoch: 7 }, &[1; 8], &[]);
+        assert_eq!(matches(&control, 2), layout::first_word(7));
     }
 }

@@ -23,10 +23,12 @@ use tompion_layout::{
     pinned,
     record::{self, Head, SubbufferHeader, WriteProtocol},
     ring::{self, Geometry},
+    triggers,
 };
 use tompion_os::Processor;
 
 use crate::{
+    captures,
     event::{Event, Outcome, Retention},
     memory::{Clock, Fault, Part, SharedMap, break_by},
     pinned_events as list,
@@ -357,12 +359,12 @@ fn replacing() -> impl Fn() + Sync + Send + Clone + 'static {
     || {
         const PLACES: Places = Places { word: 0, text: 8, size: 16 };
         let map = SharedMap::for_words(24);
-        rules_text::publish_at(&Part::of(&map, 0, 24), PLACES, &[1; 16]);
+        rules_text::publish_at(&Part::of(&map, 0, 24), PLACES, &[1; 16], || ());
         let session = {
             let map = map.clone();
             thread::spawn(move || {
-                rules_text::publish_at(&Part::of(&map, 0, 24), PLACES, &[2; 16]);
-                rules_text::publish_at(&Part::of(&map, 0, 24), PLACES, &[3; 9]);
+                rules_text::publish_at(&Part::of(&map, 0, 24), PLACES, &[2; 16], || ());
+                rules_text::publish_at(&Part::of(&map, 0, 24), PLACES, &[3; 9], || ());
             })
         };
         if let Some(rules) = rules_text::read_at(&Part::of(&map, 0, 24), PLACES) {
@@ -390,6 +392,51 @@ fn torn_rules_are_noticed() {
     // `NoRelease` alone is not noticed: loom's clock does not tell stores behind a release fence
     // from those before it.
     must_fail(Fault::NoReleaseFence, 2, replacing());
+}
+
+/// A trigger's number gets another trigger while a thread matches the old one; an agent that has
+/// read the new text matches the new one.
+fn changing_trigger() -> impl Fn() + Sync + Send + Clone + 'static {
+    || {
+        const PLACES: Places = Places { word: 0, text: 8, size: 8 };
+        const MATCHES: usize = 16;
+        let map = SharedMap::for_words(24);
+        let session = {
+            let map = map.clone();
+            thread::spawn(move || {
+                let part = Part::of(&map, 0, 24);
+                let begin = || captures::begin_epoch(&part, MATCHES, 1);
+                rules_text::publish_at(&part, PLACES, &[1; 8], begin);
+            })
+        };
+        let late = {
+            let map = map.clone();
+            thread::spawn(move || captures::count_match(&Part::of(&map, 0, 24), MATCHES, 0))
+        };
+        let part = Part::of(&map, 0, 24);
+        let epoch = || triggers::epoch(part.load(MATCHES, Ordering::Relaxed));
+        let mut counted = 0;
+        if let Some((text, epoch)) = rules_text::read_with(&part, PLACES, epoch) {
+            assert_eq!(text.text.is_empty(), epoch == 0, "a text and its epoch");
+            if epoch == 1 {
+                captures::count_match(&part, MATCHES, epoch);
+                counted = 1;
+            }
+        }
+        session.join().unwrap();
+        late.join().unwrap();
+        assert_eq!(part.load(MATCHES, Ordering::Relaxed), triggers::first_word(1) + counted);
+    }
+}
+
+#[test]
+fn matches_are_counted_for_their_own_trigger() {
+    explore(3, changing_trigger());
+}
+
+#[test]
+fn triggers_of_two_generations_are_noticed() {
+    must_fail(Fault::NoSecondLook, 2, changing_trigger());
 }
 
 /// Two threads append a pinned event each, while the list is read.

@@ -11,7 +11,7 @@ use crate::memory::{Fault, Part, SharedMap, fence, has};
 
 /// Maximum number of attempts to read a text that is being replaced. Between two, the reader gives
 /// up its CPU.
-const MAX_ATTEMPTS: u32 = 1000;
+pub(crate) const MAX_ATTEMPTS: u32 = 1000;
 const LENGTH_SHIFT: u32 = 32;
 
 /// Places of the two words and of the text.
@@ -36,10 +36,11 @@ pub struct RulesText {
 /// Replaces the rules, cut to the space that there is for them. Only the session does that, and one
 /// thread of it.
 pub fn publish(control: &SharedMap, text: &[u8]) {
-    publish_at(&Part::of(control, 0, control.len()), PLACES, text);
+    publish_at(&Part::of(control, 0, control.len()), PLACES, text, || ());
 }
 
-pub(crate) fn publish_at(part: &Part<'_>, places: Places, text: &[u8]) {
+/// Replaces a text. What `beside` stores, with any ordering, belongs to the same generation.
+pub(crate) fn publish_at(part: &Part<'_>, places: Places, text: &[u8], beside: impl FnOnce()) {
     let text = text.get(..places.size).unwrap_or(text);
     let mut padded = text.to_vec();
     padded.resize(text.len().next_multiple_of(8), 0);
@@ -51,6 +52,7 @@ pub(crate) fn publish_at(part: &Part<'_>, places: Places, text: &[u8]) {
         // text finds the odd generation, or a later one.
         fence(Ordering::Release);
     }
+    beside();
     // SAFETY: the source is a live local; its length was cut to the space, which is a multiple of
     // 8.
     unsafe { part.copy_in(places.text, padded.as_ptr(), padded.len()) };
@@ -74,6 +76,15 @@ pub fn read(control: &SharedMap) -> Option<RulesText> {
 
 /// Reads the rules once. `None` if they were replaced meanwhile.
 pub(crate) fn read_at(part: &Part<'_>, places: Places) -> Option<RulesText> {
+    read_with(part, places, || ()).map(|(text, ())| text)
+}
+
+/// Reads a text once, with what `beside` loads, with any ordering, of the same generation.
+pub(crate) fn read_with<T>(
+    part: &Part<'_>,
+    places: Places,
+    beside: impl FnOnce() -> T,
+) -> Option<(RulesText, T)> {
     // Ordering: pairs with the release store in `publish_at`.
     let before = part.load(places.word, Ordering::Acquire);
     let (generation, len) = (before as u32, (before >> LENGTH_SHIFT) as usize);
@@ -82,11 +93,12 @@ pub(crate) fn read_at(part: &Part<'_>, places: Places) -> Option<RulesText> {
     }
     let mut text = vec![0; len.next_multiple_of(8)];
     part.copy_out(places.text, &mut text);
+    let loaded = beside();
     // Ordering: pairs with the release fence in `publish_at`.
     fence(Ordering::Acquire);
     let after = part.load(places.word, Ordering::Relaxed);
     text.truncate(len);
-    (after == before || has(Fault::NoSecondLook)).then_some(RulesText { text, generation })
+    (after == before || has(Fault::NoSecondLook)).then_some((RulesText { text, generation }, loaded))
 }
 
 /// Says that the process goes by the rules of a generation.

@@ -5,6 +5,7 @@ use std::{
     hash::RandomState,
     io,
     os::fd::AsFd,
+    process::ExitStatus,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -40,6 +41,7 @@ use crate::{
 };
 
 pub(crate) mod adopt;
+mod changes;
 mod sharing;
 
 /// Maximum number of problems that are reported one by one.
@@ -72,6 +74,17 @@ struct Client {
     watch: Option<ProcessWatch>,
     /// Whether the recording ends without it: a set has it, and the command has not started it.
     is_besides_command: bool,
+}
+
+/// A client that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub pid: u32,
+    /// Its exit status.
+    pub status: ExitStatus,
 }
 
 /// A process that has sent a `Hello`.
@@ -248,18 +261,6 @@ impl ClientAcceptor {
             }
         }
         Ok(obstacle)
-    }
-
-    /// Replaces the rules of processes that join from now on, and of memory that waits for them.
-    pub fn set_rules(&mut self, rules: Rules) {
-        self.prepared.set_rules(&rules);
-        if let (Some(folder), Some(_)) = (&self.config.backing, &self.config.keeper) {
-            if let Err(error) = backing::keep_rules(folder, &rules) {
-                let text = format!("a recorder that comes back would go by the old rules: {error}");
-                self.report_problem(text);
-            }
-        }
-        self.config.rules = rules;
     }
 
     /// Notes the command's process for a recorder that comes back.
@@ -701,11 +702,23 @@ impl ClientAcceptor {
         self.inherited_sockets.clear();
     }
 
-    /// A client has ended; its parent may know how.
-    pub fn client_exited(&mut self, key: u64, poller: &Poller, how: impl FnOnce(u32) -> Option<String>) {
-        let Some(pid) = self.clients.get(&key).map(|client| client.pid) else { return };
+    /// A client has ended; its parent may know how. Returns how, if that is known and it was not
+    /// another program before.
+    pub fn client_exited(
+        &mut self,
+        key: u64,
+        poller: &Poller,
+        parent: impl FnOnce(u32) -> Option<ExitStatus>,
+    ) -> Option<Ended> {
+        let client = self.clients.get(&key)?;
+        let (pid, name) = (client.pid, client.name.clone());
+        let is_last = !self.clients.iter().any(|(other, client)| client.pid == pid && *other > key);
+        let known = || client.watch.as_ref().and_then(|watch| watch.end(pid));
+        let status = parent(pid).or_else(known);
         self.join_counts.remove(&pid);
-        self.remove_client(key, poller, how(pid).unwrap_or_else(|| tompion_manifest::ENDED.into()));
+        let how = status.map_or_else(|| tompion_manifest::ENDED.into(), lineage::describe_end);
+        self.remove_client(key, poller, how);
+        status.filter(|_| is_last).map(|status| Ended { name, pid, status })
     }
 
     fn remove_client(&mut self, key: u64, poller: &Poller, how: String) {

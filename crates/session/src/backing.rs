@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use tompion_chunks::Policy;
 use tompion_counting::Collector;
 use tompion_counts::{Rule, RuleError};
+use tompion_firings::SavedNumbers;
 use tompion_keeper::Keeper;
 use tompion_layout::{LAYOUT_VERSION, control, ring::Geometry};
 use tompion_os::{DirHandle, ProcessWatch, SharedMap, create_memfd, reserve};
@@ -38,7 +39,7 @@ use tompion_protocol::rules::Rules;
 pub use tompion_restart_state::{ClockFile, SavedIdentity, SavedProcess, has_clock, processes, read_clock};
 use tompion_restart_state::{PROCESS_FILE, SavedPolicy};
 use tompion_schema::Level;
-use tompion_triggers::{Trigger, TriggerError};
+use tompion_triggers::EventTable;
 
 use crate::{
     context::{Context, Values},
@@ -47,6 +48,10 @@ use crate::{
     session_config::SessionConfig,
     target::{Admission, ProcessTree, Target},
 };
+
+mod triggers;
+
+pub use triggers::keep_triggers;
 
 /// Version of these files.
 const SCHEMA: u32 = 1;
@@ -123,6 +128,9 @@ pub struct SavedRestart {
     /// Texts of its triggers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     triggers: Vec<String>,
+    /// Numbers of those on events, where they have changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event_numbers: Option<SavedNumbers>,
 }
 
 /// Process of a command.
@@ -167,15 +175,8 @@ impl SavedRestart {
             exclude: rules.exclude.clone(),
             level: rules.level.number(),
             triggers: triggers.iter().map(|trigger| trigger.text.clone()).collect(),
+            event_numbers: None,
         }
-    }
-
-    /// Returns the triggers. Errors are lines for people.
-    pub fn triggers(&self) -> Result<Vec<Trigger>, String> {
-        let parse = |text: &String| {
-            text.parse().map_err(|error: TriggerError| format!("the trigger `{text}`: {error}"))
-        };
-        self.triggers.iter().map(parse).collect()
     }
 
     /// Watches the command, if it still runs.
@@ -309,7 +310,7 @@ impl SavedSession {
             memory,
             prefault: self.prefault,
             rules: self.rules(),
-            event_triggers: String::new(),
+            event_triggers: EventTable::default(),
             overwrite: self.overwrite,
             tid: self.tid,
             contexts: self.contexts.iter().map(context).collect::<Result<_, _>>()?,

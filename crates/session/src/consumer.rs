@@ -23,12 +23,13 @@ use std::{
 
 use tompion_clock::ClockMap;
 use tompion_counting::{Collector, Document};
+use tompion_firings::FiringTrace;
 use tompion_jobs::JobSink;
 use tompion_manifest::{self as manifest, Manifest};
 use tompion_os::{DirHandle, sample_clocks};
 use tompion_triggers::Counts;
 use tompion_watchdog::StallWatchdog;
-use tompion_writer::{SourceWriter, disk};
+use tompion_writer::{HostInfo, NameCounts, SourceWriter, disk};
 
 use crate::messages::{reason, summarize_names};
 use crate::{
@@ -36,11 +37,10 @@ use crate::{
     process::{Backlog, Process},
 };
 use chunks::Chunks;
-pub use chunks::CommittedChunk;
 pub use command::{CommandSender, ConsumerCommand};
 use command::{CommandServer, Commands};
 use policy::{BURST_PERCENT, Conversion, IDLE_SLEEP, Observation, SLEEP};
-pub use triggers::EventWatch;
+pub use triggers::{EventWatch, NewTriggers};
 
 /// Time for which events count as a burst after the last one.
 const BURST_TIMEOUT: Duration = Duration::from_millis(500);
@@ -105,6 +105,12 @@ pub struct Consumer {
     saves_until: Option<Instant>,
     /// Triggers on events, if there are any.
     event_watch: Option<EventWatch>,
+    /// The machine, for the recorder's own events.
+    host: HostInfo,
+    /// Trace of firings, once there is one.
+    firing_trace: Option<FiringTrace>,
+    /// Number of lines about silences that are not looked for any more.
+    reported_silences: usize,
     /// Counts for triggers, if one asks for them.
     counts: Option<Arc<Counts>>,
     /// Largest share of a ring that waited since the last count, in percent.
@@ -154,6 +160,8 @@ pub struct Consumer {
     jobs: Option<JobSink>,
     /// Counts of events, if some are counted in place.
     counting: Option<Arc<Collector>>,
+    /// Events of traces that are complete, by name.
+    ended_names: NameCounts,
     /// The trace that short processes share, once there is one.
     shared: Option<SourceWriter>,
     /// Number of processes that got traces of their own.
@@ -186,6 +194,9 @@ impl Consumer {
             chunks: None,
             saves_until: None,
             event_watch: None,
+            host: HostInfo::read(),
+            firing_trace: None,
+            reported_silences: 0,
             counts: None,
             fullest: 0,
             appended_by_ended: 0,
@@ -215,6 +226,7 @@ impl Consumer {
             reported_saves: 0,
             jobs: None,
             counting: None,
+            ended_names: NameCounts::default(),
             shared: None,
             traces: 0,
         })
@@ -256,11 +268,7 @@ impl CommandServer for Consumer {
     fn follow(&mut self, command: ConsumerCommand) -> Option<Sender<RecordingSummary>> {
         match command {
             ConsumerCommand::Joined(process) => self.join(*process),
-            ConsumerCommand::Disconnected(key) => {
-                if let Some(process) = self.processes.iter_mut().find(|process| process.key == key) {
-                    process.disconnect();
-                }
-            }
+            ConsumerCommand::Disconnected(key) => self.disconnect(key),
             ConsumerCommand::Ended(key, how) => self.complete(key, how),
             ConsumerCommand::ProcessRejected(more) => {
                 self.manifest.rejected_processes =
@@ -292,7 +300,10 @@ impl CommandServer for Consumer {
             ConsumerCommand::Rotate(done) => drop(self.rotate().map(|chunk| done.send(chunk))),
             // The program that asked may have gone.
             ConsumerCommand::Status(known, done) => drop(done.send(self.complete_status(*known))),
+            // The program that asked may have gone.
+            ConsumerCommand::CountEvents(done) => drop(done.send(self.count_events())),
             ConsumerCommand::SetRules(rules) => self.set_rules(&rules),
+            ConsumerCommand::SetTriggers(new) => self.set_triggers(*new),
             ConsumerCommand::NoteKernelEvents(rules, words) => self.note_rules(&rules, Some(words)),
             ConsumerCommand::Lost(lost, entry) => {
                 self.manifest.losses_unknown = true;

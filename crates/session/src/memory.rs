@@ -15,10 +15,12 @@ use std::{
 };
 
 use tompion_counting::CountFile;
+use tompion_firings::MatchCounts;
 use tompion_layout::{
     LAYOUT_VERSION, control,
     record::WriteProtocol,
     ring::{self, Geometry},
+    triggers::Epochs,
 };
 use tompion_os::{PacketSocket, SharedMap, create_memfd};
 use tompion_protocol::{
@@ -26,6 +28,7 @@ use tompion_protocol::{
     rules::Rules,
 };
 use tompion_ring::{captures, rules_text};
+use tompion_triggers::EventTable;
 
 use crate::target::Admission;
 use crate::{
@@ -56,6 +59,8 @@ pub struct Writing {
     pub geometry: Geometry,
     /// It counts events in place.
     pub counts: bool,
+    /// It follows triggers that change.
+    pub follows_triggers: bool,
 }
 
 /// Expectation of a process's next children, from the last one.
@@ -78,6 +83,8 @@ pub struct MappedMemory {
     pub rings: SharedMap,
     /// Count file, if the process counts.
     pub counts: Option<CountFile>,
+    /// Triggers that were written there, and their matches.
+    pub match_counts: MatchCounts,
 }
 
 impl SessionConfig {
@@ -87,7 +94,14 @@ impl SessionConfig {
         let given_time = !(self.tsc && hello.tsc);
         let has_room = self.backing.is_none() || self.keeper.is_some();
         let counts = hello.counts && self.counting.is_some() && has_room;
-        Writing { form: form_for(hello), given_time, control_size, geometry: self.geometry, counts }
+        Writing {
+            form: form_for(hello),
+            given_time,
+            control_size,
+            geometry: self.geometry,
+            counts,
+            follows_triggers: hello.follows_triggers,
+        }
     }
 
     /// Makes two sealed memory files, with the header of a process that writes like this.
@@ -102,7 +116,8 @@ impl SessionConfig {
         self.write_header(&control, writing);
         let counting = self.counting.as_ref().filter(|_| writing.counts);
         let counts = counting.map(|counting| counting.create_file()).transpose()?;
-        Ok((MappedMemory { control, rings, counts }, [control_file, ring_file]))
+        let match_counts = MatchCounts::new(&self.event_triggers, writing.follows_triggers);
+        Ok((MappedMemory { control, rings, counts, match_counts }, [control_file, ring_file]))
     }
 
     /// Makes memory for a child, with the pages present that each child needs if it runs on this
@@ -170,8 +185,9 @@ impl SessionConfig {
         half(control::OFFSET_CPUS, geometry.cpus());
         half(control::OFFSET_BUFFERS, geometry.buffers());
         rules_text::publish(map, self.rules.to_text().as_bytes());
-        if !self.event_triggers.is_empty() {
-            captures::publish(map, self.event_triggers.as_bytes());
+        let (triggers, epochs) = (self.event_triggers.text(), self.event_triggers.epochs());
+        if !triggers.is_empty() || epochs != Epochs::default() {
+            captures::publish(map, triggers.as_bytes(), &epochs);
         }
     }
 
@@ -238,6 +254,13 @@ impl PreparedMemory {
         self.0.iter().for_each(|prepared| rules_text::publish(&prepared.memory.control, text.as_bytes()));
     }
 
+    /// Replaces the triggers on events in all memory that waits.
+    pub fn set_triggers(&mut self, table: &EventTable) {
+        for Prepared { memory, .. } in &mut self.0 {
+            memory.match_counts.change(&memory.control, table);
+        }
+    }
+
     /// Takes the memory that a child has named. Returns it with the parent's key.
     pub fn claim(&mut self, number: u64, writing: Writing) -> Option<(u64, MappedMemory)> {
         let index = self.0.iter().position(|it| it.number == number && it.writing == writing)?;
@@ -265,14 +288,22 @@ mod tests {
     fn writing() -> Writing {
         let geometry = Geometry::new(4096, 2, 1, 1).unwrap();
         let control_size = control::FILE_SIZE;
-        Writing { form: WriteProtocol::Rseq, given_time: false, control_size, geometry, counts: false }
+        Writing {
+            form: WriteProtocol::Rseq,
+            given_time: false,
+            control_size,
+            geometry,
+            counts: false,
+            follows_triggers: true,
+        }
     }
 
     fn prepared(number: u64, parent: u64) -> Prepared {
         let writing = writing();
         let file = create_memfd(c"test", 4096).unwrap();
         let map = || SharedMap::new(file.as_fd(), 4096).unwrap();
-        let memory = MappedMemory { control: map(), rings: map(), counts: None };
+        let memory =
+            MappedMemory { control: map(), rings: map(), counts: None, match_counts: MatchCounts::default() };
         Prepared { number, parent, since: Instant::now(), orphaned: None, writing, memory }
     }
 

@@ -223,6 +223,8 @@ pub struct Recording {
     pub rings: SharedMap,
     /// Events that it counts in place.
     pub counts: Option<Arc<ProcessCounts>>,
+    /// Triggers on events in its memory, and their matches.
+    pub match_counts: MatchCounts,
     /// Folder of its trace.
     pub folder: DirHandle,
     /// Description of its trace.
@@ -313,6 +315,7 @@ impl Process {
         recording: Recording,
     ) -> Self {
         let Recording { geometry, ring_share, form, overwrite, given_time, control, rings, .. } = recording;
+        let match_counts = recording.match_counts;
         let Recording { folder, description, context_sources, kept_in, budget, counts, .. } = recording;
         let mode = match &kept_in {
             None => WriteMode::Deferred,
@@ -358,7 +361,7 @@ impl Process {
             damage_on_medium: Vec::new(),
             snapshots: 0,
             given_up: false,
-            match_counts: MatchCounts::default(),
+            match_counts,
             participation: Participation::begin(),
             chunk: None,
             buffers: BufferPool::default(),
@@ -376,6 +379,11 @@ impl Process {
     pub fn listens(&self) -> bool {
         // Ordering: a fact by itself.
         self.hello.has_listener || self.control.word(control::OFFSET_LISTENS).load(Ordering::Relaxed) != 0
+    }
+
+    /// Its trace, or the one that short processes share, while it writes there.
+    pub fn writer(&self) -> &SourceWriter {
+        &self.writer
     }
 
     /// Forgets the conversation, which is over.

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_calls::Requests;
 use tompion_control::PlaceError;
 use tompion_counting::SavedCounts;
 use tompion_counts::Rule;
@@ -28,14 +29,13 @@ use tompion_os::{
 };
 use tompion_programs::ProgramSets;
 use tompion_protocol::rules::Rules;
-use tompion_triggers::Trigger;
+use tompion_triggers::{Abilities, Trigger};
 
 use crate::{
-    acceptor::{ClientAcceptor, Interest},
+    acceptor::{ClientAcceptor, Ended, Interest},
     attach::ProgramSearch,
     consumer::{CommandSender, Consumer, ConsumerCommand, RecordingSummary},
     context::Context,
-    control::Requests,
     messages,
     newcomers::NewcomerSearch,
     pace::BATCH_INTERVAL,
@@ -139,6 +139,13 @@ pub struct Config {
     pub resume: bool,
     /// Tompion's own command line, for the manifest.
     pub invocation: Vec<String>,
+}
+
+impl Config {
+    /// Abilities of the recording that triggers need.
+    pub fn abilities(&self) -> Abilities {
+        Abilities { is_flight_recorder: self.mode == Mode::Overwrite, is_in_chunks: self.chunks.is_some() }
+    }
 }
 
 /// Limit of the memory of all programs' rings.
@@ -293,19 +300,18 @@ fn record_into(
         leave_out_kernel(&mut manifest, &folder)?;
     }
     let choice = config.kernel.as_ref().filter(|_| kernel.is_some());
-    let requests = Requests::of(config, &session_config, choice)?;
+    let requests = requests::listen(config, &session_config, choice)?;
     requests.iter().try_for_each(|requests| poller.add(requests.as_fd(), Interest::Calls.to_number()))?;
     let backing = session_config.backing.clone();
     let begin_ns = clock.samples().first().map_or(0, |sample| sample.ns);
     let consumer =
         Consumer::new(folder.clone(), backing, manifest, clock, notice)?.with_jobs(config.jobs.clone());
-    let mut triggers = Triggers::new(config, inheritance, &poller)?;
+    let mut triggers = Triggers::new((config, &session_config), inheritance, &poller)?;
     let begin = chunk.as_ref().map(|chunk| chunk.begin.clone());
     let consumer = consumer.with_chunks(config.chunks, chunk)?.with_counts(triggers.observations.counts());
     let root = consumer.root().clone();
-    let consumer = consumer.with_event_watch(triggers.event_watch(&config.triggers));
     let counting = session_config.counting.clone();
-    let consumer = consumer.with_counting(counting);
+    let consumer = consumer.with_event_watch(triggers.event_watch()).with_counting(counting);
     let (commands, consumer) = consumer.start()?;
     let mut acceptor = ClientAcceptor::open(listener, session_config, commands.clone(), &poller)?;
     if kernel.is_some() {
@@ -366,6 +372,7 @@ fn record_into(
         requests,
         rule_changes: 0,
         triggers,
+        abilities: config.abilities(),
     };
     control.run(notice);
     control.leave_command(notice);
@@ -542,6 +549,8 @@ struct Control {
     /// Number of times that the rules were changed.
     rule_changes: u32,
     triggers: Triggers,
+    /// Abilities of the recording that triggers need.
+    abilities: Abilities,
 }
 
 impl Control {
@@ -720,7 +729,10 @@ impl Control {
     fn client_exited(&mut self, key: u64) {
         self.reap();
         let (command, status) = (self.command, self.status);
-        let how = |pid| status.filter(|_| pid == command).map(lineage::describe_end);
-        self.acceptor.client_exited(key, &self.poller, how);
+        let own = |pid| status.filter(|_| pid == command);
+        if let Some(ended) = self.acceptor.client_exited(key, &self.poller, own) {
+            let Ended { name, pid, status } = ended;
+            self.triggers.note_end((&name, pid), status, self.end_signal);
+        }
     }
 }

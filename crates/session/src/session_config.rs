@@ -12,6 +12,7 @@ use tompion_manifest as manifest;
 use tompion_os::DirHandle;
 use tompion_programs::ProgramSets;
 use tompion_protocol::{message::Hello, rules::Rules};
+use tompion_triggers::EventTable;
 use tompion_writer::environment;
 
 use crate::{context::Context, ring_budget::RingMemory};
@@ -27,8 +28,8 @@ pub struct SessionConfig {
     pub prefault: bool,
     /// Rules that enable events.
     pub rules: Rules,
-    /// Text of the triggers on events, as programs read it; empty if there are none.
-    pub event_triggers: String,
+    /// Triggers on events.
+    pub event_triggers: EventTable,
     /// Overwrite mode; else discard mode.
     pub overwrite: bool,
     /// Whether events carry the id of their thread.

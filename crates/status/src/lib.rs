@@ -4,15 +4,24 @@
 //! ```text
 //! recorders ──GetStatus─┬─► text
 //!                       └─► Look, Look ─► Table ─► text, JSON
+//! recorders ──GetEventCounts──► EventLook, EventLook ─► EventTable ─► text, JSON
 //! ```
 #![forbid(unsafe_code)]
 
+mod by_event;
+mod change;
+mod compared;
+mod firing;
 mod look;
 mod outcome;
 mod recording;
 mod table;
 mod text;
 
+pub use by_event::{EventLook, EventRate, EventTable, RecordingEvents};
+pub use change::describe_change;
+pub use compared::Compared;
+pub use firing::{describe_firing, write_triggers};
 pub use look::{Look, Silent, ask};
 pub use outcome::{NOT_WRITTEN, describe_sources, losses, none_fired, suggestion, total};
 pub use recording::{describe_all_rules, describe_rules, describe_words, write_recording};

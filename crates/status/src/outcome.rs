@@ -1,6 +1,6 @@
 //! Outcome of a recording as text: its sources, and what was lost.
 
-use tompion_manifest::{KERNEL, Manifest};
+use tompion_manifest::{KERNEL, Manifest, RECORDER};
 use tompion_terminal::messages::{nearest_hint, pluralize, with_thousands};
 
 /// Loss cause of events that could not be written, for instance on a full disk.
@@ -9,7 +9,7 @@ pub const NOT_WRITTEN: &str = "not_written";
 /// Describes the sources that have events.
 pub fn describe_sources(manifest: &Manifest) -> String {
     let with_events = || manifest.sources.iter().filter(|source| source.events != 0);
-    let of_processes = || with_events().filter(|source| source.kind != KERNEL);
+    let of_processes = || with_events().filter(|source| ![KERNEL, RECORDER].contains(&source.kind.as_str()));
     let processes = of_processes().filter(|source| source.pid.is_some()).count() as u64;
     // A killed recorder did not write how many processes share a trace.
     let is_shared = of_processes().any(|source| source.pid.is_none());

@@ -11,13 +11,13 @@ pub enum Change {
     Start,
     /// End its recorder: it is gone.
     Stop,
-    /// Replace its rules, while it runs.
+    /// Replace its rules and its triggers, while it runs.
     Rules,
     /// Start its recorder again.
     Restart {
         /// The keys that differ.
         keys: Vec<String>,
-        /// Whether its rules differ, too, which can be replaced before.
+        /// Whether its rules or triggers differ, too, which can be replaced before.
         rules: bool,
     },
 }
@@ -62,7 +62,7 @@ fn compare(before: &Channel, after: &Channel, common: Vec<String>) -> Option<Cha
         ("prefault", before.prefault != after.prefault),
         ("rotate", before.rotate != after.rotate),
         ("keep", before.keep != after.keep),
-        ("trigger", before.trigger != after.trigger),
+        ("trigger", before.trigger != after.trigger && !before.can_take_triggers_of(after)),
         ("count", before.count != after.count),
         ("linger", before.linger != after.linger),
     ] {
@@ -70,7 +70,8 @@ fn compare(before: &Channel, after: &Channel, common: Vec<String>) -> Option<Cha
             keys.push(key.to_owned());
         }
     }
-    let rules = !before.has_rules_of(after);
+    let triggers = before.trigger != after.trigger && before.can_take_triggers_of(after);
+    let rules = triggers || !before.has_rules_of(after);
     match (keys.is_empty(), rules) {
         (false, rules) => Some(Change::Restart { keys, rules }),
         (true, true) => Some(Change::Rules),
@@ -104,6 +105,15 @@ mod tests {
         assert_eq!(
             changes("[channel.a]\nevents = ['x:*']\n[channel.b]\nmode = 'overwrite'\nlevel = 'info'"),
             [("b".to_owned(), restart(&["mode"], true))]
+        );
+        assert_eq!(
+            changes("[channel.a]\nevents = ['x:*']\ntrigger = ['loss -> notify']\n[channel.b]"),
+            [("a".to_owned(), Change::Rules)]
+        );
+        let snapshots = "[channel.a]\nevents = ['x:*']\nmode = 'overwrite'\ntrigger = ['loss -> snapshot']";
+        assert_eq!(
+            changes(&format!("{snapshots}\n[channel.b]")),
+            [("a".to_owned(), restart(&["mode", "trigger"], false))]
         );
         assert_eq!(
             changes("[channel.b]\n[channel.c]"),

@@ -10,7 +10,8 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tompion_control::{
-    Call, CallError, ControlError, Identity, Permissions, Recording, Rules, Service, check_session_name,
+    Call, CallError, ControlError, Identity, Permissions, Recording, RuleChange, Rules, Service,
+    check_session_name,
 };
 use tompion_os::{DirHandle, Peer};
 use tompion_schema::Level;
@@ -287,15 +288,12 @@ impl SupervisorService {
         }
     }
 
-    /// Has a running recorder follow new rules. `None` if it has ended meanwhile.
+    /// Has a running recorder follow new rules and triggers. `None` if it has ended meanwhile.
     fn change_rules(&self, changed: &ChangedChannel<'_>) -> Result<Option<String>, CallError> {
-        let ChangedChannel { name, channel, wanted, rules } = *changed;
+        let ChangedChannel { name, channel, wanted, .. } = *changed;
         // It may just have been started.
         let Answer::Running(pid, recording) = self.wait_for_answer(name, channel)? else { return Ok(None) };
-        let kernel = self.new_kernel_events(changed);
-        let set_kernel = |events: &Vec<String>| recording.set_kernel_events(events).map(drop);
-        let change = recording.set_rules(rules);
-        let change = change.and_then(|change| kernel.as_ref().map_or(Ok(()), set_kernel).map(|()| change));
+        let change = self.send_changes(changed, &recording);
         let mut state = self.shared.state();
         let mut recorder = state.recorder(name, channel);
         recorder.iter_mut().for_each(|recorder| recorder.look(&self.shared.launcher));
@@ -310,18 +308,53 @@ impl SupervisorService {
             follows.take_rules_of(wanted);
         }
         self.shared.save(&state, name);
-        let others = change.pending.len() + change.fixed.len();
-        let others = if others == 0 { String::new() } else { format!(", {others} did not") };
-        Ok(Some(format!("{channel}: new rules, {} processes followed{others}", change.current)))
+        Ok(Some(format!("{channel}: {change}")))
+    }
+
+    /// Tells a channel's running recorder what is to change. Returns in words what has.
+    fn send_changes(
+        &self,
+        changed: &ChangedChannel<'_>,
+        recording: &Recording,
+    ) -> Result<String, ControlError> {
+        let mut words = Vec::new();
+        let triggers = self.new_triggers(changed);
+        // First: what can't be changes nothing else.
+        if let Some(triggers) = &triggers {
+            words.push(format!("new triggers, {}", describe(&recording.set_triggers(triggers)?)));
+        }
+        if triggers.is_none() || self.has_new_rules(changed) {
+            words.push(format!("new rules, {}", describe(&recording.set_rules(changed.rules)?)));
+        }
+        if let Some(events) = self.new_kernel_events(changed) {
+            recording.set_kernel_events(&events)?;
+        }
+        Ok(words.join("; "))
+    }
+
+    /// A channel as its running recorder follows it, and as it is wanted.
+    fn both<'c>(&self, changed: &ChangedChannel<'c>) -> Option<(Channel, &'c Channel)> {
+        let ChangedChannel { name, channel, wanted, .. } = *changed;
+        let running = self.shared.state().running(name);
+        let before = running.get(channel)?.channel.get(channel)?.clone();
+        Some((before, wanted.channel.get(channel)?))
+    }
+
+    /// Whether a channel's running recorder is to have other rules.
+    fn has_new_rules(&self, changed: &ChangedChannel<'_>) -> bool {
+        self.both(changed).is_some_and(|(before, wanted)| !before.has_rules_of(wanted))
+    }
+
+    /// Triggers that a channel's running recorder is to have from now on, if others.
+    fn new_triggers(&self, changed: &ChangedChannel<'_>) -> Option<Vec<String>> {
+        let (before, wanted) = self.both(changed)?;
+        let differs = before.trigger != wanted.trigger && before.can_take_triggers_of(wanted);
+        differs.then(|| wanted.trigger.clone())
     }
 
     /// Kernel events that a channel's running recorder is to record from now on, if others.
     fn new_kernel_events(&self, changed: &ChangedChannel<'_>) -> Option<Vec<String>> {
-        let ChangedChannel { name, channel, wanted, .. } = *changed;
-        let wanted = wanted.channel.get(channel)?;
-        let state = self.shared.state();
-        let running = state.running(name);
-        let before = running.get(channel)?.channel.get(channel)?;
+        let (before, wanted) = self.both(changed)?;
         let differs = before.kernel != wanted.kernel && before.can_take_kernel_of(wanted);
         differs.then(|| wanted.kernel.clone()).flatten()
     }
@@ -396,6 +429,13 @@ impl SupervisorService {
         let _ = DirHandle::open(&self.shared.transient).and_then(|folder| folder.remove(file_name(name)));
         Ok(folders)
     }
+}
+
+/// Says how many processes follow.
+fn describe(change: &RuleChange) -> String {
+    let others = change.pending.len() + change.fixed.len();
+    let others = if others == 0 { String::new() } else { format!(", {others} did not") };
+    format!("{} processes followed{others}", change.current)
 }
 
 /// Asks a recorder to end, as soon as it listens, and waits for its end.

@@ -110,8 +110,17 @@ impl Channel {
         self.filter.is_none() && other.filter.is_none() && probes(before) == probes(after)
     }
 
-    /// Replaces what chooses events.
+    /// Whether the triggers can become those of another one while a recorder runs: the other needs
+    /// no recording of another kind.
+    pub fn can_take_triggers_of(&self, other: &Self) -> bool {
+        (&self.mode, &self.rotate) == (&other.mode, &other.rotate)
+    }
+
+    /// Replaces what chooses events, and the triggers.
     pub fn take_rules_of(&mut self, other: &Self) {
+        if self.can_take_triggers_of(other) {
+            self.trigger.clone_from(&other.trigger);
+        }
         let kernel = if self.can_take_kernel_of(other) { other.kernel.clone() } else { self.kernel.take() };
         let Self { events, exclude, level, filter, .. } = other.clone();
         *self = Self { events, exclude, level, filter, kernel, ..std::mem::take(self) };

@@ -1,16 +1,21 @@
 //! Conditions on events.
 
-use tompion_filter::Scope;
-use tompion_protocol::triggers::{EventTrigger, Over, split};
+use std::time::Duration;
 
-use crate::{Condition, Trigger, parse::TriggerError};
+use tompion_filter::Scope;
+use tompion_layout::triggers::TRIGGERS;
+use tompion_protocol::triggers::{Over, split};
+
+use crate::parse::TriggerError;
 
 /// Maximum number of triggers on events of a recording.
-pub const MAX_EVENT_TRIGGERS: usize = 16;
+pub const MAX_EVENT_TRIGGERS: usize = TRIGGERS;
 /// Maximum length of a glob in bytes.
 const MAX_GLOB: usize = 200;
 /// Maximum length of a filter in bytes.
 const MAX_FILTER: usize = 768;
+/// Shortest silence: events are looked for every 4 ms.
+const MIN_SILENCE: Duration = Duration::from_millis(20);
 /// Contexts that a program can evaluate by itself.
 const CONTEXTS: [&str; 2] = ["tid", "pid"];
 
@@ -23,6 +28,8 @@ pub struct EventCondition {
     pub glob: String,
     /// Filter that they must pass, if there is one.
     pub filter: Option<String>,
+    /// Time without the event in a program that makes the trigger fire, instead of the event.
+    pub silence: Option<Duration>,
 }
 
 impl EventCondition {
@@ -36,7 +43,22 @@ impl EventCondition {
             )));
         }
         let filter = filter.map(check_filter).transpose()?;
-        Ok(Self { over, glob: glob.into(), filter })
+        Ok(Self { over, glob: glob.into(), filter, silence: None })
+    }
+
+    /// Parses `GLOB for TIME` or `GLOB for TIME ? FILTER`.
+    pub(crate) fn parse_silence(text: &str) -> Result<Self, TriggerError> {
+        let (event, filter) = split(text);
+        let Some((glob, time)) = event.rsplit_once(" for ") else {
+            return Err(TriggerError(format!("expected an event such as app:beat for 5s, found `{event}`")));
+        };
+        let time = tompion_units::duration(time.trim()).map_err(TriggerError)?;
+        if time < MIN_SILENCE {
+            let least = MIN_SILENCE.as_millis();
+            return Err(TriggerError(format!("expected a silence of at least {least} ms, found {time:?}")));
+        }
+        let filter = filter.map(check_filter).transpose()?;
+        Ok(Self { filter, silence: Some(time), ..Self::parse(glob.trim(), None)? })
     }
 
     /// Parses `GLOB > TIME` or `GLOB > TIME ? FILTER`.
@@ -75,27 +97,10 @@ fn check_filter(text: &str) -> Result<String, TriggerError> {
     Ok(text)
 }
 
-/// The triggers on events, in the order by which programs number them.
-pub fn event_triggers(triggers: &[Trigger]) -> impl Iterator<Item = (&Trigger, &EventCondition)> + Clone {
-    let events = triggers.iter().filter_map(|trigger| match &trigger.condition {
-        Condition::Event(event) => Some((trigger, event)),
-        _ => None,
-    });
-    events.take(MAX_EVENT_TRIGGERS)
-}
-
-/// Text of the triggers on events as programs read it; empty if there are none.
-pub fn event_text(triggers: &[Trigger]) -> String {
-    let numbered = event_triggers(triggers).enumerate();
-    let line = |(index, (_, event)): (usize, (&Trigger, &EventCondition))| {
-        EventTrigger { index, over: event.over, glob: &event.glob, filter: event.filter.as_deref() }.to_line()
-    };
-    numbered.map(line).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Condition, EventTable, Trigger};
 
     fn trigger(text: &str) -> Trigger {
         text.parse().expect(text)
@@ -111,30 +116,22 @@ mod tests {
         assert!(event.filter.as_deref().is_some_and(|filter| filter.contains("/a -> b")), "{event:?}");
         assert_eq!((full.fields, full.actions.len()), (vec!["ns".to_owned(), "url".into()], 2));
         let short = trigger("event:app:request -> notify");
-        let event = EventCondition { over: None, glob: "app:request".into(), filter: None };
+        let event = EventCondition { over: None, glob: "app:request".into(), filter: None, silence: None };
         assert_eq!((short.condition, short.fields.len()), (Condition::Event(event), 0));
-        let span = trigger("span:app:request > 1.5ms ? url == \"a > b\" -> snapshot");
-        let late = trigger("late:motor:* -> notify");
-        assert_eq!(
-            event_text(&[span, late]),
-            "0 >1500000 app:request ? url == \"a > b\"\n1 >deadline motor:*\n"
-        );
+        let silence = trigger("silence:app:beat for 2s ? name == \"a for b\" -> notify");
+        let Condition::Event(event) = &silence.condition else { panic!("{silence:?}") };
+        assert_eq!((event.glob.as_str(), event.silence), ("app:beat", Some(Duration::from_secs(2))));
+        assert!(event.filter.as_deref().is_some_and(|filter| filter.contains("a for b")));
         // The word belongs to the program's arguments.
         let run = trigger("loss -> run ./x capture y");
         assert_eq!(run.actions, [crate::Action::Run(["./x", "capture", "y"].map(str::to_owned).to_vec())]);
     }
 
     #[test]
-    fn programs_read_the_triggers_on_events_by_their_numbers() {
-        let texts =
-            ["loss -> notify", "event:a:b ? n > 1 -> notify", "killed -> notify", "event:c:* -> stop"];
-        let triggers = texts.map(trigger);
-        assert_eq!(event_text(&triggers), "0 a:b ? n > 1\n1 c:*\n");
-        let many = vec![trigger("event:a:b -> notify"); MAX_EVENT_TRIGGERS + 5];
-        assert_eq!(event_text(&many).lines().count(), MAX_EVENT_TRIGGERS);
+    fn all_triggers_fit_into_the_text() {
         let glob = "x".repeat(MAX_GLOB);
         let longest = format!("event:{glob} ? a == \"{}\" -> notify", "y".repeat(250));
-        assert!(event_text(&vec![trigger(&longest); MAX_EVENT_TRIGGERS]).len() < 4 * 4096);
+        assert!(EventTable::new(&vec![trigger(&longest); MAX_EVENT_TRIGGERS]).text().len() < 4 * 4096);
         const { assert!(MAX_EVENT_TRIGGERS * (MAX_GLOB + MAX_FILTER + 10) < 4 * 4096) };
     }
 
@@ -146,6 +143,9 @@ mod tests {
             ("span:app:request -> notify", "such as app:request > 10ms"),
             ("span:app:request > 10 -> notify", "with a unit"),
             ("span:> 10ms -> notify", "such as app:request or"),
+            ("silence:app:beat -> notify", "such as app:beat for 5s"),
+            ("silence:app:beat for 1ms -> notify", "at least 20 ms"),
+            ("silence:a b for 5s -> notify", "such as app:request or"),
             ("late: -> notify", "such as app:request or"),
             ("event:>1 -> notify", "such as app:request or"),
             ("event:a:b ? ns > -> notify", "the filter `ns >`"),

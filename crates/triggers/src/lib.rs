@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! killed -> rotate, notify limit 5/h
+//! killed:worker* -> notify
+//! silence:app:beat for 5s -> snapshot
 //! rate:100k/s -> notify
 //! external:slow -> snapshot, run ./collect.sh --now after 2s
 //! span:app:request > 10ms -> snapshot after 5s
@@ -12,16 +14,20 @@
 //! Pure: conditions are observed and actions are done by the recorder.
 #![forbid(unsafe_code)]
 
+mod check;
 mod event;
 mod parse;
 mod rate;
+mod table;
 mod threshold;
 
 use std::time::Duration;
 
-pub use event::{EventCondition, MAX_EVENT_TRIGGERS, event_text, event_triggers};
+pub use check::{Abilities, obstacle};
+pub use event::{EventCondition, MAX_EVENT_TRIGGERS};
 pub use parse::{MAX_AFTER, TriggerError};
 pub use rate::{Decision, RateLimiter};
+pub use table::EventTable;
 pub use threshold::{Count, Counts, Threshold};
 
 /// Rule that one thing causes others.
@@ -48,6 +54,8 @@ pub enum Condition {
     External(String),
     /// The recorded command was killed by a signal.
     Killed,
+    /// A recorded program of a name that matches the glob was killed by a signal.
+    KilledProgram(String),
     /// Events of programs were lost.
     Loss,
     /// So many percent of a program's ring came to wait to be written.

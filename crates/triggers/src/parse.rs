@@ -76,12 +76,14 @@ impl FromStr for Condition {
                 }
                 Some(("event", event)) => EventCondition::parse(event, None).map(Self::Event),
                 Some(("span", span)) => EventCondition::parse_span(span).map(Self::Event),
+                Some(("silence", event)) => EventCondition::parse_silence(event).map(Self::Event),
+                Some(("killed", name)) => killed(name),
                 Some(("late", job)) => EventCondition::parse(job, Some(Over::Deadline)).map(Self::Event),
                 Some(("fill", percent)) => fill(percent),
                 Some(("rate", rate)) => self::rate(rate),
                 _ => error(format!(
-                    "expected event:GLOB, span:GLOB > TIME, late:GLOB, killed, loss, fill:PERCENT%, rate:EVENTS/s or \
-                     external:WORD, found `{other}`"
+                    "expected event:GLOB, span:GLOB > TIME, late:GLOB, silence:GLOB for TIME, killed, killed:NAME, \
+                     loss, fill:PERCENT%, rate:EVENTS/s or external:WORD, found `{other}`"
                 )),
             },
         }
@@ -115,6 +117,15 @@ fn fields(text: &str) -> Result<Vec<String>, TriggerError> {
         false => {
             error(format!("expected fields such as `capture ns, url`, at most {MAX_FIELDS}, found `{text}`"))
         }
+    }
+}
+
+/// Parses the glob of programs' names.
+fn killed(name: &str) -> Result<Condition, TriggerError> {
+    let is_name = !name.is_empty() && name.len() <= MAX_WORD && !name.contains(char::is_control);
+    match is_name && !name.contains(char::is_whitespace) {
+        true => Ok(Condition::KilledProgram(name.into())),
+        false => error(format!("expected a program's name such as nginx or worker*, found `{name}`")),
     }
 }
 

@@ -69,7 +69,11 @@ impl Threshold {
                 .and_then(|last| rate(count, last))
                 .filter(|rate| *rate >= *most as f64)
                 .map(|rate| format!("{rate:.0} events per second")),
-            Condition::External(_) | Condition::Killed | Condition::Loss | Condition::Event(_) => None,
+            Condition::External(_)
+            | Condition::Killed
+            | Condition::KilledProgram(_)
+            | Condition::Loss
+            | Condition::Event(_) => None,
         };
         let was_above = std::mem::replace(&mut self.is_above, cause.is_some());
         cause.filter(|_| !was_above)

@@ -18,6 +18,7 @@
 pub mod disk;
 pub mod environment;
 mod failure;
+mod name_counts;
 pub mod resume;
 mod source;
 mod stream_writer;
@@ -25,6 +26,7 @@ mod synthetic_trace;
 
 pub use environment::HostInfo;
 pub use failure::reason;
+pub use name_counts::NameCounts;
 pub use source::{
     ClassId, IdentityFields, OpenPacket, Pushed, ResumedTrace, SavedState, SavedTrace, SourceWriter,
 };

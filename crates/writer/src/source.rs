@@ -46,6 +46,8 @@ pub struct SourceWriter {
     /// Encodings of the classes' events; none for a class of a trace that is continued, until it is
     /// met.
     plans: Vec<Option<Plan>>,
+    /// Number of events of each class that packets have taken.
+    counts: Vec<u64>,
     /// Number of classes in the metadata file.
     described: usize,
     /// Time at which it was written.
@@ -79,6 +81,7 @@ pub enum Pushed {
 pub struct OpenPacket<'a> {
     packet: &'a mut Packet,
     plans: &'a [Option<Plan>],
+    counts: &'a mut [u64],
 }
 
 impl OpenPacket<'_> {
@@ -86,11 +89,11 @@ impl OpenPacket<'_> {
     #[inline(always)]
     pub fn push(&mut self, record: &Record<'_>) -> Pushed {
         let Some(Some(plan)) = self.plans.get(record.id as usize) else { return Pushed::Misfit };
-        match self.packet.push(record, plan) {
-            Err(_) => Pushed::Misfit,
-            Ok(()) if self.packet.len() >= PACKET_SIZE => Pushed::Full,
-            Ok(()) => Pushed::Taken,
+        if self.packet.push(record, plan).is_err() {
+            return Pushed::Misfit;
         }
+        self.count(record.id, 1);
+        if self.packet.len() >= PACKET_SIZE { Pushed::Full } else { Pushed::Taken }
     }
 
     /// Appends events of one class that come behind the others of the packet in its ring, as many
@@ -102,7 +105,16 @@ impl OpenPacket<'_> {
         events: impl Iterator<Item = (u32, u64, &'a [u8; PAYLOAD])>,
     ) -> usize {
         let Some(Some(plan)) = self.plans.get(id as usize) else { return 0 };
-        self.packet.push_run((id, plan), PACKET_SIZE, events)
+        let pushed = self.packet.push_run((id, plan), PACKET_SIZE, events);
+        self.count(id, pushed as u64);
+        pushed
+    }
+
+    #[inline(always)]
+    fn count(&mut self, id: ClassId, events: u64) {
+        if let Some(count) = self.counts.get_mut(id as usize) {
+            *count = count.wrapping_add(events);
+        }
     }
 }
 
@@ -114,6 +126,7 @@ impl SourceWriter {
             description,
             classes: Vec::new(),
             plans: Vec::new(),
+            counts: Vec::new(),
             described: 0,
             described_at: None,
             mode,
@@ -140,6 +153,7 @@ impl SourceWriter {
         };
         self.classes = trace.streams.into_iter().next().map_or(Vec::new(), |stream| stream.events);
         self.plans = self.classes.iter().map(|_| None).collect();
+        self.counts = vec![0; self.classes.len()];
         self.described = self.classes.len();
         let mut damage = Vec::new();
         for (ring, expected) in expected.iter().enumerate() {
@@ -198,6 +212,11 @@ impl SourceWriter {
         here.saturating_add(self.succession.written())
     }
 
+    /// Names of the classes, and how many events of each this writer's packets have taken.
+    pub fn class_counts(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.classes.iter().zip(&self.counts).map(|(class, count)| (class.name.as_str(), *count))
+    }
+
     /// Bytes of packets in the folder's files.
     pub fn bytes(&self) -> u64 {
         self.all_streams().map(|stream| stream.size).fold(0, u64::saturating_add)
@@ -213,6 +232,7 @@ impl SourceWriter {
         if known.is_none() {
             self.classes.push(encode::event_class(event, id as u64));
             self.plans.push(None);
+            self.counts.push(0);
         }
         self.plans[id] = Some(Plan::new(event));
         self.share_class(event, id as ClassId);
@@ -257,14 +277,19 @@ impl SourceWriter {
                 writer.origin.sequence = writer.origin.sequence.wrapping_add(1);
             }
         }
-        Ok(OpenPacket { packet: &mut writer.packet, plans: &self.plans }.push(record))
+        Ok(OpenPacket { packet: &mut writer.packet, plans: &self.plans, counts: &mut self.counts }
+            .push(record))
     }
 
     /// A stream's packet that has events of this CPU already.
     pub fn open_packet(&mut self, stream: usize, cpu: u32) -> Option<OpenPacket<'_>> {
         let writer = self.streams[stream].as_mut()?;
         let is_open = !writer.packet.is_empty() && writer.origin.cpu == cpu;
-        is_open.then_some(OpenPacket { packet: &mut writer.packet, plans: &self.plans })
+        is_open.then_some(OpenPacket {
+            packet: &mut writer.packet,
+            plans: &self.plans,
+            counts: &mut self.counts,
+        })
     }
 
     /// Bytes of a stream's packet in the making.

@@ -282,6 +282,11 @@ impl Output {
     }
 }
 
+/// Reads the loop's output: nanoseconds an event, the median of the batches, and events in all.
+pub fn loop_output(text: &str) -> Result<(f64, u64)> {
+    Output::parse(text).map(|Output { cost, emitted }| (cost, emitted))
+}
+
 /// Whether a variant runs in bursts with pauses.
 fn in_bursts(variant: &Variant) -> bool {
     variant.surroundings == Surroundings::Burst

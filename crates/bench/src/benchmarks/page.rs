@@ -249,6 +249,22 @@ const SECTIONS: &[Section] = &[
         write: plain,
     },
     Section {
+        title: "Counting in place",
+        benchmark: "counts",
+        groups: &["counting in place"],
+        text: "An event with two integers of 4 bytes, or a text of 8, on one thread: recorded by a flight recorder, or \
+               counted in the program by `--count` without a record. Each event was found in the counts.",
+        write: plain,
+    },
+    Section {
+        title: "By sessions",
+        benchmark: "sessions",
+        groups: &["by sessions"],
+        text: "The same event recorded by several flight recorders at once, with its thread: the figure, and the \
+               figure divided by the number of sessions.",
+        write: plain,
+    },
+    Section {
         title: "The worst append",
         benchmark: "gaps",
         groups: &["an append takes at most"],
@@ -390,8 +406,8 @@ const AGAIN: &str = "\
 \n## Measuring again
 
 `./x bench all` measures everything and writes this page, in some sixty minutes on an idle machine: other work \
-shows in the values and the whiskers. `./x bench NAME` runs one benchmark (`event`, `shapes`, `gaps`, `memory`, \
-`bytes`, `rate`, `find`, `read`, `kernel`). `./x bench page` writes the page again from stored results, and \
+shows in the values and the whiskers. `./x bench NAME` runs one benchmark (`event`, `shapes`, `counts`, `sessions`, \
+`gaps`, `memory`, `bytes`, `rate`, `find`, `read`, `kernel`). `./x bench page` writes the page again from stored results, and \
 `--quick` tests in a minute or two whether everything works. LTTng and babeltrace2 are the distribution's packages; \
 what can't be measured is left out or marked. [benches/](../benches/README.md) has the rules for new benchmarks.
 ";

@@ -24,7 +24,7 @@ use tompion_kernel::{
     probes::{ProbeSpec, ProbeSpecError},
     syscalls::Calls,
 };
-use tompion_manifest::KERNEL;
+use tompion_manifest::{KERNEL, RECORDER};
 use tompion_os::{DirHandle, User};
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
@@ -547,7 +547,9 @@ fn report_outcome(config: &Config, arguments: &Arguments, outcome: &Outcome) -> 
         print_status(problem);
     }
     let beyond = &manifest.beyond_limits;
-    let events = total(manifest.sources.iter().map(|source| source.events).chain([beyond.events]));
+    // The recorder's own events are about the recording.
+    let sources = manifest.sources.iter().filter(|source| source.kind != RECORDER);
+    let events = total(sources.map(|source| source.events).chain([beyond.events]));
     let lost = manifest.sources.iter().flat_map(|source| source.lost.values().copied());
     let lost = total(lost.chain([beyond.lost]));
     if let Some(text) = messages::beyond_limits(beyond.counts()) {

@@ -3,14 +3,14 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use tompion_control::{Process, RuleChange, Rules};
+use tompion_control::Rules;
 use tompion_schema::Level;
-use tompion_status::{describe_all_rules, describe_rules, describe_words};
+use tompion_status::{describe_all_rules, describe_change, describe_rules, describe_words};
 
 use super::record;
 use crate::{
     filter,
-    messages::{self, escape_control, pluralize, print_status},
+    messages::{self, escape_control, print_status},
 };
 
 #[derive(Args)]
@@ -80,7 +80,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut follows = true;
     if let Some(rules) = rules {
         let change = recording.set_rules(&rules)?;
-        print_status(format!("{}: {}; {}", recording.name(), describe_rules(&rules, 0), describe(&change)));
+        print_status(format!(
+            "{}: {}; {}",
+            recording.name(),
+            describe_rules(&rules, 0),
+            describe_change(&change, "rules")
+        ));
         follows = change.pending.is_empty() && change.fixed.is_empty();
     }
     if let Some(words) = &arguments.kernel {
@@ -92,68 +97,4 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         follows &= problems.is_empty();
     }
     Ok(if follows { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
-}
-
-/// Maximum number of processes that are named.
-const MAX_NAMED: usize = 5;
-
-/// Says which processes follow.
-fn describe(change: &RuleChange) -> String {
-    let mut text = match (change.current, change.pending.len() + change.fixed.len()) {
-        (0, 0) => "programs will follow when they start".to_owned(),
-        (current, _) => format!("{} followed", pluralize(current, "process")),
-    };
-    for (processes, why) in [
-        (&change.pending, "did not answer yet"),
-        (&change.fixed, "keep their rules, having no Tompion thread"),
-    ] {
-        if !processes.is_empty() {
-            text += &format!("; {} {why}", names(processes));
-        }
-    }
-    text
-}
-
-fn names(processes: &[Process]) -> String {
-    let named = processes.iter().take(MAX_NAMED);
-    let named = named.map(|process| format!("{} ({})", escape_control(&process.name), process.pid));
-    let more = processes.len().saturating_sub(MAX_NAMED);
-    let more = (more != 0).then(|| format!("{more} more"));
-    named.chain(more).collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use tompion_control::Following;
-
-    use super::*;
-
-    #[test]
-    fn those_that_do_not_follow_are_named() {
-        let process = |pid, rules| Process {
-            pid,
-            name: "db".into(),
-            command_line: Vec::new(),
-            events: 0,
-            overwritten: 0,
-            lost: Vec::new(),
-            losses_unknown: false,
-            rules,
-            appended: 0,
-            appended_bytes: Vec::new(),
-            fill_percent: 0,
-            ring_bytes_in_all: 0,
-            ring_bytes: 0,
-        };
-        let none = RuleChange { current: 0, pending: Vec::new(), fixed: Vec::new() };
-        assert_eq!(describe(&none), "programs will follow when they start");
-        assert_eq!(describe(&RuleChange { current: 2, ..none.clone() }), "2 processes followed");
-        let fixed = (1..=7).map(|pid| process(pid, Following::Fixed)).collect();
-        let change = RuleChange { current: 1, pending: vec![process(9, Following::Pending)], fixed };
-        assert_eq!(
-            describe(&change),
-            "1 process followed; db (9) did not answer yet; db (1), db (2), db (3), db (4), db (5), 2 more keep \
-             their rules, having no Tompion thread"
-        );
-    }
 }

@@ -19,6 +19,7 @@ use tompion_reader::{
     manifest::{Child, ExecutedProgram},
     stat::Summary,
 };
+use tompion_status::write_triggers;
 
 use crate::{
     filter,
@@ -127,20 +128,6 @@ struct Stat<'a> {
     counts: &'a [Document],
 }
 
-/// Writes how often triggers have fired, and the last firing with its first event.
-fn write_firings(summary: &Summary, output: &mut dyn Write) -> std::io::Result<()> {
-    let Some(last) = summary.firings.last() else { return Ok(()) };
-    let (times, at) = (pluralize(summary.firings.len() as u64, "firing"), moment(last.time_ns));
-    let incident = if last.incident.is_empty() { "" } else { ", incident " };
-    writeln!(output, "triggers     {times}, last at {at}{incident}{}", escape_control(&last.incident))?;
-    writeln!(output, "             {}: {}", escape_control(&last.trigger), escape_control(&last.cause))?;
-    if let Some(capture) = last.captures.first() {
-        let fields = serde_json::Value::Object(capture.fields.clone()).to_string();
-        writeln!(output, "             {} {}", escape_control(&capture.event), escape_control(&fields))?;
-    }
-    Ok(())
-}
-
 /// Writes the processes that were named to be recorded, but for those that have events of their
 /// own.
 fn write_targets(summary: &Summary, output: &mut dyn Write) -> std::io::Result<()> {
@@ -195,7 +182,7 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         let at = moment(change.time_ns);
         writeln!(output, "rules        changed {times}, last at {at}  (what they leave out is in no count)")?;
     }
-    write_firings(summary, output)?;
+    write_triggers(&summary.trigger_changes, &summary.firings, &moment, output)?;
     if summary.lost_packets != 0 {
         writeln!(output, "lost packets {}", with_thousands(summary.lost_packets))?;
     }

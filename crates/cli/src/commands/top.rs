@@ -1,4 +1,5 @@
-//! `tompion top`: rates, losses and memory of running recordings, refreshed.
+//! `tompion top`: rates, losses and memory of running recordings by process, or rates by event,
+//! refreshed.
 
 use std::{
     io::{IsTerminal, Write},
@@ -6,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tompion_control::{Recording, recordings};
-use tompion_status::{Look, Table, frame};
+use tompion_status::{Compared, EventTable, Table};
 
 use super::monitor::StopSignals;
 use crate::{
@@ -21,16 +22,22 @@ use crate::{
 #[command(after_help = "Examples:\n  \
     tompion top                        # this user's recordings, each second until Ctrl-C\n  \
     tompion top flight                 # the one that was started with --session flight\n  \
+    tompion top flight --by event      # its events by name\n  \
     tompion top --once --interval 10s  # one table, on standard output\n  \
     tompion top --json | jq -c '.recordings[] | {name, events_per_s, lost_per_s}'\n\n\
 Rates are of processes that run at the end of an interval. `full` is the share of the fullest ring that waits to be \
 written, or that holds a flight recorder's history; `history` is how far back the ring \
 with the highest rate reaches, once it is full. `rings` is memory that rings may take at most, `CPU` the recorder's own share of one CPU.\n\n\
+By event, numbers are of events that the recorder has converted: in discard mode within 50 ms or so, of a flight \
+recorder only when they are saved, so that its rates are unknown. The kernel's events are in no number.\n\n\
 Exit status: 0 shown, 1 there is no recording of that name, or it has ended.")]
 pub struct Arguments {
     /// Name of the session, or process id of the recorder [default: all of this user]
     #[arg(value_name = "SESSION")]
     session: Option<String>,
+    /// Show rates by process, or by the name of events
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = By::Process)]
+    by: By,
     /// Time between two looks: 500ms, 10s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
@@ -40,6 +47,15 @@ pub struct Arguments {
     /// Print a JSON object for each interval, one a line
     #[arg(long)]
     json: bool,
+}
+
+/// Rows of the table.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum By {
+    /// Processes.
+    Process,
+    /// Names of events.
+    Event,
 }
 
 /// Shortest interval: asking must not load the recorders.
@@ -57,14 +73,26 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(name) = &arguments.session {
         Recording::find(name)?;
     }
+    match arguments.by {
+        By::Process => show::<Table>(arguments),
+        By::Event => show::<EventTable>(arguments),
+    }
+}
+
+/// Shows a table after each interval.
+fn show<T: Compared>(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let stop = StopSignals::new()?;
-    let mut before = look(arguments);
-    let mut next = || -> anyhow::Result<Option<Table>> {
+    let look = || match &arguments.session {
+        Some(name) => T::look(Recording::find(name).into_iter().collect()),
+        None => T::look(recordings()),
+    };
+    let mut before = look();
+    let mut next = || -> anyhow::Result<Option<T>> {
         if stop.wait(arguments.interval)? {
             return Ok(None);
         }
-        let after = look(arguments);
-        let table = Table::between(&before, &after);
+        let after = look();
+        let table = T::between(&before, &after);
         before = after;
         Ok(Some(table))
     };
@@ -76,9 +104,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                 serde_json::to_writer(&mut output, &table)?;
                 writeln!(output)?;
             } else {
-                writeln!(anstream::stdout(), "{}", frame(&table, (u16::MAX, u16::MAX)))?;
+                writeln!(anstream::stdout(), "{}", table.frame((u16::MAX, u16::MAX)))?;
             }
-            if has_ended(arguments, &table) {
+            // The recording is there no more.
+            if arguments.session.is_some() && table.is_empty() {
                 return Ok(ExitCode::from(messages::FAILED));
             }
             if arguments.once || !arguments.json {
@@ -91,21 +120,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     screen.draw(&format!("{DIM}first rates in {:?}{END}", arguments.interval))?;
     while let Some(table) = next()? {
         let (columns, rows) = screen.size();
-        let shown = frame(&table, (columns, rows.saturating_sub(1)));
+        let shown = table.frame((columns, rows.saturating_sub(1)));
         screen.draw(&format!("{shown}\n{DIM}Ctrl-C ends the display; recording goes on{END}"))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Looks at the named recording, or at all of the user.
-fn look(arguments: &Arguments) -> Look {
-    match &arguments.session {
-        Some(name) => Look::at(Recording::find(name)),
-        None => Look::at(recordings()),
-    }
-}
-
-/// Whether the named recording is there no more.
-fn has_ended(arguments: &Arguments, table: &Table) -> bool {
-    arguments.session.is_some() && table.recordings.is_empty() && table.silent.is_empty()
 }

@@ -161,6 +161,11 @@ impl<'a> Part<'a> {
         }
     }
 
+    pub(crate) fn replace(&self, offset: usize, old: u64, new: u64) -> bool {
+        let word = self.word(offset).expect("a word");
+        word.compare_exchange(old, new, released(Ordering::Release), Ordering::Relaxed).is_ok()
+    }
+
     pub(crate) fn raise(&self, offset: usize, value: u64, ordering: Ordering) {
         if let Some(word) = self.word(offset) {
             word.fetch_max(value, ordering);

@@ -84,6 +84,13 @@ impl<'a> Part<'a> {
         self.word(offset).fetch_add(value, ordering);
     }
 
+    /// Replaces a value, if it is still this one. Release, if it is. May fail without a reason.
+    #[inline(always)]
+    pub(crate) fn replace(&self, offset: usize, old: u64, new: u64) -> bool {
+        // Ordering: of a failure: the caller looks again.
+        self.word(offset).compare_exchange_weak(old, new, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
     pub(crate) fn raise(&self, offset: usize, value: u64, ordering: Ordering) {
         self.word(offset).fetch_max(value, ordering);
     }

@@ -141,6 +141,7 @@ impl ClientAcceptor {
             budget: self.budget_of(peer),
             context_sources: (!has_ended).then(|| self.context_sources_of(saved, peer)),
             begin_ns,
+            triggers: self.config.event_triggers.clone(),
         };
         let mut process = process.adopt(adoption);
         process.lineage = Lineage { inner_pid: inner_pid(saved.pid), ..saved.lineage() };

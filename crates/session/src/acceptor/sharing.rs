@@ -4,6 +4,7 @@ use std::{hash::BuildHasher as _, io, os::fd::AsFd};
 
 use tompion_counting::CountFile;
 use tompion_ctf::metadata::Uuid;
+use tompion_firings::MatchCounts;
 use tompion_layout::ring::Geometry;
 use tompion_os::{DirHandle, Peer, SharedMap};
 use tompion_protocol::message::ToAgent;
@@ -52,7 +53,7 @@ impl ClientAcceptor {
             Some((kept_in, saved, counts)) => (Some((kept_in, saved)), counts),
             None => (None, None),
         };
-        let MappedMemory { control, rings, counts } = match (&kept_in, prepared) {
+        let MappedMemory { control, rings, counts, match_counts } = match (&kept_in, prepared) {
             (None, Some(memory)) => memory,
             (None, None) => {
                 let (memory, files) = self.config.create_memory(writing)?;
@@ -74,7 +75,8 @@ impl ClientAcceptor {
                     // It has ended meanwhile, and has recorded nothing.
                     let _ = kept_in.remove();
                 })?;
-                MappedMemory { control, rings, counts }
+                let match_counts = MatchCounts::new(&self.config.event_triggers, writing.follows_triggers);
+                MappedMemory { control, rings, counts, match_counts }
             }
         };
         Ok(process::Recording {
@@ -86,6 +88,7 @@ impl ClientAcceptor {
             control,
             rings,
             counts: self.config.counting.as_ref().and_then(|all| all.add(pid, &hello.name, counts)),
+            match_counts,
             folder,
             description: describe(&self.config, hello, pid, Uuid(uuid.into_bytes())),
             context_sources,

@@ -7,6 +7,7 @@
 use std::{io, sync::mpsc::TryRecvError, time::Duration};
 
 use crate::messages::reason;
+use tompion_calls::CommittedChunk;
 use tompion_chunks::{Committed, Policy, Series};
 use tompion_kernel_trace::{ChunkControl, ChunkPart};
 use tompion_manifest::{self as manifest, BeyondLimits, Chunk, Clock, Manifest};
@@ -36,17 +37,6 @@ pub(super) struct Chunks {
     kernel_part: Option<ChunkPart>,
     /// Whether no chunk may end yet: processes of a recorder that was killed are still to join.
     is_held: bool,
-}
-
-/// A chunk that was committed.
-#[derive(Clone, Debug)]
-pub struct CommittedChunk {
-    /// Its number.
-    pub number: u64,
-    /// Its folder.
-    pub folder: DirHandle,
-    /// Number of its events.
-    pub events: u64,
 }
 
 impl Chunks {
@@ -113,6 +103,11 @@ impl Chunks {
     /// Takes note of the size of the trace that short processes share, which is complete.
     pub fn add_shared(&mut self, shared: &SourceWriter) {
         self.written_bytes = self.written_bytes.saturating_add(shared.bytes());
+    }
+
+    /// Has the open chunk's manifest tell of a source that is complete.
+    pub fn add_source(&mut self, source: manifest::Source) {
+        add_source(&mut self.ended, &mut self.list_bytes, &mut self.beyond_limits, source);
     }
 
     /// Has the open chunk's manifest tell of a process that has ended.
@@ -245,6 +240,7 @@ impl Consumer {
     /// Writes all that was read. False if the recording has failed, or the kernel's thread is
     /// ending: then so is the recording.
     fn settle_chunk(&mut self) -> bool {
+        self.end_firing_trace();
         self.collect();
         self.sample_in_turn();
         self.convert(Backlog::All);

@@ -11,7 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tompion_control::Status;
+use tompion_calls::CommittedChunk;
+use tompion_control::{EventCounts, Status};
 use tompion_kernel_trace::{ChunkControl, Outcome as KernelOutcome};
 use tompion_lineage::untraced::Listed;
 use tompion_manifest::{Child, CommandEnd, Firing, Program, Snapshot};
@@ -19,8 +20,8 @@ use tompion_protocol::rules::Rules;
 
 use super::{
     RecordingSummary,
-    chunks::CommittedChunk,
     policy::{IDLE_SLEEP, SLEEP},
+    triggers::NewTriggers,
 };
 use crate::{backing::ProcessEntry, process::Process, recover::LostProcess};
 
@@ -57,8 +58,12 @@ pub enum ConsumerCommand {
     Rotate(Sender<CommittedChunk>),
     /// Add to the state of the recording what the consumer knows, and send it.
     Status(Box<Status>, Sender<Status>),
+    /// Say how many events of each name were converted.
+    CountEvents(Sender<EventCounts>),
     /// Replace the rules of all processes.
     SetRules(Box<Rules>),
+    /// Replace the triggers.
+    SetTriggers(Box<NewTriggers>),
     /// Note in the manifest that other kernel events were chosen, by these words.
     NoteKernelEvents(Box<Rules>, Vec<String>),
     /// A process of a recorder that was killed has lost its rings. Its entry goes once the manifest
@@ -90,7 +95,9 @@ impl ConsumerCommand {
                 | Self::Clear(_)
                 | Self::Rotate(_)
                 | Self::Status(..)
+                | Self::CountEvents(_)
                 | Self::SetRules(_)
+                | Self::SetTriggers(_)
                 | Self::CountLosses(_)
                 | Self::CompleteProcesses(_)
                 | Self::Finish(_)

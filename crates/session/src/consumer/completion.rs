@@ -5,6 +5,9 @@ use tompion_manifest::{self as manifest, Clock};
 use super::{Consumer, RecordingSummary, no_longer};
 use crate::{messages::reason, process::Process, targets};
 
+/// End of a process that runs on when its recording has ended.
+pub(super) const STILL_RUNNING: &str = "running when the recording ended";
+
 impl Consumer {
     /// Takes the last events of a process that has ended, and completes its trace.
     pub(super) fn complete(&mut self, key: u64, how: String) {
@@ -33,6 +36,7 @@ impl Consumer {
             process.tell_end_of_jobs();
             return self.flush_jobs();
         }
+        self.ended_names.add_trace(process.writer());
         process.read_catalog();
         if let (Some(counting), Some(counts)) = (&self.counting, &process.counts) {
             counting.end(counts, process.key);
@@ -61,7 +65,7 @@ impl Consumer {
     pub(super) fn complete_all(&mut self) {
         self.processes.iter_mut().for_each(Process::disconnect);
         for key in self.processes.iter().map(|process| process.key).collect::<Vec<_>>() {
-            self.complete(key, "running when the recording ended".into());
+            self.complete(key, STILL_RUNNING.into());
         }
     }
 
@@ -71,6 +75,7 @@ impl Consumer {
         targets::note_ends(&mut self.manifest.targets);
         self.retire_finished();
         self.complete_shared();
+        self.end_firing_trace();
         let folder = self.folder.clone();
         let counts = self.counting.as_ref().map(|counting| counting.write_last(&folder, self.notice));
         self.clock.thin_out();

@@ -65,6 +65,7 @@ impl Consumer {
     /// Waits until the shared trace is written. What was not is taken from those that came last.
     pub(super) fn complete_shared(&mut self) {
         let Some(shared) = self.shared.take() else { return };
+        self.ended_names.add_trace(&shared);
         if let Err(error) = shared.settle() {
             self.stop(&error);
         }

@@ -1,7 +1,7 @@
 //! State of the recording as the consumer knows it, for calls of other programs.
 
-use tompion_control::{self as control, Status};
-use tompion_manifest::{RuleChange, Source};
+use tompion_control::{self as control, EventCount, EventCounts, Following, Status};
+use tompion_manifest::{self as manifest, RuleChange, Source};
 use tompion_protocol::rules::Rules;
 
 use super::{Backlog, Consumer, MAX_NOTICES};
@@ -18,7 +18,8 @@ impl Consumer {
     /// Adds to the state of the recording what the consumer knows of it.
     pub(super) fn complete_status(&self, mut status: Status) -> Status {
         let beyond = &self.manifest.beyond_limits;
-        let sources = &self.manifest.sources;
+        let is_recorder = |source: &&Source| source.kind == manifest::RECORDER;
+        let sources: Vec<&Source> = self.manifest.sources.iter().filter(|it| !is_recorder(it)).collect();
         let more = (beyond.lost != 0).then_some((BEYOND_LIMITS, beyond.lost));
         let ended_lost = self.manifest.lost_by_cause().into_iter().chain(more);
         let events = sources.iter().map(|source| source.events).chain([beyond.events]);
@@ -29,6 +30,20 @@ impl Consumer {
         status.rejected_processes = self.manifest.rejected_processes;
         status.problems.extend(self.manifest.session.problems.iter().chain(&self.stopped).cloned());
         status
+    }
+
+    /// Counts the events that were converted so far, by name.
+    pub(super) fn count_events(&self) -> EventCounts {
+        let mut counts = self.ended_names.clone();
+        self.processes.iter().for_each(|process| counts.add_trace(process.writer()));
+        self.shared.iter().for_each(|shared| counts.add_trace(shared));
+        let (by_name, other) = counts.into_parts();
+        EventCounts {
+            is_live: self.manifest.session.channel.mode != manifest::OVERWRITE,
+            kernel: self.manifest.session.kernel,
+            events: by_name.into_iter().map(|(event, events)| EventCount { event, events }).collect(),
+            other,
+        }
     }
 
     fn describe(&self, process: &Process) -> control::Process {
@@ -43,6 +58,10 @@ impl Consumer {
             lost: losses(lost.iter().map(|(cause, count)| (cause.as_str(), *count))),
             losses_unknown,
             rules: process.following(),
+            triggers: self
+                .event_watch
+                .as_ref()
+                .map_or(Following::Current, |watch| process.follows_triggers(watch.table())),
             appended: process.appended().min(MAX_INT),
             appended_bytes: process.appended_bytes().map(|bytes| bytes.min(MAX_INT)).collect(),
             fill_percent: process.fill_percent(),

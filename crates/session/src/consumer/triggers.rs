@@ -3,37 +3,54 @@
 
 use std::{sync::Arc, time::Instant};
 
-use tompion_firings::Sightings;
-use tompion_manifest::{self as manifest, Firing};
-use tompion_triggers::{Count, Counts, Trigger, event_triggers};
+use tompion_firings::{FiringTrace, Origin, Sightings};
+use tompion_manifest::{self as manifest, Firing, TriggerChange};
+use tompion_triggers::{Count, Counts, EventTable};
 
 use tompion_kernel_trace::MAX_UNSAVED_PERCENT;
 
-use super::{Backlog, Consumer};
-use crate::process::Process;
-
-/// Maximum number of firings in the manifest.
-const MAX_FIRINGS: usize = 256;
-/// Maximum size of their texts together, in bytes.
-const MAX_FIRINGS_TEXT: usize = 64 << 10;
+use super::{Backlog, Consumer, MAX_NOTICES, chunks::Chunks, completion::STILL_RUNNING};
+use crate::{messages::reason, process::Process};
 
 /// Triggers on events, and where their matches go.
+#[derive(Debug)]
 pub struct EventWatch {
     sightings: Arc<Sightings>,
-    /// Fields that each trigger tells.
-    fields: Vec<Vec<String>>,
+    /// The triggers.
+    table: EventTable,
+    /// Whether some are on events that do not come.
+    has_silences: bool,
+}
+
+/// Triggers that replace others.
+#[derive(Debug)]
+pub struct NewTriggers {
+    /// Texts of all.
+    pub texts: Vec<String>,
+    /// Those on events, if there are or have been any.
+    pub event_watch: Option<EventWatch>,
+    /// Counts for them, if one asks for it.
+    pub counts: Option<Arc<Counts>>,
 }
 
 impl EventWatch {
     /// Watches events for these triggers.
-    pub fn new(sightings: Arc<Sightings>, triggers: &[Trigger]) -> Self {
-        let fields = event_triggers(triggers).map(|(trigger, _)| trigger.fields.clone()).collect();
-        Self { sightings, fields }
+    pub fn new(sightings: Arc<Sightings>, table: EventTable) -> Self {
+        let has_silences = table.has_silences();
+        Self { sightings, table, has_silences }
+    }
+
+    /// The triggers.
+    pub fn table(&self) -> &EventTable {
+        &self.table
     }
 
     /// Takes the new matches of a process.
     fn look(&self, process: &mut Process, clock_offset_ns: i64) {
-        process.take_matches(&self.fields, clock_offset_ns, |matches| self.sightings.add(matches));
+        process.take_matches(&self.table, clock_offset_ns, |matches| self.sightings.add(matches));
+        if self.has_silences {
+            process.take_silent(&self.table).into_iter().for_each(|silent| self.sightings.add_silent(silent));
+        }
     }
 }
 
@@ -49,7 +66,7 @@ impl Consumer {
         let offset = self.manifest.session.clock.realtime_offset_ns;
         let mut problems = Vec::new();
         for process in &mut self.processes {
-            problems.extend(process.problem_of_triggers(watch.fields.len()));
+            problems.extend(process.problem_of_triggers());
             watch.look(process, offset);
         }
         problems.into_iter().for_each(|problem| self.report_once(problem));
@@ -59,8 +76,57 @@ impl Consumer {
     pub(super) fn look_for_matches_of(&mut self, process: &mut Process) {
         let Some(watch) = &self.event_watch else { return };
         watch.look(process, self.manifest.session.clock.realtime_offset_ns);
-        let problems = [process.problem_of_triggers(watch.fields.len()), process.problem_of_matches()];
+        let waited = process.end_silences(&watch.table);
+        let problems = [process.problem_of_triggers(), process.problem_of_matches()];
         problems.into_iter().flatten().for_each(|problem| self.report_once(problem));
+        if process.end.as_deref() != Some(STILL_RUNNING) {
+            self.tell_unwatched(waited);
+        }
+    }
+
+    /// Says that silences are not looked for any more, with the lines of a process.
+    fn tell_unwatched(&mut self, lines: Vec<String>) {
+        for line in lines.into_iter().take(MAX_NOTICES.saturating_sub(self.reported_silences)) {
+            self.reported_silences += 1;
+            (self.notice)(&line);
+        }
+    }
+
+    /// A process has closed its connection: it is about to end, or has become another program.
+    pub(super) fn disconnect(&mut self, key: u64) {
+        let Some(process) = self.processes.iter_mut().find(|process| process.key == key) else { return };
+        process.disconnect();
+        let table = self.event_watch.as_ref().map(|watch| &watch.table);
+        let waited = table.map(|table| process.end_silences(table)).unwrap_or_default();
+        self.tell_unwatched(waited);
+    }
+
+    /// Replaces the triggers: those on events in all processes. Matches of the ones before are
+    /// taken first. Notes the change in the manifest.
+    pub(super) fn set_triggers(&mut self, new: NewTriggers) {
+        self.look_for_matches();
+        let NewTriggers { texts, event_watch, counts } = new;
+        (self.event_watch, self.counts) = (event_watch, counts);
+        if let Some(watch) = &self.event_watch {
+            self.processes.iter_mut().for_each(|process| process.set_triggers(watch.table()));
+        }
+        // What was lost before is no loss for them.
+        self.count_for_triggers();
+        self.note_triggers(texts);
+    }
+
+    fn note_triggers(&mut self, triggers: Vec<String>) {
+        let realtime = self.manifest.session.clock.realtime_offset_ns;
+        let change =
+            TriggerChange { time_ns: realtime.saturating_add_unsigned(tompion_os::monotonic_ns()), triggers };
+        if !tompion_firings::has_room_for_change(&self.manifest.trigger_changes, &change) {
+            self.manifest.beyond_limits.trigger_changes += 1;
+            return;
+        }
+        self.manifest.trigger_changes.push(change);
+        if self.stopped.is_none() {
+            self.write_manifest("the new triggers");
+        }
     }
 
     /// Counts for triggers, if one asks for it.
@@ -96,15 +162,50 @@ impl Consumer {
         all.fold(0, u64::saturating_add)
     }
 
-    /// Notes in the manifest that a trigger has fired.
+    /// Notes in the trace and in the manifest that a trigger has fired.
     pub(super) fn note_firing(&mut self, firing: Firing) {
-        if !has_room(&self.manifest.firings, &firing) {
+        self.write_firing(&firing);
+        if !tompion_firings::has_room_for_firing(&self.manifest.firings, &firing) {
             self.manifest.beyond_limits.firings += 1;
             return;
         }
         self.manifest.firings.push(firing);
         if self.stopped.is_none() {
             self.write_manifest("the trigger");
+        }
+    }
+
+    /// Writes a firing into the recorder's own trace.
+    fn write_firing(&mut self, firing: &Firing) {
+        if self.stopped.is_some() || self.jobs.is_some() {
+            return;
+        }
+        let root = self.chunks.as_ref().map_or(&self.folder, Chunks::open);
+        let clock_offset_ns = self.manifest.session.clock.realtime_offset_ns;
+        let host = &self.host;
+        let trace = self
+            .firing_trace
+            .get_or_insert_with(|| FiringTrace::begin(root, Origin { host, clock_offset_ns }));
+        if let Err(error) = trace.write(firing) {
+            self.manifest.beyond_limits.firing_events += 1;
+            self.report_once(format!("a firing is not in the trace: {}", reason(&error)));
+        }
+    }
+
+    /// Ends the trace of firings, and adds it to the manifest: the recording, or a chunk, ends.
+    pub(super) fn end_firing_trace(&mut self) {
+        let Some(trace) = self.firing_trace.take() else { return };
+        match trace.finish() {
+            Ok((source, beyond)) => {
+                self.manifest.beyond_limits.firing_events += beyond;
+                if let Some(source) = source {
+                    self.chunks.iter_mut().for_each(|chunks| chunks.add_source(source.clone()));
+                    self.add_source(source);
+                }
+            }
+            Err(error) => {
+                self.report_once(format!("the trace of firings is not complete: {}", reason(&error)))
+            }
         }
     }
 
@@ -143,31 +244,5 @@ impl Consumer {
             self.processes.iter_mut().for_each(Process::drop_history);
         }
         self.drop_chunk();
-    }
-}
-
-/// Whether a manifest with these firings has room for one more.
-fn has_room(firings: &[Firing], more: &Firing) -> bool {
-    let text = |firing: &Firing| {
-        let captures = firing.captures.iter().filter_map(|capture| serde_json::to_string(capture).ok());
-        captures.fold(firing.trigger.len() + firing.cause.len(), |sum, text| sum + text.len())
-    };
-    let all = firings.iter().map(text).fold(text(more), usize::saturating_add);
-    firings.len() < MAX_FIRINGS && all <= MAX_FIRINGS_TEXT
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn firings_in_the_manifest_are_limited_by_number_and_by_text() {
-        let firing = |bytes| Firing { trigger: "x".repeat(bytes), ..Firing::default() };
-        let half = MAX_FIRINGS_TEXT / 2;
-        assert!(has_room(&vec![firing(10); MAX_FIRINGS - 1], &firing(10)));
-        assert!(!has_room(&vec![firing(10); MAX_FIRINGS], &firing(10)));
-        assert!(has_room(&[firing(half)], &firing(half)));
-        assert!(!has_room(&[firing(half)], &firing(half + 1)));
-        assert!(!has_room(&[], &firing(MAX_FIRINGS_TEXT + 1)));
     }
 }

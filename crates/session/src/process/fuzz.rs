@@ -144,6 +144,7 @@ impl Fixture {
             prepared: None,
             cpu: None,
             counts: false,
+            follows_triggers: true,
             control_size: control::FILE_SIZE,
         };
         let filter = (random.index(4) == 0).then(|| "$cpu == 0 && f1 < 9 || $tid == 3".to_owned());
@@ -157,6 +158,7 @@ impl Fixture {
             control: map(c"control", control::FILE_SIZE),
             rings: map(c"rings", geometry.file_size()),
             counts: None,
+            match_counts: Default::default(),
             folder: folder.clone(),
             description: source(),
             context_sources: ThreadContextSources {

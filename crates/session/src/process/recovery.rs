@@ -9,15 +9,18 @@ use std::{
 
 use tompion_clock::ClockMap;
 use tompion_ctf::metadata::Uuid;
+use tompion_firings::MatchCounts;
 use tompion_layout::{LAYOUT_VERSION, catalog, control};
 use tompion_os::{DirHandle, PacketSocket};
 use tompion_protocol::message::ToAgent;
 use tompion_restart_state::ChunkBegin;
 use tompion_ring::{
+    captures,
     reader::Span,
     records::{Records, UntrustedRecord},
     torn_pages::{self, Next, RingFormat},
 };
+use tompion_triggers::EventTable;
 use tompion_writer::{
     SavedState,
     resume::{Error, Expected},
@@ -47,6 +50,8 @@ pub struct Adoption {
     pub context_sources: Option<ThreadContextSources>,
     /// Time of CLOCK_MONOTONIC before which it did not take part.
     pub begin_ns: u64,
+    /// Triggers on events.
+    pub triggers: EventTable,
 }
 
 /// Place of the traces of processes that are taken over.
@@ -61,12 +66,16 @@ pub struct TracePlace<'a> {
 impl Process {
     /// Takes over a process of a recorder that was killed, to be read on where its trace ends.
     pub fn adopt(mut self, adoption: Adoption) -> Self {
-        let Adoption { socket, budget, context_sources, begin_ns } = adoption;
+        let Adoption { socket, budget, context_sources, begin_ns, triggers } = adoption;
         self.socket = Some(socket);
         self.budget = budget;
         self.context_sources = context_sources.unwrap_or(self.context_sources);
         self.participation = Participation::since(begin_ns);
-        self.resume_matches();
+        self.match_counts = MatchCounts::resume(&self.control, &triggers, self.hello.follows_triggers);
+        if captures::understood(&self.control).is_none() {
+            // The recorder may have been killed before it told of a change.
+            self.announce_rules();
+        }
         for ring in 0..self.states.len() {
             let (end, released) = (self.states[ring].read, self.reader(ring).released());
             self.states[ring].consumed = released;
@@ -149,6 +158,7 @@ impl Process {
             control,
             rings,
             counts: None,
+            match_counts: MatchCounts::default(),
             folder: place.root.join("user").join(&saved.folder),
             description: describe(session_config, &hello, saved.pid, uuid),
             context_sources,

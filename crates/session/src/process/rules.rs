@@ -45,10 +45,22 @@ impl Process {
             self.spans_with_fields.extend(span);
             class.filter = filter.map(|filter| SessionFilter::new(filter, &class.event));
         }
-        if let Some(socket) = &self.socket {
+        self.announce_rules();
+    }
+
+    /// Tells the agent that rules or triggers have changed, if it listens.
+    pub(super) fn announce_rules(&self) {
+        if let Some(socket) = self.socket.as_ref().filter(|_| self.listens()) {
             // An agent that has gone needs no rules.
             let _ = socket.send(&ToAgent::RulesChanged.encode(), &[]);
         }
+    }
+
+    /// Whether a thread of it has said that it receives what the session says. (What `Hello` says
+    /// isn't enough: a thread may not have been started.)
+    pub(super) fn has_announced_thread(&self) -> bool {
+        // Ordering: a fact by itself.
+        self.control.word(control::OFFSET_LISTENS).load(Ordering::Relaxed) != 0
     }
 
     /// Whether the session has a part in its filter.
@@ -58,10 +70,7 @@ impl Process {
 
     /// Whether the process goes by the newest rules.
     pub fn following(&self) -> Following {
-        // Ordering: a fact by itself. (What `Hello` says isn't enough: a thread may not have been
-        // started.)
-        let listens = self.control.word(control::OFFSET_LISTENS).load(Ordering::Relaxed) != 0;
-        match (&self.socket, rules_text::is_acknowledged(&self.control), listens) {
+        match (&self.socket, rules_text::is_acknowledged(&self.control), self.has_announced_thread()) {
             (None, _, _) => Following::Unreachable,
             (Some(_), true, _) => Following::Current,
             (Some(_), false, true) => Following::Pending,

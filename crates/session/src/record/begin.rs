@@ -14,6 +14,7 @@ use tompion_writer::HostInfo;
 
 use super::{Config, Error, Mode};
 use tompion_running::own_recorder;
+use tompion_triggers::EventTable;
 
 use crate::{
     attach,
@@ -174,7 +175,7 @@ pub(super) fn session_config(
         memory: None,
         prefault: config.prefault,
         rules: config.rules.clone(),
-        event_triggers: tompion_triggers::event_text(&config.triggers),
+        event_triggers: EventTable::new(&config.triggers),
         overwrite: config.mode == Mode::Overwrite,
         tid: config.tid,
         contexts: config.contexts.clone(),

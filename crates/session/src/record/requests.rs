@@ -2,40 +2,34 @@
 
 use std::sync::mpsc::{self, Sender};
 
+use tompion_calls::{KernelEvents, Request, Requests};
 use tompion_control::Status;
 use tompion_firings::Occurrence;
-use tompion_kernel_trace::{ChangeableChoice, Kernel, KernelChoice};
+use tompion_kernel_trace::{Kernel, KernelChoice};
 use tompion_manifest::Snapshot;
 use tompion_triggers::Condition;
 
 use super::{Config, Control, Error, triggers::Save};
-use crate::{
-    consumer::ConsumerCommand,
-    control::{self, KernelEvents, Request, Requests},
-    session_config::SessionConfig,
-};
+use crate::{consumer::ConsumerCommand, control, session_config::SessionConfig};
 
-impl Requests {
-    /// Listens for calls about a recording. Without a place for the socket there are none, unless
-    /// the session has a name by which users expect to find it.
-    pub(super) fn of(
-        config: &Config,
-        session_config: &SessionConfig,
-        kernel: Option<&KernelChoice>,
-    ) -> Result<Option<Self>, Error> {
-        // Another command has begun it for itself.
-        if config.jobs.is_some() || config.selector.is_some() {
-            return Ok(None);
-        }
-        let frame = control::frame(session_config, config.target.command(), kernel);
-        let choice = kernel.map(ChangeableChoice::of);
-        match Self::open(config.session.as_deref(), (session_config, choice), frame) {
-            Ok(requests) => Ok(Some(requests)),
-            Err(error) if config.session.is_some() => Err(error.into()),
-            Err(error) => {
-                log::debug!("tompion status won't find this recording: {error}");
-                Ok(None)
-            }
+/// Listens for calls about a recording. Without a place for the socket there are none, unless
+/// the session has a name by which users expect to find it.
+pub(super) fn listen(
+    config: &Config,
+    session_config: &SessionConfig,
+    kernel: Option<&KernelChoice>,
+) -> Result<Option<Requests>, Error> {
+    // Another command has begun it for itself.
+    if config.jobs.is_some() || config.selector.is_some() {
+        return Ok(None);
+    }
+    let frame = control::frame(session_config, config.target.command(), kernel);
+    match Requests::open(config.session.as_deref(), control::facts(session_config, kernel), frame) {
+        Ok(requests) => Ok(Some(requests)),
+        Err(error) if config.session.is_some() => Err(error.into()),
+        Err(error) => {
+            log::debug!("tompion status won't find this recording: {error}");
+            Ok(None)
         }
     }
 }
@@ -43,7 +37,7 @@ impl Requests {
 impl Control {
     /// Follows the next request. True when the recording is to end at once.
     pub(super) fn follow_request(&mut self, notice: fn(&str)) -> bool {
-        if let Some(request) = self.requests.as_mut().and_then(Requests::next) {
+        if let Some(request) = self.requests.as_mut().and_then(Requests::next_request) {
             match request {
                 // The consumer replies: this thread waits for no disk.
                 Request::Status(done) => {
@@ -56,6 +50,13 @@ impl Control {
                     self.acceptor.set_rules(rules.clone());
                     let _ = self.commands.send(ConsumerCommand::SetRules(Box::new(rules)));
                     let _ = done.send(());
+                }
+                Request::CountEvents(done) => drop(self.commands.send(ConsumerCommand::CountEvents(done))),
+                Request::ChangeTriggers(change, done) => {
+                    // What has occurred before fires by the triggers before.
+                    let ends = self.follow_triggers(notice);
+                    let _ = done.send(self.change_triggers(&change));
+                    return ends;
                 }
                 Request::SetKernelEvents(choice, done) => self.set_kernel_events(choice, done),
                 Request::Snapshot(after, done) => {
@@ -98,8 +99,9 @@ impl Control {
     /// State of the recording, as far as this thread knows it.
     fn known_status(&self) -> Option<Status> {
         Some(Status {
-            rules: control::describe_rules(self.acceptor.rules()),
+            rules: tompion_calls::describe_rules(self.acceptor.rules()),
             rule_changes: self.rule_changes,
+            triggers: self.triggers.observations.triggers().into_iter().map(|it| it.text).collect(),
             problems: self.acceptor.problems.clone(),
             refused: self.acceptor.refusals(),
             ..self.requests.as_ref()?.frame.clone()

@@ -83,12 +83,13 @@ impl Unfinished {
         let failed = |text: String| Error::Resume(config.folder.clone(), text);
         let restart = self.saved.restart().ok_or_else(|| failed("it has no keeper".into()))?;
         let saved = self.saved.session_config(&self.folder).map_err(failed)?;
+        let triggers = self.triggers(restart, config).map_err(failed)?;
         let config = Config {
             target: restart.target(),
             programs: restart.programs.clone(),
             session: restart.name.clone(),
             rules: saved.rules.clone(),
-            triggers: self.triggers(restart, config).map_err(failed)?,
+            triggers,
             mode: if saved.overwrite { Mode::Overwrite } else { Mode::Discard },
             subbuf_size: saved.geometry.subbuf_size(),
             subbufs: saved.geometry.subbuf_count(),
@@ -98,7 +99,7 @@ impl Unfinished {
         };
         let session_config = SessionConfig {
             rseq: rseq::is_usable(),
-            event_triggers: tompion_triggers::event_text(&config.triggers),
+            event_triggers: restart.event_table(&config.triggers),
             users: users(&config),
             programs: config.programs.clone(),
             has_command: matches!(config.target, Target::Command(_)),

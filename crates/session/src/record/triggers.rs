@@ -6,7 +6,8 @@
 
 use std::{
     io,
-    os::fd::AsFd as _,
+    os::{fd::AsFd as _, unix::process::ExitStatusExt as _},
+    process::ExitStatus,
     sync::{
         Arc,
         mpsc::{self, Sender},
@@ -14,29 +15,36 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tompion_firings::{Hook, Observations, Occurrence, Sightings};
+use tompion_calls::Requests;
+use tompion_firings::{ChangeError, Hook, Observations, Occurrence, Sightings, TriggerChange};
 use tompion_kernel_trace::Kernel;
 use tompion_manifest::Firing;
 use tompion_os::{Inheritance, Poller};
-use tompion_triggers::{Action, Condition, Trigger};
+use tompion_triggers::{Action, Condition};
 
 use super::{Config, Control};
 use crate::{
     acceptor::Interest,
-    consumer::{CommandSender, ConsumerCommand, EventWatch},
-    control::Requests,
+    consumer::{CommandSender, ConsumerCommand, EventWatch, NewTriggers},
+    session_config::SessionConfig,
 };
 
 /// Interval between two looks at a program that a trigger has started.
 const HOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum number of changes of a recording's triggers: programs keep what they have compiled.
+const MAX_CHANGES: u32 = 10_000;
 /// Maximum number of snapshots that go on at the same time.
 const MAX_WINDOWS: usize = 64;
 
 /// Triggers of a recording.
 pub(super) struct Triggers {
     pub(super) observations: Observations,
+    /// Number of times that they were changed.
+    changes: u32,
     /// Matches of events, if a trigger is on any.
     sightings: Option<Arc<Sightings>>,
+    /// Ends of programs that triggers want to know, until they are followed.
+    ends: Vec<Occurrence>,
     /// Snapshots that go on.
     windows: Vec<Window>,
     hook: Hook,
@@ -62,21 +70,33 @@ pub(super) struct Save {
 }
 
 impl Triggers {
-    pub(super) fn new(config: &Config, inheritance: Inheritance, poller: &Poller) -> io::Result<Self> {
-        let observations = Observations::new(&config.triggers);
-        let sightings = match observations.has_events() {
-            true => Some(Arc::new(Sightings::new()?)),
-            false => None,
-        };
-        let bell = sightings.as_ref();
-        bell.map_or(Ok(()), |bell| poller.add(bell.as_fd(), Interest::Matches.to_number()))?;
+    pub(super) fn new(
+        (config, session_config): (&Config, &SessionConfig),
+        inheritance: Inheritance,
+        poller: &Poller,
+    ) -> io::Result<Self> {
+        let observations = Observations::new(&config.triggers, session_config.event_triggers.clone());
         let hook = Hook::new(config.user.clone(), inheritance, config.folder.clone());
-        Ok(Self { observations, sightings, windows: Vec::new(), hook })
+        let mut triggers =
+            Self { observations, changes: 0, sightings: None, ends: Vec::new(), windows: Vec::new(), hook };
+        triggers.begin_sightings(triggers.observations.has_events(), poller)?;
+        Ok(triggers)
     }
 
-    /// Triggers on events for the consumer to watch, if there are any.
-    pub(super) fn event_watch(&self, triggers: &[Trigger]) -> Option<EventWatch> {
-        self.sightings.clone().map(|sightings| EventWatch::new(sightings, triggers))
+    /// Makes a place for matches, if a trigger is on events and there is none.
+    fn begin_sightings(&mut self, has_events: bool, poller: &Poller) -> io::Result<()> {
+        if self.sightings.is_none() && has_events {
+            let sightings = Arc::new(Sightings::new()?);
+            poller.add(sightings.as_fd(), Interest::Matches.to_number())?;
+            self.sightings = Some(sightings);
+        }
+        Ok(())
+    }
+
+    /// Triggers on events for the consumer to watch, if there are or have been any.
+    pub(super) fn event_watch(&self) -> Option<EventWatch> {
+        let table = self.observations.table();
+        self.sightings.clone().map(|sightings| EventWatch::new(sightings, table.clone()))
     }
 
     /// Begins to count losses: those so far, of a recorder that was killed, fire nothing.
@@ -86,12 +106,19 @@ impl Triggers {
         }
     }
 
+    /// Notes that a recorded program has ended. `asked` is the signal by which the recording ends
+    /// its command.
+    pub(super) fn note_end(&mut self, (name, pid): (&str, u32), end: ExitStatus, asked: Option<i32>) {
+        let signal = end.signal().filter(|signal| Some(*signal) != asked);
+        self.ends.extend(signal.into_iter().flat_map(|signal| self.observations.take_end(name, pid, signal)));
+    }
+
     /// Takes what has occurred; `asked` is the signal by which the recording ends.
     fn take_occurrences(&mut self, asked: Option<i32>) -> Vec<Occurrence> {
-        let matches = self.sightings.iter().flat_map(|sightings| sightings.take());
-        let matches: Vec<_> = matches.map(Occurrence::of_matches).collect();
+        let seen = self.sightings.iter().flat_map(|sightings| sightings.take());
+        let seen: Vec<_> = seen.chain(std::mem::take(&mut self.ends)).collect();
         let others = self.observations.take_occurrences(asked);
-        matches.into_iter().chain(others).collect()
+        seen.into_iter().chain(others).collect()
     }
 
     /// Time of the next look at what no descriptor tells.
@@ -131,6 +158,33 @@ impl Control {
             }
         }
         ends
+    }
+
+    /// Replaces the triggers: for programs that run, that are about to start, and for this thread.
+    /// What has occurred before has been followed.
+    pub(super) fn change_triggers(&mut self, change: &TriggerChange) -> Result<(), ChangeError> {
+        let new = change.apply_to(self.triggers.observations.triggers())?;
+        if let Some((trigger, problem)) = tompion_triggers::obstacle(&new, self.abilities) {
+            let trigger = trigger.map(|trigger| trigger.text.clone()).unwrap_or_default();
+            return Err(ChangeError::Invalid { trigger, problem });
+        }
+        let refuse = |problem: String| ChangeError::Invalid { trigger: String::new(), problem };
+        if self.triggers.changes >= MAX_CHANGES {
+            return Err(refuse(format!("expected at most {MAX_CHANGES} changes of a recording's triggers")));
+        }
+        let has_events = new.iter().any(|trigger| matches!(trigger.condition, Condition::Event(_)));
+        let begun = self.triggers.begin_sightings(has_events, &self.poller);
+        begun.map_err(|error| refuse(format!("matches of events can't be told: {error}")))?;
+        self.triggers.changes += 1;
+        self.triggers.observations.change(&new);
+        self.acceptor.set_triggers(&new, self.triggers.observations.table());
+        let new = NewTriggers {
+            texts: new.into_iter().map(|trigger| trigger.text).collect(),
+            event_watch: self.triggers.event_watch(),
+            counts: self.triggers.observations.counts(),
+        };
+        let _ = self.commands.send(ConsumerCommand::SetTriggers(Box::new(new)));
+        Ok(())
     }
 
     /// Follows what has occurred until the end of the recording: also losses and matches that are

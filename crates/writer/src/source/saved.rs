@@ -213,6 +213,7 @@ impl SourceWriter {
         };
         self.classes = known.as_ref().map_or(Vec::new(), |trace| classes_of(trace).to_vec());
         self.plans = self.classes.iter().map(|_| None).collect();
+        self.counts = vec![0; self.classes.len()];
         let mut resumed = ResumedTrace::default();
         for (ring, expected) in expected.iter().enumerate() {
             let name = format!("stream_{ring}");

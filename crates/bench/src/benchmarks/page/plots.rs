@@ -38,6 +38,12 @@ pub fn all(stored: &Stored) -> Vec<(String, String)> {
         lines(results, "by threads", ["What threads cost each other", "threads"])
     });
     add("shapes", "by context", &|results| by_place(results, "by context", "What contexts and filters cost"));
+    add("counts", "counting in place", &|results| {
+        by_place(results, "counting in place", "What counting an event costs")
+    });
+    add("sessions", "by sessions", &|results| {
+        lines(results, "by sessions", ["What each further session costs", "sessions"])
+    });
     add("gaps", "an append takes at most", &gaps);
     for (group, title) in [
         ("added to the program's RSS by recording", "Memory that recording adds to a program (RSS)"),

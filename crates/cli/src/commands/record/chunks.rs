@@ -2,7 +2,7 @@
 
 use clap::Args;
 use tompion_chunks::{Policy, Retention, Rotation};
-use tompion_triggers::{Action, Condition, MAX_EVENT_TRIGGERS, Trigger};
+use tompion_triggers::{Abilities, Trigger};
 
 /// Options of a recording in chunks.
 #[derive(Args)]
@@ -18,8 +18,10 @@ pub struct ChunkOptions {
     /// Do something when something happens, as 'WHEN -> DO, DO… [capture FIELDS] [after TIME]
     /// [limit N/UNIT]' (repeatable). WHEN is an event with an optional filter, such as
     /// 'event:app:request ? ns > 10ms', a span, 'span:app:request > 10ms', late:JOB (it missed its
-    /// deadline), external:WORD (said by `tompion trigger`), killed (the command, by a signal),
-    /// loss, fill:90% (a ring waits to be written), or rate:100k/s (events). DO is snapshot (of a
+    /// deadline), 'silence:app:beat for 5s' (it has not come for so long in a program in which it
+    /// came), external:WORD (said by `tompion trigger`), killed (the command, by a signal),
+    /// killed:NAME (a recorded program), loss, fill:90% (a ring waits to be written), or
+    /// rate:100k/s (events). DO is snapshot (of a
     /// flight recorder; it goes on for TIME), rotate, notify, stop, or `run PROGRAM ARGUMENTS`.
     /// FIELDS are those of the event that a firing tells [default: all]
     #[arg(long = "trigger", value_name = "RULE", conflicts_with = "gather_as")]
@@ -29,26 +31,8 @@ pub struct ChunkOptions {
 impl ChunkOptions {
     /// Returns the reason why a trigger can't do what it should.
     pub fn obstacle(&self, is_flight_recorder: bool) -> Option<String> {
-        let wants = |trigger: &&Trigger, action: Action| trigger.actions.contains(&action);
-        let is_on_event = |trigger: &&Trigger| matches!(trigger.condition, Condition::Event(_));
-        if self.triggers.iter().filter(is_on_event).count() > MAX_EVENT_TRIGGERS {
-            return Some(format!("expected at most {MAX_EVENT_TRIGGERS} triggers on events"));
-        }
-        self.triggers.iter().find_map(|trigger| match trigger {
-            trigger if wants(&trigger, Action::Snapshot) && !is_flight_recorder => {
-                Some(format!("`{}` needs --mode overwrite", trigger.text))
-            }
-            trigger if matches!(trigger.condition, Condition::Fill(_)) && is_flight_recorder => {
-                let text = &trigger.text;
-                Some(format!(
-                    "`{text}` needs --mode discard: the rings of a flight recorder become full by design"
-                ))
-            }
-            trigger if wants(&trigger, Action::Rotate) && self.rotate.is_none() => {
-                Some(format!("`{}` needs --rotate manual, or a time or size", trigger.text))
-            }
-            _ => None,
-        })
+        let abilities = Abilities { is_flight_recorder, is_in_chunks: self.rotate.is_some() };
+        tompion_triggers::obstacle(&self.triggers, abilities).map(|(_, problem)| problem)
     }
 
     /// Returns the rules of a recording in chunks; none if it is to be one trace.
