@@ -2,7 +2,7 @@
 
 use std::{
     net::{IpAddr, ToSocketAddrs},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -63,7 +63,8 @@ pub struct Arguments {
 /// # Errors
 /// If it can't be done, with the chain of causes.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let folders = arguments.traces.iter().map(folder_of).collect::<anyhow::Result<Vec<_>>>()?;
+    let folders =
+        arguments.traces.iter().map(|named| folder_of(named)).collect::<anyhow::Result<Vec<_>>>()?;
     let target = target(arguments)?;
     let pace = Pace::new(arguments.rate, arguments.window);
     let options = Options { connections: arguments.connections.into(), follow: arguments.follow, pace };
@@ -79,9 +80,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Folder of a recording that is named by its path or its session.
-fn folder_of(named: &PathBuf) -> anyhow::Result<PathBuf> {
+fn folder_of(named: &Path) -> anyhow::Result<PathBuf> {
     if named.exists() {
-        return Ok(named.clone());
+        return Ok(named.to_owned());
     }
     let session = Recording::find_by_name(&named.to_string_lossy());
     let Some(session) = session else { bail!("{}: no such folder, and no running session", named.display()) };
