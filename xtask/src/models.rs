@@ -75,6 +75,11 @@ const RUNS: &[Run] = &[
     },
     Run { model: "fallback", definitions: &["TIME"], broken: &["TIME_OUTSIDE"] },
     Run {
+        model: "giveback",
+        definitions: &[],
+        broken: &["NO_WITHDRAWAL", "NO_LOOK", "NEAR", "RETURNED_EARLY"],
+    },
+    Run {
         model: "restart",
         definitions: &[],
         broken: &["RAISED_EARLY", "RAISED_UNSYNCED", "FROM_CONSUMED", "TORN", "BELIEVED"],

@@ -453,6 +453,7 @@ fn hello(origin: Origin, registry: &Registry) -> Hello {
         control_size: tompion_layout::control::FILE_SIZE,
         counts: true,
         follows_triggers: true,
+        notices_withdrawal: true,
     }
 }
 

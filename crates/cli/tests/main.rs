@@ -29,6 +29,7 @@ mod flight_recorder;
 mod full_disks;
 mod hardened;
 mod hostile;
+mod idle_rings;
 mod independent;
 mod join_sockets;
 mod kernel;

@@ -75,8 +75,8 @@ pub use plugin::LoopEvent;
 pub use probe::{ProbePlace, attach_probe, attach_program, open_tracepoint};
 pub use process::{
     FileLimit, Inheritance, Interest, Poller, ProcessWatch, Signals, at_exit, end_by_signal, executable_of,
-    file_limit, find_on_path, ignore_until_exec, is_privileged_start, kill, kill_group, name_of, on_fork,
-    raise_file_limit, replace_standard_error,
+    file_limit, find_on_path, has_locked_memory, ignore_until_exec, is_privileged_start, kill, kill_group,
+    name_of, on_fork, raise_file_limit, replace_standard_error,
 };
 pub use process_stat::{start_ticks, stat_field};
 pub use processor::{

@@ -256,6 +256,41 @@ impl SharedMap {
         try_populate(self.base.as_ptr().wrapping_add(offset), len)
     }
 
+    /// Gives pages of a memory file back to the system, for all that have it mapped: they read as
+    /// zeros until they are written again. Best effort: where the kernel refuses, they stay.
+    ///
+    /// Source: `MADV_REMOVE` in `madvise(2)`.
+    ///
+    /// # Panics
+    /// As [`SharedMap::word`].
+    pub fn give_back(&self, offset: usize, len: usize) {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len));
+        // SAFETY: the range is inside the mapping, which is shared; other users of the bytes must
+        // expect any, and find zeros.
+        unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), len, libc::MADV_REMOVE) };
+    }
+
+    /// Number of bytes of the mapping for which the system has pages at present.
+    ///
+    /// Source: `mincore(2)`.
+    pub fn resident_bytes(&self) -> u64 {
+        const PAGE: usize = 4096;
+        const AT_ONCE: usize = 1024;
+        let mut pages = [0_u8; AT_ONCE];
+        let mut resident = 0;
+        for offset in (0..self.len).step_by(AT_ONCE * PAGE) {
+            let len = (self.len - offset).min(AT_ONCE * PAGE);
+            // SAFETY: the range is inside the mapping, and has at most as many pages as the array.
+            let result =
+                unsafe { libc::mincore(self.base.as_ptr().add(offset).cast(), len, pages.as_mut_ptr()) };
+            if result == 0 {
+                let of_range = pages.iter().take(len.div_ceil(PAGE));
+                resident += of_range.filter(|page| **page & 1 != 0).count() as u64;
+            }
+        }
+        resident * PAGE as u64
+    }
+
     /// Leaves the memory mapped for ever and returns its address.
     pub fn leak(mut self) -> *mut u8 {
         self.unmap = false;

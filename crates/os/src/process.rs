@@ -159,6 +159,13 @@ pub fn on_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: ex
     unsafe { pthread_atfork(before, in_parent, in_child) };
 }
 
+/// Whether a process has locked memory, or that is unknown. Source: `VmLck`, `proc_pid_status(5)`.
+pub fn has_locked_memory(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    locked.is_none_or(|locked| locked.trim() != "0 kB")
+}
+
 /// Has a function called when the program ends by `exit` or by returning from `main`, before what
 /// was made until now is destroyed.
 pub fn at_exit(function: extern "C" fn()) {

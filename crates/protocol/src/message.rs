@@ -77,6 +77,9 @@ pub struct Hello {
     pub counts: bool,
     /// Whether it follows triggers that change while it runs.
     pub follows_triggers: bool,
+    /// Whether its writers notice room that the session withdraws from them. Older versions might
+    /// not, on processors that reorder.
+    pub notices_withdrawal: bool,
 }
 
 /// Message from a session to an agent.
@@ -147,6 +150,8 @@ const HAS_CONTROL_SIZE: u32 = 1 << 5;
 const COUNTS: u32 = 1 << 6;
 /// The agent follows triggers that change.
 const FOLLOWS_TRIGGERS: u32 = 1 << 7;
+/// The agent's writers notice withdrawn room.
+const NOTICES_WITHDRAWAL: u32 = 1 << 8;
 
 struct Writer(Vec<u8>);
 
@@ -219,6 +224,7 @@ impl Hello {
         flags |= if self.cpu.is_some() { HAS_CPU } else { 0 };
         flags |= if self.counts { COUNTS } else { 0 };
         flags |= if self.follows_triggers { FOLLOWS_TRIGGERS } else { 0 };
+        flags |= if self.notices_withdrawal { NOTICES_WITHDRAWAL } else { 0 };
         flags | if self.control_size != 0 { HAS_CONTROL_SIZE } else { 0 }
     }
 }
@@ -267,6 +273,7 @@ impl ToSession {
                     control_size: if flags & HAS_CONTROL_SIZE != 0 { reader.u64()? } else { 0 },
                     counts: flags & COUNTS != 0,
                     follows_triggers: flags & FOLLOWS_TRIGGERS != 0,
+                    notices_withdrawal: flags & NOTICES_WITHDRAWAL != 0,
                 }))
             }
             FAILED => Ok(Self::Failed(reader.text()?)),
@@ -324,6 +331,7 @@ mod tests {
             control_size: 0,
             counts: false,
             follows_triggers: false,
+            notices_withdrawal: false,
         }
     }
 
@@ -338,6 +346,7 @@ mod tests {
             ToSession::Hello(Hello { cpu: Some(3), ..hello() }),
             ToSession::Hello(Hello { cpu: Some(3), control_size: 1 << 22, counts: true, ..hello() }),
             ToSession::Hello(Hello { follows_triggers: true, ..hello() }),
+            ToSession::Hello(Hello { notices_withdrawal: true, ..hello() }),
             ToSession::Failed("no memory".into()),
             ToSession::ChildFailed("timed out".into()),
             ToSession::Ask,

@@ -132,6 +132,7 @@ impl SavedProcess {
             prepared: None,
             cpu: None,
             counts: false,
+            notices_withdrawal: false,
             control_size: self.control_size,
             follows_triggers: self.follows_triggers,
         }

@@ -7,8 +7,8 @@
 //! what stayed intact. [`records`] walks the copied bytes, which it does not trust.
 //! [`pinned_events`] is for the few events that must not be overwritten. [`rules_text`] is the
 //! text that says which events are recorded. [`captures`] counts and copies events on which
-//! triggers wait. [`counts`] counts events by their [`keys`]. [`in_flight`] tells when the memory
-//! of a recording can be unmapped.
+//! triggers wait. [`idle_pages`] gives back what rings don't use any more. [`counts`] counts
+//! events by their [`keys`]. [`in_flight`] tells when the memory of a recording can be unmapped.
 //!
 //! The bytes themselves are drawn in `tompion-layout`; `docs/design/ring.md` has the argument why
 //! readers and writers agree. This crate knows nothing of events, files or sockets.
@@ -17,6 +17,8 @@ pub mod captures;
 #[cfg(not(loom))]
 pub mod counts;
 mod event;
+#[cfg(not(loom))]
+pub mod idle_pages;
 pub mod in_flight;
 pub mod keys;
 #[cfg(all(test, loom))]

@@ -71,6 +71,7 @@ fn must_fail(fault: Fault, preemptions: usize, body: impl Fn() + Sync + Send + '
 #[derive(Clone)]
 struct Ring {
     map: SharedMap,
+    geometry: Geometry,
     lost: Arc<[AtomicU64; Cause::SLOTS]>,
     overwrite: bool,
 }
@@ -89,20 +90,25 @@ fn event(number: u16, image: &[u64; 1], retention: Retention) -> Event<'static> 
 }
 
 impl Ring {
+    fn new(overwrite: bool) -> Self {
+        Self::of(Self::geometry().subbuf_count(), overwrite)
+    }
+
     fn geometry() -> Geometry {
         Geometry::new(SUBBUF, 2, 1, 1).unwrap()
     }
 
-    fn new(overwrite: bool) -> Self {
-        let map = SharedMap::for_ring(Self::geometry().file_size() as usize);
-        Self { map, lost: Arc::default(), overwrite }
+    fn of(subbufs: u64, overwrite: bool) -> Self {
+        let geometry = Geometry::new(SUBBUF, subbufs, 1, 1).unwrap();
+        let map = SharedMap::for_ring(geometry.file_size() as usize);
+        Self { map, geometry, lost: Arc::default(), overwrite }
     }
 
     fn append(&self, number: u16) -> Outcome {
         let image = [u64::from(number) * 3 + 1];
         let event = event(number, &image, Retention::Ring);
         let setup = ReserveParts {
-            geometry: Self::geometry(),
+            geometry: self.geometry,
             overwrite: self.overwrite,
             clock: Clock::Tsc,
             processor: Processor { exchanges_16_bytes: true, has_rdtscp: true, has_rdpid: false },
@@ -115,7 +121,7 @@ impl Ring {
     }
 
     fn reader(&self) -> RingReader<'_> {
-        RingReader::new(&self.map, Self::geometry(), 0, 0).in_form(WriteProtocol::ReserveCommit)
+        RingReader::new(&self.map, self.geometry, 0, 0).in_form(WriteProtocol::ReserveCommit)
     }
 
     fn lost(&self, cause: Cause) -> u64 {
@@ -212,6 +218,50 @@ fn mistakes_in_discard_mode_are_noticed() {
     must_fail(Fault::TimeOutside, 2, discarding(1, true));
     must_fail(Fault::FullIgnored, 2, discarding(4, false));
     must_fail(Fault::ReleasedEarly, 2, discarding(4, false));
+}
+
+/// A writer of some events in the second lap of a ring, while the sub-buffer behind the one that it
+/// opens next is emptied.
+fn emptying(events: u16) -> impl Fn() + Sync + Send + Clone + 'static {
+    move || {
+        let ring = Ring::of(4, false);
+        let lap = ring.geometry.ring_size();
+        ring.map.publish(lap, 0);
+        ring.reader().release(lap);
+        let mut found = Found { read: lap, ..Found::default() };
+        assert_eq!(ring.append(100), Outcome::Written);
+        found.take(&ring, false);
+        let writer = {
+            let ring = ring.clone();
+            thread::spawn(move || {
+                (0..events).filter(|&number| ring.append(number) == Outcome::Written).count()
+            })
+        };
+        let emptied = lap + 2 * SUBBUF;
+        let was_emptied = ring.reader().while_withdrawn(found.read, emptied, || {
+            for offset in (0..SUBBUF as usize).step_by(8) {
+                let place = ring::DATA + ring.geometry.place(emptied) + offset;
+                // Ordering: as the kernel's, which nothing orders but the room.
+                ring.map.whole().store(place, 0, Ordering::Relaxed);
+            }
+        });
+        let written = writer.join().unwrap();
+        found.take(&ring, true);
+        assert_eq!(found.numbers.len(), written + 1, "emptied: {was_emptied}");
+        assert_eq!(ring.lost(Cause::Full) as usize, usize::from(events) - written);
+        assert_eq!(ring.reader().released(), found.read);
+    }
+}
+
+#[test]
+fn a_ring_is_emptied_where_no_writer_is() {
+    explore(2, emptying(4));
+}
+
+#[test]
+fn mistakes_in_emptying_are_noticed() {
+    must_fail(Fault::EmptiedUnlooked, 2, emptying(4));
+    must_fail(Fault::NoRoomFence, 2, emptying(4));
 }
 
 /// A writer and another one with two events, while a history is copied.

@@ -63,6 +63,10 @@ pub enum Fault {
     RefusedStale,
     /// The clock is read before the position.
     TimeOutside,
+    /// Writers look at the room without a fence before.
+    NoRoomFence,
+    /// Pages are emptied without another look at the position.
+    EmptiedUnlooked,
     /// The reader's copy is made without an order.
     CopyInAnyOrder,
 }

@@ -9,7 +9,7 @@ use std::{
     ffi::c_void,
     mem::MaybeUninit,
     ptr,
-    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
 };
 
 use tompion_layout::{
@@ -521,6 +521,9 @@ impl Recording {
         }
         // Positions of a sound program stay far below the largest number; others may end there.
         let start = position.wrapping_add(if inside == 0 { 0 } else { size - inside });
+        // Ordering: pairs with the fence in `while_withdrawn`: a reader that has not seen the last
+        // sub-buffer opened has its withdrawal of room seen here.
+        fence(Ordering::SeqCst);
         // Ordering: pairs with the reader's release store: what it has taken may be overwritten.
         let behind = start.wrapping_add(size).wrapping_sub(consumed.load(Ordering::Acquire)) as i64;
         // Negative if the position was read so long ago that the reader is beyond it: then the

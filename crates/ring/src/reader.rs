@@ -194,6 +194,41 @@ impl<'a> RingReader<'a> {
         self.ring.store(ring::CONSUMED, position, Ordering::Release);
     }
 
+    /// Runs a function while no writer can enter the sub-buffer that begins at `position`, or a
+    /// later one. False, and nothing was run, if a writer may be too near.
+    ///
+    /// For discard mode, of a ring that was consumed up to `read`. The position is at least one
+    /// sub-buffer behind the next one that writers open: a writer that looked at the room before
+    /// may still open that one.
+    pub fn while_withdrawn(&self, read: u64, position: u64, run: impl FnOnce()) -> bool {
+        let Some(withdrawn) = position.checked_sub(self.geometry.ring_size()) else { return false };
+        if position < self.next_opened(read).saturating_add(self.geometry.subbuf_size()) {
+            return false;
+        }
+        self.release(withdrawn);
+        // Ordering: pairs with the fences in `make_room` and `may_open`, between a thread's opening
+        // of a sub-buffer and its look at the room for the one behind it. Either that look finds
+        // the room withdrawn, or the opening is seen here.
+        fence(Ordering::SeqCst);
+        let is_unmoved = has(Fault::EmptiedUnlooked) || self.written() == read;
+        if is_unmoved {
+            run();
+        }
+        // Its release also orders what was run before the next writer's stores.
+        self.release(read);
+        is_unmoved
+    }
+
+    /// Position of the sub-buffer that the next writer opens, if all is written up to `read`.
+    pub fn next_opened(&self, read: u64) -> u64 {
+        if read % self.geometry.subbuf_size() == 0 { read } else { self.geometry.subbuf_end(read) }
+    }
+
+    /// Sizes of the ring.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
     /// Whether a record that begins at a position is complete, or padding stands there.
     fn has_complete_at(&self, position: u64) -> bool {
         // Ordering: a hint; the copy loads it again.

@@ -235,6 +235,10 @@ impl<'a> ReserveRings<'a> {
                 return Err(Cause::Unfinished);
             }
         } else {
+            if !memory::has(Fault::NoRoomFence) {
+                // Ordering: as in `Recording::make_room`.
+                memory::fence(Ordering::SeqCst);
+            }
             // Ordering: pairs with the reader's release store: what it has taken may be
             // overwritten.
             let behind =

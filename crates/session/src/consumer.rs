@@ -27,6 +27,7 @@ use tompion_firings::FiringTrace;
 use tompion_jobs::JobSink;
 use tompion_manifest::{self as manifest, Manifest};
 use tompion_os::{DirHandle, sample_clocks};
+use tompion_ring::idle_pages::MAX_PIECES;
 use tompion_triggers::Counts;
 use tompion_watchdog::StallWatchdog;
 use tompion_writer::{HostInfo, NameCounts, SourceWriter, disk};
@@ -365,6 +366,10 @@ impl CommandServer for Consumer {
             self.processes.iter_mut().for_each(Process::look_at_threads);
             self.sample_in_turn();
             self.processes.iter_mut().for_each(Process::advance_clock_bracket);
+            if !self.is_overloaded && !self.is_burst() {
+                let mut pieces = MAX_PIECES;
+                self.processes.iter_mut().for_each(|process| process.give_pages_back(&mut pieces));
+            }
         }
         let is_backpressured = self.processes.iter().any(Process::is_backpressured);
         let is_overloaded = self.is_overloaded;

@@ -20,6 +20,7 @@ use tompion_lineage::Lineage;
 use tompion_os::{DirHandle, PacketSocket, Peer, SharedMap};
 use tompion_protocol::message::{Hello, ToAgent};
 use tompion_ring::{
+    idle_pages::IdleRings,
     pinned_events::UntrustedPinned,
     reader::{RingReader, Span},
 };
@@ -93,6 +94,8 @@ pub struct Process {
     writer: SourceWriter,
     placement: Placement,
     states: Vec<RingState>,
+    /// Rings whose pages may be given back.
+    idle_rings: IdleRings,
     /// Bytes of the catalog that were read.
     catalog_read: usize,
     /// Whether the medium is known to have the files of a process that is kept.
@@ -235,6 +238,8 @@ pub struct Recording {
     pub kept_in: Option<ProcessBacking>,
     /// Room for its descriptions.
     pub budget: Budget,
+    /// Whether pages of rings that are not written are given back.
+    pub gives_pages_back: bool,
 }
 
 /// Sources of context besides the rings.
@@ -342,6 +347,7 @@ impl Process {
             writer: SourceWriter::new(folder, description, rings_count, mode),
             placement: Placement::Undecided(None),
             states: vec![RingState::default(); rings_count],
+            idle_rings: IdleRings::new(usize::from(recording.gives_pages_back) * rings_count),
             catalog_read: 0,
             files_settled: false,
             catalog_synced: 0,
@@ -478,6 +484,13 @@ impl Process {
             }
         }
         fullest
+    }
+
+    /// Gives back pages of rings that were not written for a while.
+    pub fn give_pages_back(&mut self, pieces: &mut u32) {
+        let mut idle = std::mem::take(&mut self.idle_rings);
+        idle.give_back((self.pid, &self.rings), pieces, |ring| (self.states[ring].read, self.reader(ring)));
+        self.idle_rings = idle;
     }
 
     /// Asks the agent to make the ring's next pages present, on the ring's first lap.

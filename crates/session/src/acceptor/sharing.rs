@@ -79,7 +79,10 @@ impl ClientAcceptor {
                 MappedMemory { control, rings, counts, match_counts }
             }
         };
+        // A recorder that comes back reads on from where room was given back to.
+        let can_withdraw = hello.notices_withdrawal && kept_in.is_none() && !self.config.overwrite;
         Ok(process::Recording {
+            gives_pages_back: can_withdraw && !self.config.prefault,
             geometry,
             ring_share,
             form,

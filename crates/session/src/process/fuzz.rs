@@ -145,6 +145,7 @@ impl Fixture {
             cpu: None,
             counts: false,
             follows_triggers: true,
+            notices_withdrawal: false,
             control_size: control::FILE_SIZE,
         };
         let filter = (random.index(4) == 0).then(|| "$cpu == 0 && f1 < 9 || $tid == 3".to_owned());
@@ -168,6 +169,7 @@ impl Fixture {
             },
             kept_in: None,
             budget: Default::default(),
+            gives_pages_back: false,
         };
         let mut process = Process::new(number, 1, hello, None, recording);
         let clock = ClockMap::new(

@@ -164,6 +164,7 @@ impl Process {
             context_sources,
             kept_in: Some(kept_in),
             budget: Budget::default(),
+            gives_pages_back: false,
         };
         let mut process = Self::new(saved.key, saved.pid, hello, None, recording);
         process.may_have_torn_pages = may_have_torn_pages;
