@@ -29,7 +29,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tompion_context::filter;
 use tompion_control::{
-    self as control, Call, CallError, ControlSocket, DESCRIPTION, EventCounts, Following, INTERFACE,
+    self as control, Call, CallError, Caller, ControlSocket, DESCRIPTION, EventCounts, Following, INTERFACE,
     Identity, Permissions, PlaceError, RuleChange, Server, Service, Status, qualified,
 };
 use tompion_counting::Collector;
@@ -181,6 +181,9 @@ pub struct Facts {
     pub counting: Option<Arc<Collector>>,
     /// Choice of kernel events, if they are recorded.
     pub kernel: Option<ChangeableChoice>,
+    /// Whether another user records by a grant. The trace's owner may then do everything, as
+    /// nothing that a method does goes beyond the grant.
+    pub is_granted: bool,
 }
 
 /// Limits of what the rules of a recording can become while it runs.
@@ -257,7 +260,8 @@ struct NoParameters {}
 impl RecordingService {
     fn new(requests: Sender<Request>, ringer: UnixStream, facts: Facts) -> Self {
         let Facts { application_contexts, is_late, filter, is_flight_recorder, .. } = facts;
-        let Facts { is_in_chunks, counting, kernel, .. } = facts;
+        let Facts { is_in_chunks, counting, kernel, is_granted, .. } = facts;
+        let permissions = Permissions::of_this_process();
         Self {
             requests,
             ringer,
@@ -269,7 +273,7 @@ impl RecordingService {
             counting,
             watchers: Arc::default(),
             kernel,
-            permissions: Permissions::of_this_process(),
+            permissions: if is_granted { permissions.for_owner() } else { permissions },
         }
     }
 
@@ -466,7 +470,7 @@ impl Service for RecordingService {
         Some(call.parameters().and_then(watch))
     }
 
-    fn call(&self, peer: Peer, method: &str, call: &Call) -> Result<Value, CallError> {
+    fn call(&self, caller: &Caller, method: &str, call: &Call) -> Result<Value, CallError> {
         if method == "GetStatus" {
             let NoParameters {} = call.parameters()?;
             return Ok(json!({ "status": self.ask(Request::Status)? }));
@@ -482,7 +486,7 @@ impl Service for RecordingService {
             let counting = self.counting.as_ref().ok_or_else(missing)?;
             return Ok(json!({ "counts": counting.document() }));
         }
-        self.permissions.check_may_change(peer, &qualified("NotPermitted"))?;
+        self.permissions.check_may_change(caller.peer, &qualified("NotPermitted"))?;
         match method {
             "SetRules" => self.set_rules(call),
             "SetTriggers" => {

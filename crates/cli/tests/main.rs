@@ -27,6 +27,7 @@ mod faulty_producers;
 mod fields;
 mod flight_recorder;
 mod full_disks;
+mod grants;
 mod hardened;
 mod hostile;
 mod idle_rings;

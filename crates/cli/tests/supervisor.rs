@@ -44,6 +44,7 @@ impl Drop for Supervisor<'_> {
 pub fn apart(command: &mut Command, dir: &TestDir) {
     command.env("TOMPION_CONTROL", dir.path("control")).env("TOMPION_SESSIONS", dir.path("sessions"));
     command.env("TOMPION_SOCKET", dir.path("join"));
+    command.env("TOMPION_SYSTEM", dir.path("system")).env("TOMPION_GRANTS", dir.path("grants"));
 }
 
 pub fn describe(dir: &TestDir, name: &str, text: &str) {
@@ -108,7 +109,7 @@ impl<'dir> Supervisor<'dir> {
         command.spawn().expect("nsenter")
     }
 
-    fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.process.as_ref().map_or(0, Child::id)
     }
 

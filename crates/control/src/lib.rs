@@ -12,11 +12,11 @@ mod types;
 
 pub use permissions::Permissions;
 pub use place::{
-    CONTROL_FOLDER_VARIABLE, ControlSocket, PlaceError, check_session_name, connect_to_supervisor,
-    control_folder,
+    CONTROL_FOLDER_VARIABLE, ControlSocket, PlaceError, SYSTEM_FOLDER_VARIABLE, SystemSocket,
+    check_session_name, connect_to_supervisor, connect_to_system, control_folder,
 };
-pub use recording::{ControlError, Recording, TriggerWatch, recordings};
-pub use tompion_varlink::{Call, CallError, Client, ClientError, Identity, Server, Service};
+pub use recording::{ControlError, Recording, TriggerWatch, recordings, save_by_grant};
+pub use tompion_varlink::{Call, CallError, Caller, Client, ClientError, Identity, Server, Service};
 pub use types::{
     Capture, Chunk, EventCount, EventCounts, Firing, Following, Loss, Mode, Process, Refusal, RuleChange,
     Rules, Status,

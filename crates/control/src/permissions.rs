@@ -18,6 +18,12 @@ impl Permissions {
         Self { owner: tompion_os::file_user(), user: tompion_os::effective_user() }
     }
 
+    /// Lets the owner of the files do everything.
+    #[must_use]
+    pub fn for_owner(self) -> Self {
+        Self { user: self.owner, ..self }
+    }
+
     /// Whether a user may connect, and look.
     pub fn admits(&self, user: u32) -> bool {
         user == 0 || [self.owner, self.user].contains(&user) && tompion_os::is_one_user(user)
@@ -52,6 +58,9 @@ mod tests {
             ("a.NotPermitted", &"user 1001".into())
         );
         let of_root = Permissions { owner: 1000, user: 0 };
+        let shared = of_root.for_owner();
+        let may_change = |uid| shared.check_may_change(Peer { pid: 1, uid }, "a.NotPermitted").is_ok();
+        assert_eq!([0, 1000, 1001].map(may_change), [true, true, false]);
         let refused = of_root.check_may_change(Peer { pid: 1, uid: 1000 }, "a.NotPermitted");
         assert_eq!(refused.expect_err("a refusal").parameters["needs"], "root");
     }

@@ -9,12 +9,17 @@
 //! `/tmp/tompion-UID-sessions`, which must be that user's own. Only the owner can look into these
 //! folders, so no other user can connect, or put another socket in place of one. The lock goes with
 //! the recorder, however that ends, so a name is free again at once.
+//!
+//! Root's supervisor has a second socket, to which every user can connect: [`SystemSocket`].
 
 use std::{
     env, fs, io,
-    os::unix::{
-        fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
-        net::{UnixListener, UnixStream},
+    os::{
+        fd::AsFd as _,
+        unix::{
+            fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+            net::{UnixListener, UnixStream},
+        },
     },
     path::{Path, PathBuf},
 };
@@ -23,6 +28,11 @@ use tompion_os::{DirHandle, Lock, file_user, try_lock};
 
 /// Variable with another folder for the sockets.
 pub const CONTROL_FOLDER_VARIABLE: &str = "TOMPION_CONTROL";
+
+/// Variable with another folder for the socket of root's supervisor to which all users can connect.
+pub const SYSTEM_FOLDER_VARIABLE: &str = "TOMPION_SYSTEM";
+/// Folder of that socket.
+const SYSTEM_FOLDER: &str = "/run/tompion/supervisor";
 
 /// Name of the socket in the recording's folder.
 pub(crate) const SOCKET: &str = "control";
@@ -181,6 +191,78 @@ impl Drop for ControlSocket {
     }
 }
 
+/// Socket of root's supervisor to which every user can connect. It goes when this is dropped.
+#[derive(Debug)]
+pub struct SystemSocket {
+    folder: DirHandle,
+    lock: Option<Lock>,
+    /// Folder above that goes, too, where nothing else is in it.
+    above: Option<DirHandle>,
+}
+
+impl SystemSocket {
+    /// Listens, if this is root's supervisor for the whole machine: one that keeps its own sessions
+    /// elsewhere is not, unless it has a place for this socket, too. `None` if it is not.
+    ///
+    /// # Errors
+    /// If another supervisor has the socket, or there is no place for it.
+    pub fn listen() -> Result<Option<(Self, UnixListener)>, PlaceError> {
+        let chosen = env::var_os(SYSTEM_FOLDER_VARIABLE).filter(|folder| !folder.is_empty());
+        let is_elsewhere = env::var_os(CONTROL_FOLDER_VARIABLE).is_some_and(|folder| !folder.is_empty());
+        if file_user() != 0 || chosen.is_none() && is_elsewhere {
+            return Ok(None);
+        }
+        let path = system_folder();
+        let failed = |error| PlaceError::Folder(path.clone(), error);
+        let open = || -> io::Result<_> {
+            let above = path.parent().filter(|_| chosen.is_none()).map(DirHandle::open_or_create);
+            let above = above.transpose()?;
+            above.as_ref().map_or(Ok(()), DirHandle::open_for_all)?;
+            let folder = DirHandle::open_or_create(&path)?;
+            folder.open_for_all()?;
+            folder.check_root_only()?;
+            Ok((folder, above))
+        };
+        let (folder, above) = open().map_err(failed)?;
+        let lock = try_lock(&folder).map_err(failed)?.ok_or(PlaceError::SecondSupervisor)?;
+        // Left by a process that was killed.
+        let _ = folder.remove(SOCKET);
+        let listener = folder.listen(SOCKET).map_err(failed)?;
+        let mode = fs::Permissions::from_mode(0o666);
+        fs::set_permissions(folder.path().join(SOCKET), mode).map_err(failed)?;
+        Ok(Some((Self { folder, lock: Some(lock), above }, listener)))
+    }
+}
+
+impl Drop for SystemSocket {
+    fn drop(&mut self) {
+        let _ = self.folder.remove(SOCKET);
+        self.lock = None;
+        let _ = self.folder.remove_empty();
+        let _ = self.above.iter().try_for_each(DirHandle::remove_empty);
+    }
+}
+
+fn system_folder() -> PathBuf {
+    let chosen = env::var_os(SYSTEM_FOLDER_VARIABLE).filter(|folder| !folder.is_empty());
+    chosen.map_or_else(|| SYSTEM_FOLDER.into(), PathBuf::from)
+}
+
+/// Connects to root's supervisor, as a user with a grant.
+///
+/// # Errors
+/// If none runs, or what listens there is not root's.
+pub fn connect_to_system() -> io::Result<UnixStream> {
+    let stream = DirHandle::open(&system_folder())?.connect(SOCKET)?;
+    match tompion_os::peer_of(stream.as_fd())?.uid {
+        0 => Ok(stream),
+        other => {
+            let problem = format!("expected a supervisor of root, found one of user {other}");
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
+        }
+    }
+}
+
 /// Connects to the supervisor of this user's sessions.
 ///
 /// # Errors
@@ -200,12 +282,17 @@ pub fn control_folder() -> PathBuf {
 
 /// Returns the folders of this user's recordings, by the recordings' names.
 pub fn folders() -> Vec<(String, DirHandle)> {
-    folders_in(&SocketFolder::of_user().path)
+    folders_in(&SocketFolder::of_user().path, file_user())
 }
 
-fn folders_in(place: &Path) -> Vec<(String, DirHandle)> {
+/// Returns the folders of another user's recordings.
+pub fn folders_of(user: u32) -> Vec<(String, DirHandle)> {
+    folders_in(&SocketFolder::of(user).path, user)
+}
+
+fn folders_in(place: &Path, user: u32) -> Vec<(String, DirHandle)> {
     let Ok(parent) = DirHandle::open(place) else { return Vec::new() };
-    if !is_own(&parent) {
+    if !belongs_to(&parent, user) {
         return Vec::new();
     }
     let names = parent.names().unwrap_or_default().into_iter();
@@ -239,7 +326,11 @@ impl SocketFolder {
         if let Some(folder) = env::var_os(CONTROL_FOLDER_VARIABLE).filter(|folder| !folder.is_empty()) {
             return Self { path: folder.into(), own_levels: 0 };
         }
-        let user = file_user();
+        Self::of(file_user())
+    }
+
+    /// The folder of a user, unless a variable says otherwise.
+    fn of(user: u32) -> Self {
         let run = if user == 0 { "/run".into() } else { format!("/run/user/{user}") };
         let run = Path::new(&run);
         match run.is_dir() {
@@ -272,8 +363,12 @@ fn not_own() -> io::Error {
 }
 
 fn is_own(folder: &DirHandle) -> bool {
-    let own =
-        |metadata: fs::Metadata| metadata.uid() == file_user() && metadata.permissions().mode() & 0o077 == 0;
+    belongs_to(folder, file_user())
+}
+
+/// Whether a folder is a user's, and no other user may open it.
+fn belongs_to(folder: &DirHandle, user: u32) -> bool {
+    let own = |metadata: fs::Metadata| metadata.uid() == user && metadata.permissions().mode() & 0o077 == 0;
     folder.metadata().is_ok_and(own)
 }
 
@@ -300,10 +395,10 @@ mod tests {
         assert_eq!(other.name(), std::process::id().to_string());
         let (third, _listener) = listen(&place, None).expect("a socket");
         assert_eq!(third.name(), format!("{}-2", std::process::id()));
-        assert_eq!(folders_in(&place).len(), 3);
-        assert!(folders_in(&place)[2].1.connect(SOCKET).is_ok());
+        assert_eq!(folders_in(&place, file_user()).len(), 3);
+        assert!(folders_in(&place, file_user())[2].1.connect(SOCKET).is_ok());
         drop(first);
-        assert_eq!(folders_in(&place).len(), 2);
+        assert_eq!(folders_in(&place, file_user()).len(), 2);
         listen(&place, Some("flight")).expect("a free name");
         drop((other, third));
         assert_eq!(fs::read_dir(&place).expect("a folder").count(), 0);
@@ -319,7 +414,7 @@ mod tests {
         drop(UnixListener::bind(place.join("flight/control")).expect("a socket"));
         fs::write(place.join("flight/.tompion-lock"), "").expect("a file");
         let (_socket, _listener) = listen(&place, Some("flight")).expect("a free name");
-        assert!(folders_in(&place)[0].1.connect(SOCKET).is_ok());
+        assert!(folders_in(&place, file_user())[0].1.connect(SOCKET).is_ok());
     }
 
     #[test]
@@ -352,7 +447,7 @@ mod tests {
         fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).expect("a mode");
         let refused = listen(&place, None);
         assert!(matches!(refused, Err(PlaceError::Folder(..))));
-        assert!(folders_in(&place).is_empty());
+        assert!(folders_in(&place, file_user()).is_empty());
     }
 
     #[test]

@@ -124,6 +124,26 @@ pub fn recordings() -> Vec<Recording> {
     found.filter(|recording| recording.folder.connect(SOCKET).is_ok()).collect()
 }
 
+/// Has a recorder of root save what it holds, which records for this user by a grant: it takes
+/// calls and no signals. Returns the trace and the number of events; `None` if it is no such
+/// recorder.
+///
+/// # Errors
+/// If the recorder refuses.
+pub fn save_by_grant(named: &str, after: Duration) -> Result<Option<(String, u64)>, ControlError> {
+    let own = tompion_os::effective_user();
+    let Ok(recording) = Recording::find(named) else { return Ok(None) };
+    let Ok(status) = recording.status() else { return Ok(None) };
+    if own == 0 || tompion_os::users_of(status.pid).get(1) == Some(&own) {
+        return Ok(None);
+    }
+    match recording.save_snapshot_after(after) {
+        Ok(events) => Ok(Some((status.folder, events))),
+        Err(ControlError::NotPermitted { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 #[derive(Deserialize)]
 struct KernelReply {
     problems: Vec<String>,
@@ -213,13 +233,14 @@ impl Recording {
         all.into_iter().find(is_it).ok_or_else(|| ControlError::NotFound(name.into()))
     }
 
-    /// Finds the recording of one recorder by its name. Calls don't find it once another process
-    /// has the name.
+    /// Finds the recording of one recorder by its name, among those of another user if one is
+    /// given. Calls don't find it once another process has the name.
     ///
     /// # Errors
     /// If no recorder has the name: this one does not listen yet, or no more.
-    pub fn of_recorder(name: &str, pid: u32) -> Result<Self, ControlError> {
-        let (name, folder) = place::folders()
+    pub fn of_recorder(name: &str, pid: u32, user: Option<u32>) -> Result<Self, ControlError> {
+        let (name, folder) = user
+            .map_or_else(place::folders, place::folders_of)
             .into_iter()
             .find(|(found, _)| found == name)
             .ok_or_else(|| ControlError::NotFound(name.into()))?;

@@ -17,12 +17,20 @@ pub struct Hook {
     inheritance: Inheritance,
     /// Folder of the trace.
     folder: PathBuf,
+    /// Whether they write to this process's standard error.
+    has_messages: bool,
 }
 
 impl Hook {
     /// No program runs so far.
     pub fn new(user: Option<User>, inheritance: Inheritance, folder: PathBuf) -> Self {
-        Self { running: None, user, inheritance, folder }
+        Self { running: None, user, inheritance, folder, has_messages: true }
+    }
+
+    /// Keeps this process's standard error from the programs: it is another user's file.
+    #[must_use]
+    pub fn without_messages(self) -> Self {
+        Self { has_messages: false, ..self }
     }
 
     /// Starts a program, unless the last one still runs.
@@ -41,6 +49,9 @@ impl Hook {
         if let Some(capture) = firing.captures.first() {
             // Control characters are escaped, and the size is bounded where events are decoded.
             command.env("TOMPION_CAPTURE", serde_json::to_string(capture).unwrap_or_default());
+        }
+        if !self.has_messages {
+            command.stderr(Stdio::null());
         }
         self.inheritance.hand_on(&mut command);
         match &self.user {

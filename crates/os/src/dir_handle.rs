@@ -21,7 +21,6 @@ use std::{
         unix::{
             ffi::OsStrExt,
             fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
-            net::{UnixListener, UnixStream},
         },
     },
     path::{Component, Path, PathBuf},
@@ -424,27 +423,6 @@ impl DirHandle {
         }
     }
 
-    /// Listens on a new Unix socket in the directory, however long the directory's path is: the
-    /// kernel takes 107 bytes. Source: `unix(7)`.
-    ///
-    /// # Errors
-    /// If something has the name, or the socket can't be made.
-    pub fn listen(&self, name: &str) -> io::Result<UnixListener> {
-        plain(name.as_ref())?;
-        let own = self.reach()?;
-        UnixListener::bind(path_of(&own).join(name))
-    }
-
-    /// Connects to a Unix socket in the directory.
-    ///
-    /// # Errors
-    /// If nothing listens there, or the user may not connect.
-    pub fn connect(&self, name: &str) -> io::Result<UnixStream> {
-        plain(name.as_ref())?;
-        let own = self.reach()?;
-        UnixStream::connect(path_of(&own).join(name))
-    }
-
     /// A file for [`crate::try_lock`], which only its owner can open, whatever the mode of this
     /// program's other files.
     pub(crate) fn lock_file(&self, name: &OsStr) -> io::Result<File> {
@@ -630,7 +608,7 @@ pub(crate) fn path_of(descriptor: &impl AsRawFd) -> PathBuf {
 }
 
 /// A name that leads nowhere else.
-fn plain(name: &OsStr) -> io::Result<CString> {
+pub(crate) fn plain(name: &OsStr) -> io::Result<CString> {
     let mut components = Path::new(name).components();
     match (components.next(), components.next()) {
         (Some(Component::Normal(only)), None) if only == name => Ok(CString::new(name.as_bytes())?),

@@ -7,6 +7,7 @@
 mod affinity;
 mod beneath;
 mod bpf;
+mod capabilities;
 mod clock;
 mod counter;
 mod cpu_time;
@@ -48,6 +49,7 @@ mod user;
 
 pub use affinity::{affinity, allowed_cpus, begin_in_groups, set_affinity};
 pub use bpf::{bpf_map_id, freeze_bpf_map};
+pub use capabilities::{Capability, confine};
 pub use clock::{
     COUNTER_NAME, ClockPair, boottime_ns, monotonic_ns, monotonic_ns_without_tsc, realtime_ns, sample_clocks,
     tsc, tsc_is_usable, tsc_state,
@@ -91,7 +93,8 @@ pub use regular_file::{BoundedFile, open_regular};
 pub use rseq_check::{Disturbance, RseqVerdict, rseq_verdict};
 pub use sanitizer::{note_acquire, note_release};
 pub use socket::{
-    Heard, Identity, Listener, MAX_SOCKET_PATH, PacketSocket, Peer, Received, peer_of, wait_readable,
+    Heard, Identity, Listener, MAX_SOCKET_PATH, PacketSocket, Peer, PeerGroups, Received, peer_groups_of,
+    peer_of, wait_readable,
 };
 pub use socket_folder::{FolderList, list_folder};
 pub use sparse::{data_ranges, file_size};
@@ -105,7 +108,8 @@ pub use thread::{
 };
 pub use unused_memory::release_unused_memory;
 pub use user::{
-    FileRights, User, act_as_invoking_user, file_user, run_with_rights_of_process, user_named, users_of,
+    FileRights, User, act_as_invoking_user, file_user, group_named, run_with_rights_of_process, user_named,
+    users_of,
 };
 
 /// The last system call's error.

@@ -75,6 +75,10 @@ pub struct Received {
 /// # Errors
 /// If it is no such socket.
 pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    credentials_of(socket).map(|found| Peer { pid: found.pid as u32, uid: found.uid })
+}
+
+fn credentials_of(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: both pointers are to live locals, and `size` says how large the first is.
@@ -87,14 +91,58 @@ pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
             &raw mut size,
         )
     })?;
-    Ok(Peer { pid: credentials.pid as u32, uid: credentials.uid })
+    Ok(credentials)
+}
+
+/// Groups of the process at the other end of a connection, when it connected.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerGroups {
+    /// Its effective group.
+    pub first: u32,
+    /// All of its groups, this one among them.
+    pub all: Vec<u32>,
+}
+
+/// Returns the groups of the process at the other end of a connected Unix socket. The kernel has
+/// noted them: no data base of users is asked.
+///
+/// Source: `SO_PEERGROUPS`, Linux 4.13.
+///
+/// # Errors
+/// If it is no such socket, or the kernel does not tell.
+pub fn peer_groups_of(socket: BorrowedFd<'_>) -> io::Result<PeerGroups> {
+    // Source: `include/uapi/asm-generic/socket.h`.
+    const SO_PEERGROUPS: libc::c_int = 59;
+    let first = credentials_of(socket)?.gid;
+    let mut all: Vec<libc::gid_t> = vec![first; 64];
+    loop {
+        let mut size = size_of_val(&*all) as libc::socklen_t;
+        // SAFETY: the array has as many bytes as `size` says, and both pointers are live.
+        let result = check(unsafe {
+            let to = all.as_mut_ptr().cast();
+            libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PEERGROUPS, to, &raw mut size)
+        });
+        let count = size as usize / size_of::<libc::gid_t>();
+        match result {
+            Ok(_) => {
+                all.truncate(count);
+                all.push(first);
+                return Ok(PeerGroups { first, all });
+            }
+            // The kernel tells how much room it needs.
+            Err(error) if error.raw_os_error() == Some(libc::ERANGE) && count > all.len() => {
+                all.resize(count, first);
+            }
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Longest path of a socket: an address has room for one more byte, the NUL. Source: `unix(7)`.
 pub const MAX_SOCKET_PATH: usize = 107;
 
 /// The address of a path, or of an abstract name, and its length. A path begins with a slash.
-fn address(name: &str) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
+pub(crate) fn address(name: &str) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     // SAFETY: all-zero bytes are a valid address.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
@@ -589,6 +637,18 @@ mod tests {
         let root = "/".repeat(MAX_SOCKET_PATH);
         assert!(address(&root).is_ok() && address(&format!("{root}/")).is_err());
         assert!(address(&"a".repeat(MAX_SOCKET_PATH)).is_ok());
+    }
+
+    #[test]
+    fn the_groups_of_the_peer_are_those_of_its_process() {
+        let (one, other) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let groups = peer_groups_of(one.as_fd()).expect("groups");
+        // SAFETY: a plain system call that can't fail.
+        assert_eq!(groups.first, unsafe { libc::getegid() });
+        assert!(groups.all.contains(&groups.first));
+        assert_eq!(peer_of(other.as_fd()).expect("a peer").pid, std::process::id());
+        let file = crate::create_memfd(c"no-socket", 4096).expect("a file");
+        assert!(peer_groups_of(file.as_fd()).is_err());
     }
 
     #[test]

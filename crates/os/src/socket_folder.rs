@@ -1,5 +1,5 @@
-//! Folders with Unix sockets of packets: listening in one, and listing one without the allocator of
-//! the C library.
+//! Folders with Unix sockets: listening in one, connecting there, and listing one without the
+//! allocator of the C library.
 
 use std::{
     ffi::CString,
@@ -7,15 +7,23 @@ use std::{
     io,
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd},
-        unix::fs::{MetadataExt, PermissionsExt},
+        unix::{
+            fs::{MetadataExt, PermissionsExt},
+            net::{UnixListener, UnixStream},
+        },
     },
+    time::Duration,
 };
 
 use crate::{
     Listener, check,
-    dir_handle::{DirHandle, path_of},
+    dir_handle::{DirHandle, path_of, plain},
     last_error,
+    socket::address,
 };
+
+/// Time for a listener to accept a connection. Its owner decides how long its queue stays full.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Bytes that are read of a folder's list: some 60 names.
 const MAX_LIST: usize = 4096;
@@ -25,6 +33,38 @@ const NAME: usize = 19;
 const LENGTH: usize = 16;
 
 impl DirHandle {
+    /// Listens on a new Unix socket in the directory, however long the directory's path is: the
+    /// kernel takes 107 bytes. Source: `unix(7)`.
+    ///
+    /// # Errors
+    /// If something has the name, or the socket can't be made.
+    pub fn listen(&self, name: &str) -> io::Result<UnixListener> {
+        plain(name.as_ref())?;
+        let own = self.reach()?;
+        UnixListener::bind(path_of(&own).join(name))
+    }
+
+    /// Connects to a Unix socket in the directory, within two seconds.
+    ///
+    /// # Errors
+    /// If nothing listens there, the user may not connect, or the listener's queue stays full.
+    pub fn connect(&self, name: &str) -> io::Result<UnixStream> {
+        plain(name.as_ref())?;
+        let own = self.reach()?;
+        let place = path_of(&own).join(name);
+        let (address, size) = address(place.to_str().ok_or(io::ErrorKind::InvalidInput)?)?;
+        // SAFETY: a plain system call; the descriptor is new.
+        let raw = check(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
+        // SAFETY: the descriptor is new and has no other owner.
+        let stream = UnixStream::from(unsafe { OwnedFd::from_raw_fd(raw) });
+        // The kernel waits as long for room in the queue. Source: `SO_SNDTIMEO` in `socket(7)`.
+        stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
+        // SAFETY: the address is live, and has the size that is said.
+        check(unsafe { libc::connect(raw, (&raw const address).cast(), size) })?;
+        stream.set_write_timeout(None)?;
+        Ok(stream)
+    }
+
     /// Listens for packets on a new Unix socket in the folder. If `is_for_all`, users who can look
     /// into the folder may connect.
     ///
@@ -126,6 +166,24 @@ mod tests {
         assert!(PacketSocket::connect_at_once(path.to_str().expect("a text")).is_ok());
         assert_eq!(fs::metadata(&path).expect("a socket").mode() & 0o777, 0o666);
         assert_eq!(fs::metadata(place.join("two")).expect("a socket").mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_listener_that_accepts_nothing_holds_a_caller_up_for_moments() {
+        let dir = TestDir::new("full-queue");
+        let folder = DirHandle::open(dir.path()).expect("a folder");
+        let listener = folder.listen("full").expect("a socket");
+        // SAFETY: a plain system call on an open descriptor; it makes the queue shorter.
+        check(unsafe { libc::listen(listener.as_raw_fd(), 1) }).expect("a short queue");
+        let mut connected = Vec::new();
+        let refused = loop {
+            match folder.connect("full") {
+                Ok(stream) => connected.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        assert!(!connected.is_empty());
     }
 
     #[test]

@@ -42,6 +42,12 @@ impl User {
         Some(Self::new(uid, number("SUDO_GID").unwrap_or(uid)))
     }
 
+    /// User as the machine's database has it, with the first group that it has there; an unknown
+    /// one has these two numbers alone.
+    pub fn known_or(uid: u32, gid: u32) -> Self {
+        Self::new(uid, Entry::of(uid).map_or(gid, |entry| entry.gid))
+    }
+
     /// User as the machine's database has it; an unknown one has these two numbers alone.
     pub(crate) fn new(uid: u32, gid: u32) -> Self {
         let Some(entry) = Entry::of(uid) else {
@@ -64,6 +70,21 @@ impl User {
     /// The user's number.
     pub fn uid(&self) -> u32 {
         self.uid
+    }
+
+    /// Number of the user's first group.
+    pub fn gid(&self) -> u32 {
+        self.gid
+    }
+
+    /// All groups of the user, the first one among them.
+    pub fn groups(&self) -> &[u32] {
+        &self.groups
+    }
+
+    /// The user's home folder, if the database has the user.
+    pub fn home(&self) -> Option<&Path> {
+        self.own.iter().find(|(name, _)| *name == "HOME").map(|(_, home)| Path::new(home))
     }
 
     /// Lets a command run as the user: with his numbers, groups and environment, and no more rights
@@ -243,34 +264,41 @@ fn set_file_group(gid: u32) -> u32 {
 /// A user's entry in the data base.
 struct Entry {
     name: CString,
+    gid: u32,
     home: PathBuf,
     shell: PathBuf,
 }
 
 impl Entry {
     fn of(uid: u32) -> Option<Self> {
-        let mut buffer: Vec<libc::c_char> = vec![0; 1024];
-        loop {
+        look_up(|to, size| {
             // SAFETY: all-zero bytes are a valid structure.
             let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
             let mut found = std::ptr::null_mut();
-            let (to, size) = (buffer.as_mut_ptr(), buffer.len());
             // SAFETY: the buffer has `size` writable bytes, and both structures are live.
-            match unsafe { libc::getpwuid_r(uid, &raw mut entry, to, size, &raw mut found) } {
-                libc::ERANGE if size < MAX_ENTRY => buffer.resize(size * 4, 0),
-                0 if !found.is_null() => {
-                    // SAFETY: the texts of an entry that was found end with a NUL and lie in
-                    // `buffer`.
-                    let text = |text: *mut libc::c_char| unsafe { CStr::from_ptr(text) }.to_owned();
-                    let path = |text: CString| PathBuf::from(OsStr::from_bytes(text.to_bytes()));
-                    return Some(Self {
-                        name: text(entry.pw_name),
-                        home: path(text(entry.pw_dir)),
-                        shell: path(text(entry.pw_shell)),
-                    });
-                }
-                _ => return None,
-            }
+            let code = unsafe { libc::getpwuid_r(uid, &raw mut entry, to, size, &raw mut found) };
+            // SAFETY: the texts of an entry that was found end with a NUL and lie in the buffer.
+            let text = |text: *mut libc::c_char| unsafe { CStr::from_ptr(text) }.to_owned();
+            let path = |text: CString| PathBuf::from(OsStr::from_bytes(text.to_bytes()));
+            let found = (code == 0 && !found.is_null()).then(|| Self {
+                name: text(entry.pw_name),
+                gid: entry.pw_gid,
+                home: path(text(entry.pw_dir)),
+                shell: path(text(entry.pw_shell)),
+            });
+            (code, found)
+        })
+    }
+}
+
+/// Asks the data base by a function of the C library, which gets a buffer and its size. Returns
+/// what it has found.
+fn look_up<T>(mut ask: impl FnMut(*mut libc::c_char, usize) -> (libc::c_int, Option<T>)) -> Option<T> {
+    let mut buffer: Vec<libc::c_char> = vec![0; 1024];
+    loop {
+        match ask(buffer.as_mut_ptr(), buffer.len()) {
+            (libc::ERANGE, _) if buffer.len() < MAX_ENTRY => buffer.resize(buffer.len() * 4, 0),
+            (_, found) => return found,
         }
     }
 }
@@ -278,20 +306,28 @@ impl Entry {
 /// Returns the number of the user that has this name.
 pub fn user_named(name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;
-    let mut buffer: Vec<libc::c_char> = vec![0; 1024];
-    loop {
+    look_up(|to, size| {
         // SAFETY: all-zero bytes are a valid structure.
         let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
         let mut found = std::ptr::null_mut();
-        let (to, size) = (buffer.as_mut_ptr(), buffer.len());
         // SAFETY: the buffer has `size` writable bytes, the name ends with a NUL, and both
         // structures are live.
-        match unsafe { libc::getpwnam_r(name.as_ptr(), &raw mut entry, to, size, &raw mut found) } {
-            libc::ERANGE if size < MAX_ENTRY => buffer.resize(size * 4, 0),
-            0 if !found.is_null() => return Some(entry.pw_uid),
-            _ => return None,
-        }
-    }
+        let code = unsafe { libc::getpwnam_r(name.as_ptr(), &raw mut entry, to, size, &raw mut found) };
+        (code, (code == 0 && !found.is_null()).then_some(entry.pw_uid))
+    })
+}
+
+/// Returns the number of the group that has this name.
+pub fn group_named(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    look_up(|to, size| {
+        // SAFETY: all-zero bytes are a valid structure.
+        let mut entry: libc::group = unsafe { std::mem::zeroed() };
+        let mut found = std::ptr::null_mut();
+        // SAFETY: as in `user_named`.
+        let code = unsafe { libc::getgrnam_r(name.as_ptr(), &raw mut entry, to, size, &raw mut found) };
+        (code, (code == 0 && !found.is_null()).then_some(entry.gr_gid))
+    })
 }
 
 /// All groups of a user, the first one among them.
@@ -318,6 +354,7 @@ mod tests {
     #[test]
     fn users_are_found_by_their_names() {
         assert_eq!((user_named("root"), user_named("no such user")), (Some(0), None));
+        assert_eq!((group_named("root"), group_named("no such group")), (Some(0), None));
     }
 
     #[test]
@@ -325,6 +362,8 @@ mod tests {
         let root = User::new(0, 0);
         assert_eq!((root.uid(), root.groups.contains(&0)), (0, true));
         assert!(root.own.contains(&("USER", "root".into())) && root.own.contains(&("HOME", "/root".into())));
+        assert_eq!((User::known_or(0, 7).gid(), root.home()), (0, Some(Path::new("/root"))));
+        assert_eq!(User::known_or(u32::MAX - 5, 7).gid(), 7);
         let unknown = User::new(u32::MAX - 5, 7);
         assert_eq!((unknown.groups, unknown.own), (vec![7], vec![]));
     }

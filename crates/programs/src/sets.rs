@@ -1,6 +1,6 @@
 //! Sets of programs: by user, name, cgroup, process id.
 
-use std::{cell::OnceCell, fs};
+use std::{cell::OnceCell, fs, os::unix::fs::MetadataExt as _};
 
 use serde::{Deserialize, Serialize};
 use tompion_protocol::glob;
@@ -54,26 +54,31 @@ pub struct ProgramSets {
     excluded: Vec<ProgramSet>,
     /// Users of the recording.
     users: Vec<u32>,
+    /// The only users of programs that may be recorded, if there is a limit.
+    limit: Option<Vec<u32>>,
 }
 
-/// Sets as they are saved: their texts, and the users of the recording.
+/// Sets as they are saved: their texts, the users of the recording, and the limit.
 #[derive(Serialize, Deserialize)]
 struct SavedSets {
     sets: Vec<String>,
     users: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    limit: Option<Vec<u32>>,
 }
 
 impl TryFrom<SavedSets> for ProgramSets {
     type Error = SetError;
 
     fn try_from(saved: SavedSets) -> Result<Self, SetError> {
-        Self::parse(&saved.sets, saved.users)
+        let sets = Self::parse(&saved.sets, saved.users)?;
+        Ok(Self { limit: saved.limit, ..sets })
     }
 }
 
 impl From<ProgramSets> for SavedSets {
     fn from(sets: ProgramSets) -> Self {
-        Self { sets: sets.texts(), users: sets.users }
+        Self { sets: sets.texts(), users: sets.users, limit: sets.limit }
     }
 }
 
@@ -93,7 +98,7 @@ impl ProgramSets {
     /// # Errors
     /// Which part of a set can't be.
     pub fn parse(texts: &[String], users: Vec<u32>) -> Result<Self, SetError> {
-        let mut sets = Self { wanted: Vec::new(), excluded: Vec::new(), users };
+        let mut sets = Self { wanted: Vec::new(), excluded: Vec::new(), users, limit: None };
         for text in texts {
             let text = text.trim();
             match text.strip_prefix('!') {
@@ -104,9 +109,33 @@ impl ProgramSets {
         Ok(sets)
     }
 
+    /// Takes programs of these users only, whatever the sets say: those that the users could trace
+    /// by `ptrace(2)` themselves.
+    #[must_use]
+    pub fn limited_to(self, users: Vec<u32>) -> Self {
+        Self { limit: Some(users), ..self }
+    }
+
+    /// Whether only programs of some users may be recorded.
+    pub fn is_limited(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// Returns users that a set names and that are not among these.
+    pub fn users_beyond(&self, users: &[u32]) -> Vec<u32> {
+        let named = self.wanted.iter().flat_map(|set| &set.keys).filter_map(|key| match key {
+            Key::User(user) => Some(*user),
+            _ => None,
+        });
+        named.filter(|user| !users.contains(user)).collect()
+    }
+
     /// Returns whether the recording wants a program: a set has it, or there are only sets that
     /// exclude and it belongs to a user of the recording; and no set excludes it.
     pub fn want(&self, program: Program) -> bool {
+        if self.limit.as_ref().is_some_and(|users| !is_within(program, users)) {
+            return false;
+        }
         let facts = Facts::new(program);
         let is_wanted = match &self.wanted[..] {
             [] => self.users.contains(&program.user),
@@ -158,6 +187,18 @@ impl Key {
             _ => Err(unknown()),
         }
     }
+}
+
+/// Whether a process is nothing but these users', in all of its user ids and in its memory. One
+/// that was another user before, or reads what they can't, belongs to root in `/proc`, as to
+/// `ptrace(2)`: all but the folder itself. Source: `PR_SET_DUMPABLE` in `prctl(2)`, and
+/// `task_dump_owner` in `fs/proc/base.c`.
+fn is_within(program: Program, users: &[u32]) -> bool {
+    let ids = tompion_os::users_of(program.pid);
+    let owner = fs::metadata(format!("/proc/{}/status", program.pid)).map(|found| found.uid());
+    !ids.is_empty()
+        && ids.iter().chain([&program.user]).all(|user| users.contains(user))
+        && owner.is_ok_and(|owner| users.contains(&owner))
 }
 
 /// Facts about a process that the kernel tells, read when they are needed.
@@ -234,6 +275,48 @@ mod tests {
         assert!(
             !sets(&["*"]).want(other) && !sets(&["!name=x"]).want(other) && sets(&["name=*"]).want(other)
         );
+    }
+
+    #[test]
+    fn a_limit_keeps_other_users_programs_out_of_all_sets() {
+        let user = own().user;
+        for texts in [&["*"][..], &["name=*"], &["!name=x"], &[]] {
+            let limited = |users: &[u32]| sets(texts).limited_to(users.to_vec());
+            assert!(limited(&[user]).want(own()) && limited(&[user + 1, user]).want(own()), "{texts:?}");
+            assert!(!limited(&[user + 1]).want(own()) && !limited(&[]).want(own()), "{texts:?}");
+        }
+        // What the kernel says of the process counts, too.
+        let pretended = Program { user: user + 1, ..own() };
+        assert!(!sets(&["name=*"]).limited_to(vec![user + 1]).want(pretended));
+        assert!(!sets(&["name=*"]).limited_to(vec![user]).want(Program { pid: u32::MAX, ..own() }));
+        let named = sets(&["name=a,uid=7", "uid=8", "!uid=9", "*"]);
+        assert_eq!((named.users_beyond(&[8]), named.users_beyond(&[7, 8])), (vec![7], vec![]));
+        let saved = serde_json::to_string(&named.clone().limited_to(vec![8])).expect("a text");
+        let read: ProgramSets = serde_json::from_str(&saved).expect("sets");
+        assert!(read.is_limited() && !named.is_limited());
+    }
+
+    #[test]
+    fn a_process_that_can_not_be_traced_is_in_no_limit() {
+        // A copy of a program that its user can't read has its memory kept from that user.
+        if own().user != 0 {
+            return;
+        }
+        let dir = tompion_testing::TestDir::new("unreadable");
+        let program = dir.join("sleep");
+        fs::copy("/bin/sleep", &program).expect("a copy");
+        let run = |mode: u32| {
+            use std::os::unix::{fs::PermissionsExt as _, process::CommandExt as _};
+            fs::set_permissions(&program, fs::Permissions::from_mode(mode)).expect("a mode");
+            fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("a mode");
+            let mut child = std::process::Command::new(&program);
+            let mut child = child.arg("600").uid(65534).gid(65534).spawn().expect("sleep");
+            let found = Program { pid: child.id(), user: 65534 };
+            let wanted = sets(&["name=*"]).limited_to(vec![65534]).want(found);
+            child.kill().and_then(|()| child.wait()).expect("an end");
+            wanted
+        };
+        assert_eq!((run(0o755), run(0o711)), (true, false));
     }
 
     #[test]

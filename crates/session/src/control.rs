@@ -17,6 +17,7 @@ pub fn facts(config: &SessionConfig, kernel: Option<&KernelChoice>) -> Facts {
         is_in_chunks: config.is_in_chunks,
         counting: config.counting.clone(),
         kernel: kernel.map(ChangeableChoice::of),
+        is_granted: config.programs.as_ref().is_some_and(ProgramSets::is_limited),
     }
 }
 

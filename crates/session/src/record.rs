@@ -146,6 +146,11 @@ impl Config {
     pub fn abilities(&self) -> Abilities {
         Abilities { is_flight_recorder: self.mode == Mode::Overwrite, is_in_chunks: self.chunks.is_some() }
     }
+
+    /// Whether another user records by a grant: that user's commands get no file of this process.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.programs.as_ref().is_some_and(ProgramSets::is_limited)
+    }
 }
 
 /// Limit of the memory of all programs' rings.

@@ -15,6 +15,9 @@ pub mod client;
 mod difference;
 mod disk;
 mod files;
+mod grant_service;
+mod grantee;
+mod key;
 mod process;
 mod recorder;
 mod service;
@@ -23,7 +26,7 @@ mod state;
 mod supervisor;
 mod types;
 
-pub use client::SupervisorError;
+pub use client::{Instance, SupervisorError};
 pub use files::SessionFiles;
 pub use session_file::{Channel, SessionFile, Start};
 pub use supervisor::{ServeError, Supervisor};

@@ -21,6 +21,20 @@ pub struct ProcessIdentity {
     pub start_ticks: u64,
 }
 
+impl ProcessIdentity {
+    /// Sends it a signal, and never a later process of its id.
+    ///
+    /// # Errors
+    /// If it has ended, or can't be watched.
+    pub fn send_signal(self, signal: i32) -> io::Result<()> {
+        let watch = ProcessWatch::new(self.pid)?;
+        match tompion_os::start_ticks(self.pid) == Some(self.start_ticks) {
+            true => watch.send_signal(signal),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
 /// A recorder's process.
 #[derive(Debug)]
 pub struct Process {
@@ -66,6 +80,14 @@ impl Process {
 
     fn new(identity: ProcessIdentity, watch: ProcessWatch, child: Option<Child>) -> Self {
         Self { identity, is_stopping: false, is_second: false, watch, child, begin: Instant::now() }
+    }
+
+    /// Sends it a signal, and never another process.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn send_signal(&self, signal: i32) -> io::Result<()> {
+        self.watch.send_signal(signal)
     }
 
     /// Takes note of its end, if it has ended.

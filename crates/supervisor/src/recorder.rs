@@ -9,11 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tompion_grants::Grant;
 use tompion_manifest::Manifest;
 use tompion_os::{DirHandle, Inheritance, Poller};
 
 use crate::{
     disk::{Answer, Disks, Reply, Unasked},
+    grantee::{Grantee, Used, check},
+    key::SessionKey,
     process::{Process, ProcessEnd, ProcessIdentity},
     session_file::SessionFile,
     types::{ChannelStatus, RecorderState},
@@ -32,6 +35,12 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const BUSY_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum size of the end of a recorder's messages that is searched for the reason of its end.
 const MAX_MESSAGES: u64 = 256 << 10;
+/// Longest reason for the end of a recorder, in characters: others choose its text.
+const MAX_REASON: usize = 1000;
+/// Signal that ends a recording.
+const END_SIGNAL: i32 = 15;
+/// Signal that ends a process at once.
+const KILL_SIGNAL: i32 = 9;
 /// Reason for the end of a recorder without a known exit status.
 const INCOMPLETE: &str = "it ended, and its trace is incomplete";
 /// Begin of its messages, and of those about its command line.
@@ -66,8 +75,10 @@ pub struct Recorder {
     pub recording: String,
     /// The session as the recorder follows it.
     pub session: SessionFile,
-    session_name: String,
+    key: SessionKey,
     channel: String,
+    /// The user that it records for, if that is by a grant.
+    pub grantee: Option<Grantee>,
     state: State,
     folder: Option<PathBuf>,
     restarts: u32,
@@ -77,6 +88,8 @@ pub struct Recorder {
     continues: bool,
     /// A caller waits for its start: a failure is reported to it, and not tried again.
     is_awaited: bool,
+    /// Reason why it was ended, without a call.
+    revoked: Option<String>,
 }
 
 #[derive(Debug)]
@@ -134,12 +147,13 @@ pub struct SavedRecorder {
 
 impl Recorder {
     /// A recorder of a session's channel, which does not run yet.
-    pub fn new(name: &str, channel: &str, session: SessionFile) -> Self {
+    pub fn new(key: &SessionKey, channel: &str, session: SessionFile) -> Self {
         Self {
-            recording: session.recording(name, channel),
+            recording: session.recording(&key.name, channel),
             session,
-            session_name: name.to_owned(),
+            key: key.clone(),
             channel: channel.to_owned(),
+            grantee: None,
             state: State::Stopped,
             folder: None,
             restarts: 0,
@@ -147,7 +161,13 @@ impl Recorder {
             delay: FIRST_DELAY,
             continues: false,
             is_awaited: false,
+            revoked: None,
         }
+    }
+
+    /// The same, for a user with a grant.
+    pub fn for_grantee(self, grantee: Option<Grantee>) -> Self {
+        Self { grantee, ..self }
     }
 
     /// Takes a recorder over that another supervisor has started, or notes its end.
@@ -199,6 +219,10 @@ impl Recorder {
             return self.launch(None, launcher);
         }
         let output = self.output()?;
+        if self.grantee.is_some() {
+            // Another user's disk is that of its recorder alone.
+            return self.launch(Some(&output), launcher);
+        }
         let made = launcher.disks.ask(&output, make_folder(&output));
         made.ok_or_else(|| does_not_answer(&output))??;
         self.launch(Some(&output), launcher)
@@ -221,6 +245,12 @@ impl Recorder {
         Ok(())
     }
 
+    /// Name of the recording, with its user.
+    fn title(&self) -> String {
+        let user = self.key.user.map(|user| format!(" of user {user}")).unwrap_or_default();
+        format!("{}{user}", self.recording)
+    }
+
     fn folder_to_continue(&self) -> Option<&Path> {
         self.folder.as_deref().filter(|_| self.continues)
     }
@@ -234,6 +264,7 @@ impl Recorder {
         if self.can_linger() {
             command.arg("--resume");
         }
+        self.grantee.iter().for_each(|grantee| grantee.confine(&mut command));
         command.stdin(Stdio::null()).stdout(messages.try_clone()?).stderr(messages.try_clone()?);
         // Ctrl-C in the supervisor's terminal does not concern it, nor does the service manager's
         // watchdog.
@@ -256,8 +287,8 @@ impl Recorder {
     }
 
     /// Name of the file with the recorder's messages.
-    fn messages_name(&self) -> String {
-        format!("{}.log", self.recording)
+    pub fn messages_name(&self) -> String {
+        self.key.file(&format!("{}.log", self.recording))
     }
 
     /// Returns the folder for the traces, if it can be one.
@@ -275,9 +306,11 @@ impl Recorder {
 
     /// Returns the folder for the traces as the session names it.
     fn output_folder(&self) -> Option<PathBuf> {
-        let Some(output) = &self.session.output else { return default_output() };
+        let Some(output) = &self.session.output else {
+            return self.grantee.as_ref().map_or_else(default_output, Grantee::output);
+        };
         let host = tompion_os::host_name().unwrap_or_default().replace('/', "_");
-        Some(output.replace("{name}", &self.session_name).replace("{host}", &host).into())
+        Some(output.replace("{name}", &self.key.name).replace("{host}", &host).into())
     }
 
     /// Looks whether the recorder has ended, and decides what follows. Waits for nothing.
@@ -313,12 +346,50 @@ impl Recorder {
 
     fn end_in_order(&mut self) {
         self.state = State::Stopped;
-        self.failure = None;
+        self.failure = self.revoked.take();
+    }
+
+    /// Ends it without a call to its socket, which another user can hold up.
+    ///
+    /// # Errors
+    /// If it can't be asked.
+    pub fn signal_end(&self, is_at_once: bool) -> io::Result<()> {
+        let signal = if is_at_once { KILL_SIGNAL } else { END_SIGNAL };
+        match &self.state {
+            State::Running(process) => process.send_signal(signal),
+            State::Unwatched(unwatched) => unwatched.identity.send_signal(signal),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns what it has beyond a grant of its user, if anything. What it takes is apart.
+    pub fn beyond(&self, grant: &Grant, user: u32) -> Option<String> {
+        let mut session = self.session.clone();
+        session.channel.retain(|name, _| *name == self.channel);
+        let is_kept = self.grantee.as_ref().is_some_and(|grantee| grantee.is_within(grant));
+        match check(&session, grant, user, Used::default()) {
+            Ok(()) if is_kept => None,
+            Ok(()) => Some(format!("its recorder may do more than {} grants", grant.file.display())),
+            Err(refusal) => Some(refusal.to_string()),
+        }
+    }
+
+    /// Ends it for a reason, which its user sees. Waits for nothing.
+    pub fn revoke(&mut self, reason: &str, launcher: &Launcher) {
+        (launcher.report)(&format!("{}: ends: {reason}", self.key));
+        self.revoked = Some(reason.to_owned());
+        if self.begin_stop() {
+            let ended = self.signal_end(false);
+            ended
+                .unwrap_or_else(|error| (launcher.report)(&format!("{}: can't be ended: {error}", self.key)));
+        } else {
+            self.end_in_order();
+        }
     }
 
     fn end_by_failure(&mut self, reason: String, may_continue: bool, launcher: &Launcher) {
         self.continues = may_continue;
-        (launcher.report)(&format!("{}: {reason}", self.recording));
+        (launcher.report)(&format!("{}: {reason}", self.title()));
         self.fail(reason);
     }
 
@@ -326,6 +397,12 @@ impl Recorder {
     /// it has answered.
     fn look_at_trace(&mut self, launcher: &Launcher) {
         let State::Ended(ended) = &mut self.state else { return };
+        if self.grantee.is_some() {
+            // Its trace lies on another user's disk, which may hang or say anything.
+            self.state = State::Failed;
+            self.failure = Some("it ended, and how is not known".into());
+            return;
+        }
         let Some(folder) = &self.folder else { return self.end_in_order() };
         let reply = match &ended.is_whole {
             Some(answer) => answer.reply(),
@@ -388,6 +465,9 @@ impl Recorder {
         let started = match &self.state {
             State::Waiting(until) if *until <= Instant::now() => match self.folder_to_continue() {
                 Some(_) => self.launch(None, launcher),
+                None if self.grantee.is_some() => {
+                    self.output().and_then(|output| self.launch(Some(&output), launcher))
+                }
                 None => self.prepare(launcher),
             },
             State::Preparing(Preparation { output, made }) => match made.reply() {
@@ -550,7 +630,10 @@ impl Recorder {
         let usage = messages.lines().find(|line| line.starts_with(USAGE_ERROR));
         let last = messages.lines().rev().find(|line| !line.trim().is_empty());
         match usage.or(last) {
-            Some(message) => message.trim_start_matches(MESSAGE).trim_start_matches(USAGE_ERROR).to_owned(),
+            Some(message) => {
+                let message = message.trim_start_matches(MESSAGE).trim_start_matches(USAGE_ERROR);
+                message.chars().take(MAX_REASON).collect()
+            }
             None => format!("it ended with exit status {}", status.code().unwrap_or_default()),
         }
     }
@@ -594,127 +677,4 @@ fn default_output() -> Option<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-
-    use tompion_testing::{TestDir, wait_until};
-
-    use super::*;
-
-    #[test]
-    fn the_output_has_the_name_of_the_session_with_all_its_dots() {
-        let session = |channels: &str| {
-            SessionFile::parse(&format!("output = '/traces/{{name}}'\n{channels}")).expect("a session")
-        };
-        for channels in ["[channel.main]", "[channel.main]\n[channel.other]"] {
-            let recorder = Recorder::new("a.b", "main", session(channels));
-            assert_eq!(recorder.output_folder(), Some("/traces/a.b".into()), "{channels}");
-        }
-    }
-
-    #[test]
-    fn a_failure_is_tried_again_unless_a_caller_waits_for_it() {
-        let mut recorder = Recorder::new("a", "main", SessionFile::default());
-        recorder.is_awaited = true;
-        recorder.fail("first".into());
-        assert_eq!((recorder.status().state, recorder.due()), (RecorderState::Failed, None));
-        recorder.end_wait();
-        recorder.fail("second".into());
-        assert_eq!(recorder.status().state, RecorderState::Waiting);
-        assert!(recorder.due().is_some());
-    }
-
-    /// Launcher of a program that need not exist.
-    fn launcher(dir: &Path, program: &str) -> Launcher {
-        Launcher {
-            program: program.into(),
-            runtime: DirHandle::open(dir).expect("a folder"),
-            poller: Poller::new().expect("a poller"),
-            disks: Disks::with_timeout(Duration::from_secs(600), None),
-            inheritance: Inheritance::current(),
-            report: |_| {},
-        }
-    }
-
-    #[test]
-    fn a_start_that_fails_is_tried_again_with_the_same_trace() {
-        let dir = TestDir::new("continues");
-        let launcher = launcher(&dir, "/no/such/program");
-        let session = SessionFile::parse("[channel.main]\nlinger = '20s'").expect("a session");
-        let mut recorder = Recorder::new("a", "main", session);
-        (recorder.folder, recorder.continues) = (Some("/traces/a".into()), true);
-        recorder.start_now_or_later(&launcher);
-        assert!(recorder.is_to_continue());
-        assert_eq!(recorder.folder(), Some(Path::new("/traces/a")));
-    }
-
-    /// A recorder that an earlier supervisor has started, with a trace in this folder.
-    fn adopted(dir: &Path, pid: u32, launcher: &Launcher) -> Recorder {
-        let mut recorder = Recorder::new("a", "main", SessionFile::default());
-        let process = Some(ProcessIdentity { pid, start_ticks: 1 });
-        let folder = Some(dir.join("traces/a"));
-        recorder.adopt(SavedRecorder { process, folder, restarts: 0 }, launcher);
-        recorder
-    }
-
-    #[test]
-    fn a_disk_that_does_not_answer_says_nothing_about_an_end() {
-        let dir = TestDir::new("unknown-end");
-        let mut launcher = launcher(&dir, "/no/such/program");
-        launcher.disks = Disks::with_timeout(Duration::ZERO, None);
-        let (release, hang) = mpsc::channel::<()>();
-        let hung = launcher.disks.put(&dir.join("traces"), move || hang.recv()).expect("a question");
-        let mut recorder = adopted(&dir, u32::MAX, &launcher);
-        recorder.look(&launcher);
-        recorder.start_again(&launcher);
-        assert_eq!((recorder.state(), recorder.restarts()), (RecorderState::Waiting, 0));
-        assert!(recorder.process().is_some(), "the next supervisor can't ask");
-        assert!(recorder.due().is_some());
-        assert!(recorder.failure().is_some_and(|it| it.contains("does not answer")));
-        drop((release, hung));
-        launcher.disks = Disks::with_timeout(Duration::from_secs(600), None);
-        wait_until("the disk's answer", || {
-            recorder.look(&launcher);
-            recorder.state() == RecorderState::Stopped
-        });
-        assert_eq!(recorder.failure(), None, "nothing was recorded");
-    }
-
-    #[test]
-    fn a_disk_that_hangs_holds_up_no_look() {
-        let dir = TestDir::new("slow-output");
-        let launcher = launcher(&dir, "/no/such/program");
-        let output = dir.join("traces");
-        let session = format!("output = '{}'\n[channel.main]", output.display());
-        let mut recorder = Recorder::new("a", "main", SessionFile::parse(&session).expect("a session"));
-        recorder.state = State::Waiting(Instant::now());
-        let (release, hang) = mpsc::channel::<()>();
-        let _hung = launcher.disks.put(&output, move || hang.recv()).expect("a question");
-        recorder.start_again(&launcher);
-        assert_eq!((recorder.state(), recorder.restarts()), (RecorderState::Waiting, 0));
-        drop(release);
-        wait_until("a start", || {
-            recorder.start_again(&launcher);
-            recorder.restarts() == 1
-        });
-        assert!(output.is_dir());
-        assert!(recorder.failure().is_some(), "there is no program");
-    }
-
-    #[test]
-    fn a_process_that_cannot_be_watched_yet_runs_on() {
-        let dir = TestDir::new("unwatched");
-        let launcher = launcher(&dir, "/no/such/program");
-        let mut recorder = Recorder::new("a", "main", SessionFile::default());
-        let identity = ProcessIdentity { pid: u32::MAX, start_ticks: 1 };
-        let refused = || Err(io::Error::from_raw_os_error(24));
-        recorder.watch(identity, refused(), "it ended", &launcher);
-        assert_eq!((recorder.state(), recorder.pid()), (RecorderState::Running, Some(u32::MAX)));
-        assert_eq!(recorder.process(), Some(identity));
-        assert!(recorder.due().is_some_and(|due| due > Instant::now()));
-        assert!(recorder.begin_stop());
-        recorder.watch(identity, refused(), "it ended", &launcher);
-        recorder.watch(identity, Ok(None), "it ended", &launcher);
-        assert_eq!((recorder.state(), recorder.failure()), (RecorderState::Stopped, None));
-    }
-}
+mod tests;

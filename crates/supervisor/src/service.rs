@@ -10,18 +10,22 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tompion_control::{
-    Call, CallError, ControlError, Identity, Permissions, Recording, RuleChange, Rules, Service,
+    Call, CallError, Caller, ControlError, Identity, Permissions, Recording, RuleChange, Rules, Service,
     check_session_name,
 };
-use tompion_os::{DirHandle, Peer};
+use tompion_os::DirHandle;
 use tompion_schema::Level;
 
 use crate::{
     DESCRIPTION, INTERFACE,
     difference::{Change, difference},
+    files::Described,
+    grantee::Grantee,
+    key::SessionKey,
     qualified,
     recorder::Recorder,
     session_file::{Channel, SessionFile, Start},
+    state::State,
     supervisor::Shared,
     types::{Applied, SessionStatus, Sessions},
 };
@@ -30,8 +34,12 @@ use crate::{
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time for a recording to end: its disk may be slow.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time for a process to end that was killed.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for a disk to say how a recorder has ended: its trace may be one to continue.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Reason for the end of a user's session.
+const ENDED_BY_ROOT: &str = "root has ended it";
 /// Interval between two looks.
 const INTERVAL: Duration = Duration::from_millis(5);
 
@@ -53,6 +61,15 @@ struct ByName {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct Stop {
+    name: String,
+    /// A user with a grant; none for the supervisor's own.
+    #[serde(default)]
+    user: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Apply {
     name: String,
     restart: bool,
@@ -69,7 +86,11 @@ struct Create {
 #[derive(Clone, Copy)]
 struct ChangedChannel<'a> {
     /// The session.
-    name: &'a str,
+    key: &'a SessionKey,
+    /// The user that it records for, if that is by a grant.
+    grantee: Option<&'a Grantee>,
+    /// Number of times that root had ended sessions of users before.
+    ends_by_root: u64,
     channel: &'a str,
     wanted: &'a SessionFile,
     /// The channel's rules in it.
@@ -84,20 +105,38 @@ enum Answer {
     Ended(Option<String>),
 }
 
+impl ChangedChannel<'_> {
+    /// Whether root has ended sessions of users since the change began.
+    fn is_ended_by_root(&self, state: &State) -> bool {
+        self.grantee.is_some() && state.ends_by_root != self.ends_by_root
+    }
+}
+
 impl SupervisorService {
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { shared, permissions: Permissions::of_this_process() }
     }
 
     fn list(&self) -> Sessions {
-        let mut names = self.shared.files.names();
-        names.extend(self.shared.state().sessions.keys().cloned());
-        let sessions = names.into_iter().map(|name| self.describe(name)).collect();
+        let files = self.shared.files.names().into_iter().map(SessionKey::own);
+        let mut keys: BTreeSet<_> = files.collect();
+        keys.extend(self.shared.state().sessions.keys().cloned());
+        self.list_of(keys)
+    }
+
+    /// Describes some sessions.
+    pub fn list_of(&self, keys: impl IntoIterator<Item = SessionKey>) -> Sessions {
+        let sessions = keys.into_iter().map(|key| self.describe(&key)).collect();
         Sessions { pid: std::process::id(), version: env!("CARGO_PKG_VERSION").into(), sessions }
     }
 
-    fn describe(&self, name: String) -> SessionStatus {
-        let described = self.shared.files.read(&name);
+    /// Reads a session's files; those of the supervisor's user describe none of others.
+    fn files_of(&self, key: &SessionKey) -> Option<Described> {
+        if key.user.is_some() { None } else { self.shared.files.read(&key.name) }
+    }
+
+    fn describe(&self, key: &SessionKey) -> SessionStatus {
+        let described = self.files_of(key);
         let files = described.iter().flat_map(|described| &described.files);
         let files = files.map(|file| file.to_string_lossy().into_owned()).collect();
         let (session, problem) = match described.map(|described| described.session) {
@@ -106,39 +145,53 @@ impl SupervisorService {
             None => (None, None),
         };
         let state = self.shared.state();
-        let recorders = state.sessions.get(&name);
+        let recorders = state.sessions.get(key);
         let mut channels: Vec<_> = recorders.into_iter().flatten().map(|(_, it)| it.status()).collect();
         for channel in session.iter().flat_map(|session| session.channel.keys()) {
             if channels.iter().all(|known| known.name != *channel) {
                 let session = session.clone().unwrap_or_default();
-                channels.push(Recorder::new(&name, channel, session).status());
+                channels.push(Recorder::new(key, channel, session).status());
             }
         }
         let start = session.map_or(Start::Demand, |session| session.start);
-        SessionStatus { name, start, files, problem, channels }
+        let SessionKey { user, name } = key.clone();
+        SessionStatus { name, user, start, files, problem, channels }
     }
 
     /// Does what a session's files say.
     fn apply(&self, name: &str, restart: bool) -> Result<Applied, CallError> {
         let described = self.shared.files.read(name).ok_or_else(|| no_such_session(name))?;
         let wanted = described.session.map_err(|problem| invalid(&problem))?;
+        self.apply_described(&SessionKey::own(name), &wanted, None, restart)
+    }
+
+    /// Does what a description says, which was checked.
+    pub fn apply_described(
+        &self,
+        key: &SessionKey,
+        wanted: &SessionFile,
+        grantee: Option<&Grantee>,
+        restart: bool,
+    ) -> Result<Applied, CallError> {
         let rules: Vec<(&String, Rules)> = wanted
             .channel
             .iter()
             .map(|(channel, it)| Ok((channel, rules_of(it).map_err(|problem| invalid(&problem))?)))
             .collect::<Result<_, CallError>>()?;
         let mut applied = Applied::default();
-        for channel in self.channels(name, &wanted) {
+        let ends_by_root = self.shared.state().ends_by_root;
+        for channel in self.channels(key, wanted) {
             match rules.iter().find(|(of, _)| **of == channel) {
                 Some((_, rules)) => {
-                    let changed = ChangedChannel { name, channel: &channel, wanted: &wanted, rules };
+                    let changed =
+                        ChangedChannel { key, grantee, ends_by_root, channel: &channel, wanted, rules };
                     self.apply_to_channel(&changed, restart, &mut applied)?;
                 }
                 None => {
                     let was_active =
-                        self.shared.state().recorder(name, &channel).is_some_and(|it| it.is_active());
-                    self.stop_channel(name, &channel)?;
-                    self.shared.state().take_idle(name, &channel);
+                        self.shared.state().recorder(key, &channel).is_some_and(|it| it.is_active());
+                    self.stop_channel(key, &channel)?;
+                    self.shared.state().take_idle(key, &channel);
                     applied.changes.extend(was_active.then(|| format!("{channel}: stopped")));
                 }
             }
@@ -147,9 +200,9 @@ impl SupervisorService {
     }
 
     /// Returns the channels of a session that have a recorder or are to have one.
-    fn channels(&self, name: &str, wanted: &SessionFile) -> BTreeSet<String> {
+    fn channels(&self, key: &SessionKey, wanted: &SessionFile) -> BTreeSet<String> {
         let state = self.shared.state();
-        let known = state.sessions.get(name).into_iter().flat_map(|recorders| recorders.keys());
+        let known = state.sessions.get(key).into_iter().flat_map(|recorders| recorders.keys());
         known.chain(wanted.channel.keys()).cloned().collect()
     }
 
@@ -159,19 +212,19 @@ impl SupervisorService {
         restart: bool,
         applied: &mut Applied,
     ) -> Result<(), CallError> {
-        let ChangedChannel { name, channel, .. } = *changed;
+        let ChangedChannel { key, channel, .. } = *changed;
         loop {
             let (change, idle) = self.change_of(changed);
             match change {
                 None => return Ok(()),
-                Some(Change::Stop) => return self.stop_channel(name, channel).map(drop),
+                Some(Change::Stop) => return self.stop_channel(key, channel).map(drop),
                 Some(Change::Start) => {
                     applied.changes.push(self.start_channel(changed, idle)?);
                     return Ok(());
                 }
                 Some(Change::Restart { .. }) if restart => {
-                    self.stop_channel(name, channel)?;
-                    let idle = self.shared.state().take_idle(name, channel);
+                    self.stop_channel(key, channel)?;
+                    let idle = self.shared.state().take_idle(key, channel);
                     applied.changes.push(self.start_channel(changed, idle)?);
                     return Ok(());
                 }
@@ -185,7 +238,7 @@ impl SupervisorService {
                     let line = if rules { self.change_rules(changed)? } else { None };
                     // Without an answer in time, it runs nevertheless.
                     let runs = line.is_some()
-                        || !rules && !matches!(self.wait_for_answer(name, channel), Ok(Answer::Ended(_)));
+                        || !rules && !matches!(self.wait_for_answer(key, channel), Ok(Answer::Ended(_)));
                     if runs {
                         applied.changes.extend(line);
                         applied.pending.push(format!("{channel}: {}", keys.join(", ")));
@@ -194,24 +247,27 @@ impl SupervisorService {
                 }
             }
             // It has ended meanwhile: one that fails in a loop runs for moments only. It is started
-            // as one that waits.
+            // as one that waits. One of a user that root has ended is not.
+            if changed.is_ended_by_root(&self.shared.state()) {
+                return Err(failed(channel, ENDED_BY_ROOT));
+            }
         }
     }
 
     /// Returns the change that a channel needs. If it is a start, also its recorder, if it has one,
     /// which no other thread starts any more.
     fn change_of(&self, changed: &ChangedChannel<'_>) -> (Option<Change>, Option<Recorder>) {
-        let ChangedChannel { name, channel, wanted, .. } = *changed;
+        let ChangedChannel { key, channel, wanted, .. } = *changed;
         let deadline = Instant::now() + END_TIMEOUT;
         let mut state = self.shared.state();
-        while state.has_open_end(name, channel, &self.shared.launcher) && Instant::now() < deadline {
+        while state.has_open_end(key, channel, &self.shared.launcher) && Instant::now() < deadline {
             drop(state);
             thread::sleep(INTERVAL);
             state = self.shared.state();
         }
-        let change = difference(&state.running(name), wanted).remove(channel);
+        let change = difference(&state.running(key), wanted).remove(channel);
         // Under the same lock: the loop may start it otherwise.
-        let idle = (change == Some(Change::Start)).then(|| state.take_idle(name, channel)).flatten();
+        let idle = (change == Some(Change::Start)).then(|| state.take_idle(key, channel)).flatten();
         (change, idle)
     }
 
@@ -222,27 +278,31 @@ impl SupervisorService {
         changed: &ChangedChannel<'_>,
         idle: Option<Recorder>,
     ) -> Result<String, CallError> {
-        let ChangedChannel { name, channel, wanted, .. } = *changed;
+        let ChangedChannel { key, channel, wanted, .. } = *changed;
         // One that was killed goes on with its trace, if it can follow what is wanted.
         let continuing = idle.filter(|before| {
             let follows = difference(&[(channel.to_owned(), before.session.clone())].into(), wanted);
             before.is_to_continue() && matches!(follows.get(channel), None | Some(Change::Rules))
         });
-        let mut recorder = continuing.unwrap_or_else(|| Recorder::new(name, channel, wanted.clone()));
+        let new = || Recorder::new(key, channel, wanted.clone()).for_grantee(changed.grantee.cloned());
+        let mut recorder = continuing.unwrap_or_else(new);
         let recording = recorder.recording.clone();
         let started = recorder.start_for_caller(&self.shared.launcher);
         let folder = recorder.folder().map(|folder| folder.display().to_string()).unwrap_or_default();
         let mut state = self.shared.state();
-        state.insert(name, channel, recorder);
-        self.shared.save(&state, name);
+        if changed.is_ended_by_root(&state) {
+            recorder.revoke(ENDED_BY_ROOT, &self.shared.launcher);
+        }
+        state.insert(key, channel, recorder);
+        self.shared.save(&state, key);
         drop(state);
         started.map_err(|error| failed(&recording, &error.to_string()))?;
-        let answer = self.wait_for_answer(name, channel);
+        let answer = self.wait_for_answer(key, channel);
         if let Answer::Ended(Some(failure)) = answer? {
             return Err(failed(&recording, &failure));
         }
         // One that continues a trace keeps the rules that it had.
-        let follows = difference(&self.shared.state().running(name), wanted).remove(channel);
+        let follows = difference(&self.shared.state().running(key), wanted).remove(channel);
         if follows == Some(Change::Rules) && self.change_rules(changed)?.is_none() {
             return Err(failed(&recording, "it has ended meanwhile"));
         }
@@ -250,20 +310,20 @@ impl SupervisorService {
     }
 
     /// Waits until a channel's recorder answers, or has ended.
-    fn wait_for_answer(&self, name: &str, channel: &str) -> Result<Answer, CallError> {
+    fn wait_for_answer(&self, key: &SessionKey, channel: &str) -> Result<Answer, CallError> {
         let deadline = Instant::now() + START_TIMEOUT;
         let mut answered = None;
         loop {
             let is_last = Instant::now() >= deadline;
             let (recording, pid) = {
                 let mut state = self.shared.state();
-                let recorder = state.recorder(name, channel);
+                let recorder = state.recorder(key, channel);
                 let Some(recorder) = recorder else { return Err(failed(channel, "it was removed")) };
                 recorder.look(&self.shared.launcher);
                 let Some(pid) = recorder.pid() else {
                     recorder.end_wait();
                     let failure = recorder.failure().map(str::to_owned);
-                    self.shared.save(&state, name);
+                    self.shared.save(&state, key);
                     return Ok(Answer::Ended(failure));
                 };
                 let answered = answered.take().filter(|(of, _)| *of == pid);
@@ -280,7 +340,7 @@ impl SupervisorService {
             if is_last {
                 return Err(failed(&recording, "it was started, and does not answer"));
             }
-            let found = Recording::of_recorder(&recording, pid).ok();
+            let found = Recording::of_recorder(&recording, pid, key.user).ok();
             answered = found.filter(|found| found.status().is_ok()).map(|found| (pid, found));
             if answered.is_none() {
                 thread::sleep(INTERVAL);
@@ -290,16 +350,16 @@ impl SupervisorService {
 
     /// Has a running recorder follow new rules and triggers. `None` if it has ended meanwhile.
     fn change_rules(&self, changed: &ChangedChannel<'_>) -> Result<Option<String>, CallError> {
-        let ChangedChannel { name, channel, wanted, .. } = *changed;
+        let ChangedChannel { key, channel, wanted, .. } = *changed;
         // It may just have been started.
-        let Answer::Running(pid, recording) = self.wait_for_answer(name, channel)? else { return Ok(None) };
+        let Answer::Running(pid, recording) = self.wait_for_answer(key, channel)? else { return Ok(None) };
         let change = self.send_changes(changed, &recording);
         let mut state = self.shared.state();
-        let mut recorder = state.recorder(name, channel);
+        let mut recorder = state.recorder(key, channel);
         recorder.iter_mut().for_each(|recorder| recorder.look(&self.shared.launcher));
         let recorder = recorder.filter(|recorder| recorder.pid() == Some(pid));
         let Some(recorder) = recorder else {
-            self.shared.save(&state, name);
+            self.shared.save(&state, key);
             return Ok(None);
         };
         let change = change.map_err(|error| failed(recording.name(), &error.to_string()))?;
@@ -307,7 +367,7 @@ impl SupervisorService {
         if let Some((follows, wanted)) = follows.zip(wanted.channel.get(channel)) {
             follows.take_rules_of(wanted);
         }
-        self.shared.save(&state, name);
+        self.shared.save(&state, key);
         Ok(Some(format!("{channel}: {change}")))
     }
 
@@ -334,8 +394,8 @@ impl SupervisorService {
 
     /// A channel as its running recorder follows it, and as it is wanted.
     fn both<'c>(&self, changed: &ChangedChannel<'c>) -> Option<(Channel, &'c Channel)> {
-        let ChangedChannel { name, channel, wanted, .. } = *changed;
-        let running = self.shared.state().running(name);
+        let ChangedChannel { key, channel, wanted, .. } = *changed;
+        let running = self.shared.state().running(key);
         let before = running.get(channel)?.channel.get(channel)?.clone();
         Some((before, wanted.channel.get(channel)?))
     }
@@ -360,50 +420,56 @@ impl SupervisorService {
     }
 
     /// Ends all recordings of a session. Returns the folders of their traces.
-    fn stop(&self, name: &str) -> Result<Vec<String>, CallError> {
-        let known = self.shared.state().sessions.get(name).map(|it| it.keys().cloned().collect::<Vec<_>>());
+    pub fn stop(&self, key: &SessionKey) -> Result<Vec<String>, CallError> {
+        let known = self.shared.state().sessions.get(key).map(|it| it.keys().cloned().collect::<Vec<_>>());
         let Some(channels) = known else {
-            let described = self.shared.files.read(name);
-            return described.map(|_| Vec::new()).ok_or_else(|| no_such_session(name));
+            let described = self.files_of(key);
+            return described.map(|_| Vec::new()).ok_or_else(|| no_such_session(&key.name));
         };
         let mut folders = Vec::new();
         for channel in &channels {
-            folders.extend(self.stop_channel(name, channel)?);
+            folders.extend(self.stop_channel(key, channel)?);
         }
         let mut state = self.shared.state();
-        state.sessions.remove(name);
-        self.shared.save(&state, name);
+        // A call that waits for no turn may find one that has been started since, and ends.
+        if !state.is_active(key) {
+            self.shared.forget(&mut state, key);
+        }
         Ok(folders)
     }
 
     /// Ends a channel's recording, and waits until its trace is complete. Returns its folder, if
     /// it ran.
-    fn stop_channel(&self, name: &str, channel: &str) -> Result<Option<String>, CallError> {
+    fn stop_channel(&self, key: &SessionKey, channel: &str) -> Result<Option<String>, CallError> {
         let (recording, folder, pid) = {
             let mut state = self.shared.state();
-            let Some(recorder) = state.recorder(name, channel) else { return Ok(None) };
+            let Some(recorder) = state.recorder(key, channel) else { return Ok(None) };
             let pid = recorder.pid();
             let (true, Some(pid)) = (recorder.begin_stop(), pid) else {
-                self.shared.save(&state, name);
+                self.shared.save(&state, key);
                 return Ok(None);
             };
             let folder = recorder.folder().map(|folder| folder.to_string_lossy().into_owned());
             (recorder.recording.clone(), folder, pid)
         };
-        let outcome = stop_recording(&recording, pid, || {
+        let has_ended = || {
             let mut state = self.shared.state();
-            state.recorder(name, channel).is_none_or(|recorder| {
+            state.recorder(key, channel).is_none_or(|recorder| {
                 recorder.look(&self.shared.launcher);
                 recorder.pid() != Some(pid)
             })
-        });
+        };
+        let outcome = match key.user {
+            Some(_) => self.end_granted(key, channel, has_ended),
+            None => stop_recording(&recording, pid, has_ended),
+        };
         let mut state = self.shared.state();
         if let Err(problem) = outcome {
-            state.recorder(name, channel).into_iter().for_each(Recorder::cancel_stop);
+            state.recorder(key, channel).into_iter().for_each(Recorder::cancel_stop);
             return Err(failed(&recording, &problem));
         }
         // At once: the next channel may refuse its end.
-        self.shared.save(&state, name);
+        self.shared.save(&state, key);
         Ok(folder)
     }
 
@@ -421,10 +487,35 @@ impl SupervisorService {
         self.apply(name, false)
     }
 
+    /// Ends the recorder of a user with a grant by signals, which the user can't hold up.
+    fn end_granted(
+        &self,
+        key: &SessionKey,
+        channel: &str,
+        mut has_ended: impl FnMut() -> bool,
+    ) -> Result<(), String> {
+        for (is_at_once, timeout) in [(false, STOP_TIMEOUT), (true, KILL_TIMEOUT)] {
+            let signal = |recorder: &mut Recorder| recorder.signal_end(is_at_once);
+            let sent = self.shared.state().recorder(key, channel).map_or(Ok(()), signal);
+            let deadline = Instant::now() + timeout;
+            while !has_ended() {
+                sent.as_ref().map_err(ToString::to_string)?;
+                if Instant::now() >= deadline {
+                    break;
+                }
+                thread::sleep(INTERVAL);
+            }
+            if has_ended() {
+                return Ok(());
+            }
+        }
+        Err(format!("it has not ended within {} s, although it was killed", STOP_TIMEOUT.as_secs()))
+    }
+
     /// Undoes what [`Self::create`] did.
     fn remove(&self, name: &str) -> Result<Vec<String>, CallError> {
         check_session_name(name).map_err(|_| no_such_session(name))?;
-        let folders = self.stop(name)?;
+        let folders = self.stop(&SessionKey::own(name))?;
         // A session of other files has none there.
         let _ = DirHandle::open(&self.shared.transient).and_then(|folder| folder.remove(file_name(name)));
         Ok(folders)
@@ -441,7 +532,7 @@ fn describe(change: &RuleChange) -> String {
 /// Asks a recorder to end, as soon as it listens, and waits for its end.
 fn stop_recording(name: &str, pid: u32, mut has_ended: impl FnMut() -> bool) -> Result<(), String> {
     let stop = || -> Result<(), ControlError> {
-        let recording = Recording::of_recorder(name, pid)?;
+        let recording = Recording::of_recorder(name, pid, None)?;
         // A recorder that is stopped does not answer this, which is known sooner.
         recording.status()?;
         recording.stop()
@@ -485,11 +576,11 @@ fn file_name(name: &str) -> String {
     format!("{name}.toml")
 }
 
-fn no_such_session(name: &str) -> CallError {
+pub fn no_such_session(name: &str) -> CallError {
     CallError::new(&qualified("NoSuchSession"), "name", name)
 }
 
-fn invalid(problem: &str) -> CallError {
+pub fn invalid(problem: &str) -> CallError {
     CallError::new(&qualified("InvalidSession"), "problem", problem)
 }
 
@@ -516,20 +607,28 @@ impl Service for SupervisorService {
         self.permissions.admits(user)
     }
 
-    fn call(&self, peer: Peer, method: &str, call: &Call) -> Result<Value, CallError> {
+    fn call(&self, caller: &Caller, method: &str, call: &Call) -> Result<Value, CallError> {
         if method == "List" {
             let NoParameters {} = call.parameters()?;
             return Ok(json!(self.list()));
         }
-        self.permissions.check_may_change(peer, &qualified("NotPermitted"))?;
+        self.permissions.check_may_change(caller.peer, &qualified("NotPermitted"))?;
         match method {
             "Apply" => {
                 let Apply { name, restart } = call.parameters()?;
                 self.shared.operate(&name, || self.apply(&name, restart)).map(|applied| json!(applied))
             }
             "Stop" => {
-                let ByName { name } = call.parameters()?;
-                self.shared.operate(&name, || self.stop(&name)).map(|folders| json!({ "folders": folders }))
+                let Stop { name, user } = call.parameters()?;
+                let stopped = match user {
+                    // Without a turn: the user can make its own operations last.
+                    Some(user) => {
+                        self.shared.state().ends_by_root += 1;
+                        self.stop(&SessionKey::of(user, name))
+                    }
+                    None => self.shared.operate(&name, || self.stop(&SessionKey::own(&name))),
+                };
+                stopped.map(|folders| json!({ "folders": folders }))
             }
             "Create" => {
                 let Create { name, session } = call.parameters()?;

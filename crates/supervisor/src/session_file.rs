@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tompion_grants::describe_toml_error;
 
 /// Maximum number of channels: a program takes part in eight recordings at most.
 const MAX_CHANNELS: usize = 8;
@@ -133,7 +134,7 @@ impl SessionFile {
     /// # Errors
     /// The line, and what is wrong there.
     pub fn parse(text: &str) -> Result<Self, String> {
-        toml::from_str(text).map_err(|error| describe(&error, text))
+        toml::from_str(text).map_err(|error| describe_toml_error(&error, text))
     }
 
     /// Checks what the files together must have.
@@ -199,18 +200,6 @@ impl SessionFile {
             options.push("--prefault".into());
         }
         options
-    }
-}
-
-/// Describes an error in one line, with its place.
-fn describe(error: &toml::de::Error, text: &str) -> String {
-    let message = error.message().replace('\n', " ");
-    match error.span() {
-        Some(span) => {
-            let line = text.get(..span.start).map_or(1, |before| before.matches('\n').count() + 1);
-            format!("line {line}: {message}")
-        }
-        None => message,
     }
 }
 

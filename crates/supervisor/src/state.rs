@@ -1,7 +1,8 @@
 //! Sessions that a supervisor knows, and what it writes down for the next one.
 //!
 //! ```text
-//! .supervisor/NAME.json    a session that was started and not stopped
+//! .supervisor/NAME.json        a session that was started and not stopped
+//! .supervisor/UID.NAME.json    one of a user with a grant
 //! ```
 //!
 //! These files are in memory (`/run`). After the machine starts again there are none, and only
@@ -10,9 +11,12 @@
 use std::{collections::BTreeMap, io, path::PathBuf, time::Instant};
 
 use serde::{Deserialize, Serialize};
+use tompion_grants::Grant;
 use tompion_os::DirHandle;
 
 use crate::{
+    grantee::{Grantee, Used, memory_of},
+    key::SessionKey,
     process::ProcessIdentity,
     recorder::{Launcher, Recorder, SavedRecorder},
     session_file::SessionFile,
@@ -26,7 +30,9 @@ const ENDING: &str = ".json";
 #[derive(Debug, Default)]
 pub struct State {
     /// Sessions that were started.
-    pub sessions: BTreeMap<String, BTreeMap<String, Recorder>>,
+    pub sessions: BTreeMap<SessionKey, BTreeMap<String, Recorder>>,
+    /// Number of times that root has ended a user's session, which waits for no turn.
+    pub ends_by_root: u64,
 }
 
 /// A channel, as it is written down.
@@ -37,6 +43,9 @@ struct SavedChannel {
     process: Option<ProcessIdentity>,
     folder: Option<PathBuf>,
     restarts: u32,
+    /// The user that it records for, if that is by a grant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    grantee: Option<Grantee>,
 }
 
 impl State {
@@ -48,13 +57,15 @@ impl State {
         for name in names.iter().filter_map(|name| name.to_str()?.strip_suffix(ENDING)) {
             match read(&launcher.runtime, name) {
                 Ok(channels) => {
+                    let key = SessionKey::of_file(name);
                     let adopt = |(channel, saved): (String, SavedChannel)| {
-                        let SavedChannel { session, process, folder, restarts } = saved;
-                        let mut recorder = Recorder::new(name, &channel, session);
+                        let SavedChannel { session, process, folder, restarts, grantee } = saved;
+                        let mut recorder = Recorder::new(&key, &channel, session).for_grantee(grantee);
                         recorder.adopt(SavedRecorder { process, folder, restarts }, launcher);
                         (channel, recorder)
                     };
-                    state.sessions.insert(name.to_owned(), channels.into_iter().map(adopt).collect());
+                    let recorders = channels.into_iter().map(adopt).collect();
+                    state.sessions.insert(key.clone(), recorders);
                 }
                 Err(error) => (launcher.report)(&format!("{name}{ENDING} of an earlier supervisor: {error}")),
             }
@@ -66,11 +77,12 @@ impl State {
     ///
     /// # Errors
     /// If the file can't be written.
-    pub fn save(&self, name: &str, runtime: &DirHandle) -> io::Result<()> {
-        let file = format!("{name}{ENDING}");
-        let active = self.sessions.get(name).into_iter().flatten().filter(|(_, it)| it.is_active());
+    pub fn save(&self, key: &SessionKey, runtime: &DirHandle) -> io::Result<()> {
+        let file = key.file(&format!("{}{ENDING}", key.name));
+        let active = self.sessions.get(key).into_iter().flatten().filter(|(_, it)| it.is_active());
         let saved = |(channel, recorder): (&String, &Recorder)| {
             let saved = SavedChannel {
+                grantee: recorder.grantee.clone(),
                 session: recorder.session.clone(),
                 process: recorder.process(),
                 folder: recorder.folder().map(PathBuf::from),
@@ -90,16 +102,16 @@ impl State {
 
     /// Looks at all recorders, and starts those again whose pause is over. Returns the sessions
     /// that have changed.
-    pub fn look(&mut self, launcher: &Launcher) -> Vec<String> {
+    pub fn look(&mut self, launcher: &Launcher) -> Vec<SessionKey> {
         let mut changed = Vec::new();
-        for (name, recorders) in &mut self.sessions {
+        for (key, recorders) in &mut self.sessions {
             for recorder in recorders.values_mut() {
                 let before = recorder.status();
                 recorder.look(launcher);
                 recorder.start_again(launcher);
                 let after = recorder.status();
                 if (before.state, before.pid, before.restarts) != (after.state, after.pid, after.restarts) {
-                    changed.push(name.clone());
+                    changed.push(key.clone());
                 }
             }
         }
@@ -113,33 +125,84 @@ impl State {
     }
 
     /// Returns the channels of a session whose recorders run, with the session as each follows it.
-    pub fn running(&self, name: &str) -> BTreeMap<String, SessionFile> {
-        let recorders = self.sessions.get(name).into_iter().flatten();
+    pub fn running(&self, key: &SessionKey) -> BTreeMap<String, SessionFile> {
+        let recorders = self.sessions.get(key).into_iter().flatten();
         let running = recorders.filter(|(_, recorder)| recorder.pid().is_some());
         running.map(|(channel, recorder)| (channel.clone(), recorder.session.clone())).collect()
     }
 
     /// Returns a channel's recorder.
-    pub fn recorder(&mut self, name: &str, channel: &str) -> Option<&mut Recorder> {
-        self.sessions.get_mut(name)?.get_mut(channel)
+    pub fn recorder(&mut self, key: &SessionKey, channel: &str) -> Option<&mut Recorder> {
+        self.sessions.get_mut(key)?.get_mut(channel)
     }
 
     /// Looks at a channel's recorder. Returns whether its end is open still.
-    pub fn has_open_end(&mut self, name: &str, channel: &str, launcher: &Launcher) -> bool {
-        self.recorder(name, channel).is_some_and(|recorder| {
+    pub fn has_open_end(&mut self, key: &SessionKey, channel: &str, launcher: &Launcher) -> bool {
+        self.recorder(key, channel).is_some_and(|recorder| {
             recorder.look(launcher);
             recorder.has_open_end()
         })
     }
 
+    /// Returns the sessions of a user with a grant.
+    pub fn of_user(&self, user: u32) -> Vec<SessionKey> {
+        self.sessions.keys().filter(|key| key.user == Some(user)).cloned().collect()
+    }
+
+    /// Whether any recorder of a session runs, or will be started again.
+    pub fn is_active(&self, key: &SessionKey) -> bool {
+        self.sessions.get(key).is_some_and(|recorders| recorders.values().any(Recorder::is_active))
+    }
+
+    /// Returns what a user's sessions take of its grant, apart from one.
+    pub fn used(&self, user: u32, apart_from: &SessionKey) -> Used {
+        let mut used = Used::default();
+        for key in self.of_user(user).iter().filter(|key| *key != apart_from) {
+            used.sessions = used.sessions.saturating_add(1);
+            used.memory = used.memory.saturating_add(self.memory(key));
+        }
+        used
+    }
+
+    /// Returns what a session that runs has beyond a grant, if anything.
+    pub fn beyond(&self, key: &SessionKey, grant: &Grant) -> Option<String> {
+        let user = key.user?;
+        let recorders = self.sessions.get(key)?.values().filter(|recorder| recorder.is_active());
+        let followed = recorders.map(|recorder| recorder.beyond(grant, user));
+        let beyond = followed.flatten().next();
+        beyond.or_else(|| {
+            // Sessions in the order of their names: those behind the limit are beyond it.
+            let mut taken = Used::default();
+            let active: Vec<_> = self.of_user(user).into_iter().filter(|key| self.is_active(key)).collect();
+            for other in active.iter().take_while(|other| *other <= key) {
+                taken.sessions = taken.sessions.saturating_add(1);
+                taken.memory = taken.memory.saturating_add(self.memory(other));
+            }
+            let is_within = taken.sessions <= grant.sessions && taken.memory <= grant.memory;
+            (!is_within && self.is_active(key)).then(|| format!("it is beyond {}", grant.file.display()))
+        })
+    }
+
+    /// Returns the bytes that the rings of a session's active recorders can take.
+    pub fn memory(&self, key: &SessionKey) -> u64 {
+        let recorders = self.sessions.get(key).into_iter().flatten();
+        let active = recorders.filter(|(_, recorder)| recorder.is_active());
+        let memory = active.map(|(channel, recorder)| {
+            let mut session = recorder.session.clone();
+            session.channel.retain(|name, _| name == channel);
+            memory_of(&session).unwrap_or(u64::MAX)
+        });
+        memory.fold(0, u64::saturating_add)
+    }
+
     /// Adds a channel's recorder.
-    pub fn insert(&mut self, name: &str, channel: &str, recorder: Recorder) {
-        self.sessions.entry(name.to_owned()).or_default().insert(channel.to_owned(), recorder);
+    pub fn insert(&mut self, key: &SessionKey, channel: &str, recorder: Recorder) {
+        self.sessions.entry(key.clone()).or_default().insert(channel.to_owned(), recorder);
     }
 
     /// Removes a channel's recorder, unless it runs: it is not started again.
-    pub fn take_idle(&mut self, name: &str, channel: &str) -> Option<Recorder> {
-        let recorders = self.sessions.get_mut(name)?;
+    pub fn take_idle(&mut self, key: &SessionKey, channel: &str) -> Option<Recorder> {
+        let recorders = self.sessions.get_mut(key)?;
         recorders.remove(channel).and_then(|recorder| {
             if recorder.pid().is_none() {
                 return Some(recorder);

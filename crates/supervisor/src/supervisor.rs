@@ -17,12 +17,16 @@ use std::{
 };
 
 use sd_notify::NotifyState;
-use tompion_control::{ControlSocket, PlaceError, Server, control_folder};
+use tompion_control::{ControlSocket, PlaceError, Server, SystemSocket, control_folder};
+use tompion_grants::Grants;
 use tompion_os::{DirHandle, Inheritance, Poller, Signals, User};
 
 use crate::{
     disk::Disks,
     files::SessionFiles,
+    grant_service::{GrantService, MAX_PER_USER},
+    grantee::Grantee,
+    key::SessionKey,
     recorder::{Launcher, Recorder},
     service::SupervisorService,
     session_file::Start,
@@ -69,6 +73,9 @@ pub struct Shared {
     /// the other, and other sessions don't wait.
     operations: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
     state: Mutex<State>,
+    /// Grants of users other than root.
+    grants: Mutex<Arc<Grants>>,
+    grant_folders: Vec<PathBuf>,
     /// Wakes the loop.
     waker: UnixStream,
 }
@@ -114,25 +121,73 @@ impl Shared {
             Ok(_) => return,
             Err(problem) => return (self.launcher.report)(&format!("{name}: {problem}")),
         };
-        if self.state().sessions.contains_key(name) {
+        let key = SessionKey::own(name);
+        if self.state().sessions.contains_key(&key) {
             return;
         }
         for channel in session.channel.keys() {
             // Without the lock: a disk may let it wait, which nothing else is to.
-            let mut recorder = Recorder::new(name, channel, session.clone());
+            let mut recorder = Recorder::new(&key, channel, session.clone());
             recorder.start_now_or_later(&self.launcher);
             let mut state = self.state();
-            state.insert(name, channel, recorder);
-            self.save(&state, name);
+            state.insert(&key, channel, recorder);
+            self.save(&state, &key);
         }
     }
 
     /// Writes a session down for the next supervisor.
-    pub fn save(&self, state: &State, name: &str) {
-        if let Err(error) = state.save(name, &self.launcher.runtime) {
-            (self.launcher.report)(&format!(
-                "{name}: can't be written down for the next supervisor: {error}"
-            ));
+    pub fn save(&self, state: &State, key: &SessionKey) {
+        if let Err(error) = state.save(key, &self.launcher.runtime) {
+            (self.launcher.report)(&format!("{key}: can't be written down for the next supervisor: {error}"));
+        }
+    }
+}
+
+impl Shared {
+    /// Removes a session that has ended from those that are known, with its recorders' messages.
+    pub fn forget(&self, state: &mut State, key: &SessionKey) {
+        let recorders = state.sessions.remove(key).unwrap_or_default();
+        self.save(state, key);
+        for recorder in recorders.values() {
+            let _ = self.launcher.runtime.remove(recorder.messages_name());
+        }
+    }
+
+    /// Reads the grants again, and ends the sessions that are beyond them.
+    pub fn read_grants(&self) {
+        let grants = Grants::read(&self.grant_folders);
+        grants.problems.iter().for_each(|problem| (self.launcher.report)(problem));
+        *lock(&self.grants) = Arc::new(grants);
+        self.enforce_grants();
+    }
+
+    /// The grants, as they were read last.
+    pub fn grants(&self) -> Arc<Grants> {
+        Arc::clone(&lock(&self.grants))
+    }
+
+    /// Ends sessions of users that are beyond their grants.
+    pub fn enforce_grants(&self) {
+        let grants = self.grants();
+        let keys: Vec<SessionKey> =
+            self.state().sessions.keys().filter(|key| key.user.is_some()).cloned().collect();
+        for key in keys {
+            let grantees: Vec<Grantee> = {
+                let state = self.state();
+                let recorders = state.sessions.get(&key).into_iter().flat_map(BTreeMap::values);
+                recorders.filter_map(|recorder| recorder.grantee.clone()).collect()
+            };
+            // The data base of users is asked without the lock.
+            let Some(grant) = grantees.first().map(|grantee| grants.of(&grantee.member())) else { continue };
+            let mut state = self.state();
+            let problem = match grant {
+                Some(grant) => state.beyond(&key, grant),
+                None => Some("it has no grant any more".to_owned()),
+            };
+            let Some(problem) = problem else { continue };
+            let recorders = state.sessions.get_mut(&key).into_iter().flat_map(BTreeMap::values_mut);
+            recorders.filter(|it| it.is_active()).for_each(|it| it.revoke(&problem, &self.launcher));
+            self.save(&state, &key);
         }
     }
 }
@@ -147,6 +202,8 @@ pub struct Supervisor {
     shared: Arc<Shared>,
     signals: Signals,
     socket: ControlSocket,
+    /// Socket for users with grants, if this is root's supervisor.
+    _system: Option<SystemSocket>,
     /// Readable when another thread has changed something.
     news: UnixStream,
     /// Asks for a look at the sessions' files.
@@ -183,10 +240,17 @@ impl Supervisor {
         let state = Mutex::new(State::load(&launcher));
         let files = SessionFiles::of_user(&transient);
         let operations = Mutex::default();
-        let shared = Arc::new(Shared { launcher, files, transient, operations, state, waker });
+        let system = SystemSocket::listen()?;
+        let grant_folders = system.as_ref().map(|_| Grants::folders()).unwrap_or_default();
+        let grants = Mutex::default();
+        let shared = Shared { launcher, files, transient, operations, state, grants, grant_folders, waker };
+        let shared = Arc::new(shared);
+        shared.read_grants();
         let reload = start_reloader(&shared)?;
-        let supervisor = Self { shared, signals, socket, news, reload };
+        let (_system, for_users) = system.unzip();
+        let supervisor = Self { shared, signals, socket, _system, news, reload };
         supervisor.listen(listener)?;
+        for_users.map_or(Ok(()), |listener| supervisor.listen_for_users(listener))?;
         supervisor.shared.start_boot_sessions();
         Ok(supervisor)
     }
@@ -194,6 +258,12 @@ impl Supervisor {
     fn listen(&self, listener: UnixListener) -> io::Result<()> {
         let server = Server::new(listener, Arc::new(SupervisorService::new(Arc::clone(&self.shared))));
         thread::Builder::new().name("control".into()).spawn(move || server.run()).map(drop)
+    }
+
+    fn listen_for_users(&self, listener: UnixListener) -> io::Result<()> {
+        let service = GrantService::new(Arc::clone(&self.shared));
+        let server = Server::new(listener, Arc::new(service)).with_connections_per_user(MAX_PER_USER);
+        thread::Builder::new().name("grants".into()).spawn(move || server.run()).map(drop)
     }
 
     /// Folders in which sessions are described, the lowest priority first.
@@ -253,12 +323,12 @@ impl Drop for Supervisor {
         // Messages of recorders that have ended are of no use any more. Running ones go on writing.
         let state = self.shared.state();
         let recorders = state.sessions.values().flat_map(|recorders| recorders.values());
-        let running: Vec<&str> =
-            recorders.filter(|it| it.is_active()).map(|recorder| recorder.recording.as_str()).collect();
+        let running: Vec<String> =
+            recorders.filter(|it| it.is_active()).map(Recorder::messages_name).collect();
         let folder: &DirHandle = self.socket.folder();
         for name in folder.names().unwrap_or_default() {
-            let recording = name.to_str().and_then(|name| name.strip_suffix(".log"));
-            if recording.is_some_and(|recording| !running.contains(&recording)) {
+            let messages = name.to_str().filter(|name| name.ends_with(".log"));
+            if messages.is_some_and(|messages| running.iter().all(|running| running != messages)) {
                 let _ = folder.remove(&name);
             }
         }
@@ -270,7 +340,11 @@ impl Drop for Supervisor {
 fn start_reloader(shared: &Arc<Shared>) -> io::Result<SyncSender<()>> {
     let (sender, requests) = mpsc::sync_channel(1);
     let shared = Arc::clone(shared);
-    let run = move || requests.iter().for_each(|()| shared.start_boot_sessions());
+    let reload = move |()| {
+        shared.read_grants();
+        shared.start_boot_sessions();
+    };
+    let run = move || requests.iter().for_each(reload);
     thread::Builder::new().name("reload".into()).spawn(run)?;
     Ok(sender)
 }

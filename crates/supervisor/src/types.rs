@@ -44,6 +44,9 @@ pub struct ChannelStatus {
 pub struct SessionStatus {
     /// Name.
     pub name: String,
+    /// The user that it records for by a grant, if that is not the supervisor's own.
+    #[serde(default)]
+    pub user: Option<u32>,
     /// Whether it begins with the supervisor.
     pub start: Start,
     /// Files that describe it, those of lowest priority first.

@@ -6,7 +6,10 @@ use std::{
     io::{self, IsTerminal, Write},
     path::Path,
     process::ExitCode,
-    sync::{Once, OnceLock},
+    sync::{
+        Once, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 pub use tompion_report::format::{pluralize, with_thousands};
@@ -18,6 +21,9 @@ pub const WRONG_USAGE: u8 = 2;
 /// Exit code: another command stopped the monitor on purpose. Systemd units list it, so that they
 /// don't restart the service.
 pub const ENDED: u8 = 3;
+
+/// Most bytes of messages that others can have printed.
+const MAX_MESSAGES: usize = 64 << 10;
 
 /// System's error for a process that may not open more files.
 const TOO_MANY_FILES: &str = "Too many open files (os error 24)";
@@ -31,6 +37,19 @@ pub fn print_status(text: impl Display) {
     anstream::eprintln!("tompion: {}", lines.join("\n"));
     if text.contains(TOO_MANY_FILES) {
         ADVICE.call_once(|| anstream::eprintln!("tompion: {}", file_limit_advice()));
+    }
+}
+
+/// Prints a message that another user can have printed as often as it likes, up to a limit of all
+/// such messages.
+pub fn print_within_limit(text: &str) {
+    static PRINTED: AtomicUsize = AtomicUsize::new(0);
+    // Relaxed: the sum alone counts, and orders nothing.
+    let before = PRINTED.fetch_add(text.len(), Ordering::Relaxed);
+    if before + text.len() <= MAX_MESSAGES {
+        print_status(text);
+    } else if before <= MAX_MESSAGES {
+        print_status("further messages are left out");
     }
 }
 

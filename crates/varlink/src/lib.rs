@@ -19,4 +19,4 @@ mod server;
 
 pub use client::{Client, ClientError};
 pub use message::{Call, CallError, MAX_CALL, MAX_REPLY};
-pub use server::{Identity, Server, Service};
+pub use server::{Caller, Identity, Server, Service};

@@ -18,7 +18,7 @@ use std::{
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tompion_os::{Peer, peer_of};
+use tompion_os::{Peer, PeerGroups, peer_groups_of, peer_of};
 
 use crate::{
     connection::{Connection, Incoming},
@@ -50,6 +50,15 @@ pub struct Identity {
     pub url: &'static str,
 }
 
+/// Program at the other end of a connection, as the kernel noted when it connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Its process and user.
+    pub peer: Peer,
+    /// Its groups; none if the kernel does not tell.
+    pub groups: Option<PeerGroups>,
+}
+
 /// Methods of one interface.
 pub trait Service: Send + Sync + 'static {
     /// Name of the service.
@@ -69,7 +78,7 @@ pub trait Service: Send + Sync + 'static {
     ///
     /// # Errors
     /// What the reply says instead.
-    fn call(&self, peer: Peer, method: &str, call: &Call) -> Result<Value, CallError>;
+    fn call(&self, caller: &Caller, method: &str, call: &Call) -> Result<Value, CallError>;
 
     /// Answers a call for which the client takes more than one reply: the parameters of each come
     /// from the receiver, until its sender is gone. None if the method has a single reply.
@@ -87,12 +96,19 @@ pub struct Server {
     listener: UnixListener,
     service: Arc<dyn Service>,
     connections: Arc<Connections>,
+    max_per_user: usize,
 }
 
 impl Server {
     /// A server on a socket that listens.
     pub fn new(listener: UnixListener, service: Arc<dyn Service>) -> Self {
-        Self { listener, service, connections: Arc::default() }
+        Self { listener, service, connections: Arc::default(), max_per_user: MAX_CONNECTIONS }
+    }
+
+    /// Gives each user so many connections at most, so that others get some, too.
+    #[must_use]
+    pub fn with_connections_per_user(self, max_per_user: usize) -> Self {
+        Self { max_per_user, ..self }
     }
 
     /// Accepts connections and has their calls answered, for ever. What a connection's thread
@@ -112,18 +128,21 @@ impl Server {
             let refusal = encode(&Reply::from(Err(CallError::permission_denied())));
             return Connection::new(stream).write(&refusal, Duration::from_millis(1));
         }
-        let Some(slot) = self.connections.enter(&stream)? else { return Ok(()) };
+        let caller = Caller { peer, groups: peer_groups_of(stream.as_fd()).ok() };
+        let Some(slot) = self.connections.enter(&stream, peer.uid, self.max_per_user)? else {
+            return Ok(());
+        };
         let service = Arc::clone(&self.service);
         let run = move || {
             // What goes wrong ends the connection, which is all there is to be said.
-            let _ = serve(Connection::new(stream), peer, &*service, &slot);
+            let _ = serve(Connection::new(stream), &caller, &*service, &slot);
         };
         thread::Builder::new().name("control".into()).spawn(run).map(drop)
     }
 }
 
 /// Answers the calls of one connection until it ends.
-fn serve(mut connection: Connection, peer: Peer, service: &dyn Service, slot: &Slot) -> io::Result<()> {
+fn serve(mut connection: Connection, caller: &Caller, service: &dyn Service, slot: &Slot) -> io::Result<()> {
     loop {
         let message = match connection.read(MAX_CALL, CALL_TIMEOUT, None)? {
             Incoming::Message(message) => message,
@@ -143,7 +162,7 @@ fn serve(mut connection: Connection, peer: Peer, service: &dyn Service, slot: &S
             }
         };
         slot.set_busy(true);
-        match subscribe(peer, service, &call) {
+        match subscribe(caller.peer, service, &call) {
             None => {}
             Some(Ok(replies)) => return send_all(connection, &replies),
             Some(Err(error)) => {
@@ -151,7 +170,7 @@ fn serve(mut connection: Connection, peer: Peer, service: &dyn Service, slot: &S
                 continue;
             }
         }
-        let reply = Reply::from(answer(peer, service, &call));
+        let reply = Reply::from(answer(caller, service, &call));
         if !call.oneway {
             connection.write(&encode(&reply), REPLY_TIMEOUT)?;
         }
@@ -186,11 +205,11 @@ struct Described {
     interface: String,
 }
 
-fn answer(peer: Peer, service: &dyn Service, call: &Call) -> Result<Value, CallError> {
+fn answer(caller: &Caller, service: &dyn Service, call: &Call) -> Result<Value, CallError> {
     let (interface, method) =
         call.method.rsplit_once('.').ok_or_else(|| CallError::interface_not_found(&call.method))?;
     if interface == service.interface() {
-        return service.call(peer, method, call);
+        return service.call(caller, method, call);
     }
     if interface != SERVICE_INTERFACE {
         return Err(CallError::interface_not_found(interface));
@@ -229,6 +248,7 @@ struct Table {
 #[derive(Debug)]
 struct Entry {
     stream: UnixStream,
+    user: u32,
     is_busy: bool,
     /// Whether it was closed for another one.
     is_evicted: bool,
@@ -242,14 +262,19 @@ impl Table {
         self.next
     }
 
-    /// Closes the connection that has been idle for the longest time. Its thread finds the end, and
-    /// gives the slot up.
-    fn evict(&mut self) {
-        let idle = self.entries.values_mut().filter(|entry| !entry.is_busy && !entry.is_evicted);
-        if let Some(entry) = idle.min_by_key(|entry| entry.since) {
-            entry.is_evicted = true;
-            let _ = entry.stream.shutdown(Shutdown::Both);
+    /// Closes the connection that has been idle for the longest time, of a user or of all. Its
+    /// thread finds the end, and gives the slot up. Returns whether a slot will be free.
+    fn evict(&mut self, user: Option<u32>) -> bool {
+        let is_candidate = |entry: &&mut Entry| user.is_none_or(|user| entry.user == user);
+        let mut candidates: Vec<_> = self.entries.values_mut().filter(is_candidate).collect();
+        if candidates.iter().any(|entry| entry.is_evicted) {
+            return true;
         }
+        candidates.retain(|entry| !entry.is_busy);
+        let Some(entry) = candidates.into_iter().min_by_key(|entry| entry.since) else { return false };
+        entry.is_evicted = true;
+        let _ = entry.stream.shutdown(Shutdown::Both);
+        true
     }
 }
 
@@ -258,19 +283,27 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a connection a slot, which an idle one may lose for it. None if all are busy: each
-    /// slot has a thread.
-    fn enter(self: &Arc<Self>, stream: &UnixStream) -> io::Result<Option<Slot>> {
+    /// Gives a connection a slot, which an idle one may lose for it: one of the same user, if that
+    /// has as many as it may have. None if all are busy: each slot has a thread.
+    fn enter(
+        self: &Arc<Self>,
+        stream: &UnixStream,
+        user: u32,
+        max_per_user: usize,
+    ) -> io::Result<Option<Slot>> {
         for _ in 0..MAX_SLOT_WAITS {
             let mut table = self.lock();
-            if table.entries.len() < MAX_CONNECTIONS {
+            let of_user = table.entries.values().filter(|entry| entry.user == user).count();
+            if of_user < max_per_user && table.entries.len() < MAX_CONNECTIONS {
                 let number = table.number();
                 let (stream, is_busy, is_evicted) = (stream.try_clone()?, false, false);
-                table.entries.insert(number, Entry { stream, is_busy, is_evicted, since: number });
+                let entry = Entry { stream, user, is_busy, is_evicted, since: number };
+                table.entries.insert(number, entry);
                 return Ok(Some(Slot { connections: Arc::clone(self), number }));
             }
-            if !table.entries.values().any(|entry| entry.is_evicted) {
-                table.evict();
+            // Others wait behind this one: it is not waited for what may take long.
+            if !table.evict((of_user >= max_per_user).then_some(user)) {
+                return Ok(None);
             }
             drop(table);
             thread::sleep(SLOT_WAIT);

@@ -35,6 +35,7 @@ pub const LAYERS: &[Layer] = &[
             "varlink",
             "control",
             "programs",
+            "grants",
             "keeper",
             "installation",
             "testing",
@@ -168,6 +169,7 @@ pub const SAME_LAYER: &[Edge] = &[
         to: "os",
         reason: "the kernel tells which programs there are, by their processes",
     },
+    Edge { from: "grants", to: "os", reason: "users have numbers, and files owners" },
     Edge { from: "keeper", to: "os", reason: "descriptors are passed on by its sockets" },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
 ];

@@ -168,6 +168,10 @@ pub struct Arguments {
     /// user's all the same
     #[arg(long, requires = "command")]
     as_root: bool,
+    /// Record programs of these users only, for the user behind sudo (used by the supervisor for
+    /// grants)
+    #[arg(long, hide = true, value_name = "UIDS", value_delimiter = ',', conflicts_with_all = ["command", "pids", "gather_as", "selector", "linger", "resume", "backing"])]
+    only_users: Option<Vec<u32>>,
     /// Folder below which programs record themselves (used by libtompion for TOMPION_RECORD)
     #[arg(long, hide = true, value_name = "DIR", requires = "gather_as", conflicts_with_all = ["command", "pids", "output", "programs"])]
     gather_in: Option<PathBuf>,
@@ -304,7 +308,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         time: arguments.duration,
         kernel,
         target: target.clone(),
-        programs: match targets::programs(&arguments.programs) {
+        programs: match targets::programs(&arguments.programs, arguments.only_users.as_ref()) {
             Ok(programs) => programs,
             Err(problem) => return refuse(problem),
         },
@@ -322,7 +326,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         invocation: std::env::args().collect(),
     };
     loop {
-        match tompion_session::record(&config, |text| print_status(text)) {
+        let notice = if arguments.only_users.is_some() { messages::print_within_limit } else { print_notice };
+        match tompion_session::record(&config, notice) {
             Err(error @ (Error::Geometry(_) | Error::Memory(_))) => return refuse(error),
             // Another recording took the name in the meantime.
             Err(Error::FolderExists(_)) if arguments.output.is_none() => {
@@ -341,6 +346,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             }
         }
     }
+}
+
+fn print_notice(text: &str) {
+    print_status(text);
 }
 
 /// Returns the exit status after a recording: the command's, or that of the recording.

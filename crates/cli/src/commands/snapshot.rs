@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode, time::Duration};
 
 use clap::Args;
-use tompion_control::Recording;
+use tompion_control::{Recording, save_by_grant};
 use tompion_os::User;
 use tompion_running::{Running, Saved};
 
@@ -30,6 +30,12 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let after = arguments.after.unwrap_or_default();
+    let granted = arguments.recording.as_deref().map_or(Ok(None), |named| save_by_grant(named, after))?;
+    if let Some((folder, events)) = granted {
+        print_saved(events, &folder);
+        return Ok(ExitCode::SUCCESS);
+    }
     let running = match &arguments.recording {
         Some(named) => find(named)?,
         None => {
@@ -52,15 +58,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         None => running.save()?,
     };
     match saved {
-        Saved::Events(events) => {
-            print_status(format!(
-                "saved {} in {folder}; next: tompion print {folder}",
-                pluralize(events, "event")
-            ));
-        }
+        Saved::Events(events) => print_saved(events, &folder.to_string()),
         Saved::Ended => print_status(format!("the recording has ended; {folder} has all of it")),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_saved(events: u64, folder: &str) {
+    print_status(format!("saved {} in {folder}; next: tompion print {folder}", pluralize(events, "event")));
 }
 
 /// Finds the recording that the user named: `4711` is a process, `./4711` a folder. A name that is

@@ -1,14 +1,12 @@
 //! `tompion status`: shows running recordings, and the sessions of a supervisor.
 
-mod sessions;
-
 use std::{io::Write, process::ExitCode};
 
 use clap::Args;
 use serde::Serialize;
 use tompion_control::{Recording, Status, recordings};
-use tompion_status::{Silent, write_recording};
-use tompion_supervisor::Sessions;
+use tompion_status::{Silent, sessions_of, write_recording, write_sessions};
+use tompion_supervisor::{Instance, Sessions};
 
 use crate::messages::{self, print_status};
 
@@ -35,6 +33,9 @@ struct Answers {
     /// Sessions of the user's supervisor, if one runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     supervisor: Option<Sessions>,
+    /// Sessions of the user that root's supervisor records by a grant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<Sessions>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     silent: Vec<Silent>,
 }
@@ -55,12 +56,20 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             }
             write_recording(status, &mut output)?;
         }
-        if let Some(supervisor) = answers.supervisor.as_ref().filter(|it| !it.sessions.is_empty()) {
-            if !answers.recordings.is_empty() {
-                writeln!(output)?;
+        let mut is_empty = answers.recordings.is_empty();
+        for (title, supervisor) in [
+            ("sessions of the supervisor", &answers.supervisor),
+            ("sessions by a grant, of root's supervisor", &answers.system),
+        ] {
+            if let Some(supervisor) = supervisor.as_ref().filter(|it| !it.sessions.is_empty()) {
+                if !is_empty {
+                    writeln!(output)?;
+                }
+                is_empty = false;
+                write_sessions(title, supervisor, &mut output)?;
             }
-            sessions::write(supervisor, &mut output)?;
-        } else if answers.recordings.is_empty() && answers.silent.is_empty() {
+        }
+        if is_empty && answers.silent.is_empty() {
             print_status("no recording of this user is running");
         }
     }
@@ -68,28 +77,33 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if answers.silent.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) })
 }
 
-/// Asks the recordings of a name, and the supervisor for the session.
+/// Asks the recordings of a name, and the supervisors for the session.
 fn ask_for(name: &str) -> anyhow::Result<Answers> {
-    let mut supervisor = sessions::of_user();
-    supervisor.iter_mut().for_each(|it| it.sessions.retain(|session| session.name == name));
-    let sessions = supervisor.iter().flat_map(|supervisor| &supervisor.sessions);
-    let channels = sessions.flat_map(|session| &session.channels).filter(|channel| channel.pid.is_some());
-    let names: Vec<&str> = channels.map(|channel| channel.recording.as_str()).collect();
-    let is_session = supervisor.iter().any(|supervisor| !supervisor.sessions.is_empty());
-    let mut answers = if is_session {
+    let of_name = |instance| -> Option<Sessions> {
+        let mut supervisor = sessions_of(instance)?;
+        supervisor.sessions.retain(|session| session.name == name);
+        Some(supervisor)
+    };
+    let (mut supervisor, system) = (of_name(Instance::Own), of_name(Instance::System));
+    let sessions: Vec<_> = [&supervisor, &system].into_iter().flatten().flat_map(|it| &it.sessions).collect();
+    let channels = sessions.iter().flat_map(|session| &session.channels);
+    let names: Vec<&str> =
+        channels.filter(|channel| channel.pid.is_some()).map(|channel| channel.recording.as_str()).collect();
+    let mut answers = if sessions.is_empty() {
+        supervisor = None;
+        Answers { recordings: vec![Recording::find(name)?.status()?], ..Answers::default() }
+    } else {
         // One of the session's name may have been started by hand.
         let is_asked = |recording: &Recording| recording.name() == name || names.contains(&recording.name());
         ask(recordings().into_iter().filter(is_asked))
-    } else {
-        supervisor = None;
-        Answers { recordings: vec![Recording::find(name)?.status()?], ..Answers::default() }
     };
-    answers.supervisor = supervisor;
+    (answers.supervisor, answers.system) = (supervisor, system.filter(|it| !it.sessions.is_empty()));
     Ok(answers)
 }
 
 fn ask_all() -> Answers {
-    Answers { supervisor: sessions::of_user(), ..ask(recordings()) }
+    let (supervisor, system) = (sessions_of(Instance::Own), sessions_of(Instance::System));
+    Answers { supervisor, system, ..ask(recordings()) }
 }
 
 fn ask(recordings: impl IntoIterator<Item = Recording>) -> Answers {

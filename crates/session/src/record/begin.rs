@@ -129,7 +129,8 @@ pub(super) fn create_backing(
 
 pub(super) fn create_folder(config: &Config) -> Result<DirHandle, Error> {
     let folder = &config.folder;
-    match DirHandle::create(folder) {
+    // By a grant, this is the first process with its user's file rights.
+    match if config.is_granted() { DirHandle::create_all(folder) } else { DirHandle::create(folder) } {
         Ok(made) => Ok(made),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(Error::FolderExists(folder.clone()))

@@ -38,10 +38,10 @@ impl Service for Echo {
         self.admitted
     }
 
-    fn call(&self, peer: Peer, method: &str, call: &Call) -> Result<Value, CallError> {
+    fn call(&self, caller: &Caller, method: &str, call: &Call) -> Result<Value, CallError> {
         match method {
             "Say" => Ok(json!({ "text": call.parameters.get("text") })),
-            "Peer" => Ok(json!({ "pid": peer.pid })),
+            "Peer" => Ok(json!({ "pid": caller.peer.pid })),
             _ => Err(CallError::method_not_found(&call.method)),
         }
     }
@@ -58,6 +58,11 @@ impl Service for Echo {
                 thread::spawn(move || {
                     (1..=3).try_for_each(|number| sender.send(json!({ "number": number })))
                 });
+                Some(Ok(receiver))
+            }
+            "Hold" => {
+                // For ever: the connection is busy until it is closed.
+                std::mem::forget(sender);
                 Some(Ok(receiver))
             }
             "Fail" => Some(Err(CallError::method_not_found(&call.method))),
@@ -172,6 +177,29 @@ fn garbage_and_silence_delay_no_other_client() {
         answered += u32::from(text.starts_with(b"{\"error\":\"org.varlink.service.InvalidParameter\""));
     }
     assert_eq!(answered, 4);
+}
+
+#[test]
+fn a_user_gets_a_share_of_the_connections_and_idle_ones_make_room() {
+    let dir = TestDir::new("varlink-share");
+    let path = dir.join("socket");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let server = Server::new(listener, Arc::new(Echo { admitted: true })).with_connections_per_user(2);
+    thread::spawn(move || server.run());
+    let hold = || {
+        let mut client = connect(&path);
+        client.subscribe("org.example.Echo.Hold", &json!({})).expect("sent");
+        client
+    };
+    let _first = hold();
+    let mut idle = connect(&path);
+    assert!(say(&mut idle, "a").is_ok());
+    let mut next = connect(&path);
+    assert!(say(&mut next, "b").is_ok());
+    assert!(say(&mut idle, "c").is_err(), "it has made room");
+    drop(next);
+    let _second = hold();
+    tompion_testing::wait_until("both to be busy", || say(&mut connect(&path), "d").is_err());
 }
 
 #[test]

@@ -20,13 +20,18 @@ pub fn target(arguments: &Arguments) -> Result<Target, String> {
     })
 }
 
-/// Returns the sets of programs that were given.
-pub fn programs(texts: &[String]) -> Result<Option<ProgramSets>, SetError> {
+/// Returns the sets of programs that were given, limited to those of some users if there is a
+/// limit.
+pub fn programs(texts: &[String], limit: Option<&Vec<u32>>) -> Result<Option<ProgramSets>, SetError> {
     let own = tompion_os::effective_user();
     let sudo = User::behind_sudo().map(|user| user.uid()).filter(|_| own == 0);
-    match texts {
-        [] => Ok(None),
-        texts => ProgramSets::parse(texts, [own].into_iter().chain(sudo).collect()).map(Some),
+    match (texts, limit) {
+        ([], None) => Ok(None),
+        (texts, None) => ProgramSets::parse(texts, [own].into_iter().chain(sudo).collect()).map(Some),
+        (texts, Some(users)) => {
+            let sets = ProgramSets::parse(texts, sudo.into_iter().collect())?;
+            Ok(Some(sets.limited_to(users.clone())))
+        }
     }
 }
 

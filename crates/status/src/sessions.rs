@@ -1,19 +1,23 @@
-//! Sessions of the user's supervisor, as text.
+//! Sessions of a supervisor, as text.
 
 use std::{io::Write, time::Duration};
 
-use tompion_supervisor::{ChannelStatus, RecorderState, SessionStatus, Sessions, Start, client};
+use tompion_supervisor::{ChannelStatus, Instance, RecorderState, SessionStatus, Sessions, Start, client};
 
-use crate::messages::escape_control;
+use tompion_terminal::messages::escape_control;
 
-/// Asks the supervisor, if one runs.
-pub fn of_user() -> Option<Sessions> {
-    client::list().ok()
+/// Asks a supervisor, if it runs. Root's own is the system's, too.
+pub fn sessions_of(instance: Instance) -> Option<Sessions> {
+    let is_same = instance == Instance::System && tompion_os::effective_user() == 0;
+    if is_same { None } else { client::list(instance).ok() }
 }
 
 /// Writes a row for each channel of each session.
-pub fn write(supervisor: &Sessions, output: &mut dyn Write) -> std::io::Result<()> {
-    writeln!(output, "sessions of the supervisor, process {}", supervisor.pid)?;
+///
+/// # Errors
+/// If they can't be written.
+pub fn write_sessions(title: &str, supervisor: &Sessions, output: &mut dyn Write) -> std::io::Result<()> {
+    writeln!(output, "{title}, process {}", supervisor.pid)?;
     writeln!(output, "  {:<16} {:<7} {:<12} {:<8} detail", "session", "start", "channel", "state")?;
     for session in &supervisor.sessions {
         write_session(session, output)?;
@@ -26,7 +30,9 @@ fn write_session(session: &SessionStatus, output: &mut dyn Write) -> std::io::Re
         Start::Boot => "boot",
         Start::Demand => "demand",
     };
-    let name = escape_control(&session.name);
+    let user = session.user.map(|user| format!(" ({user})")).unwrap_or_default();
+    let name = format!("{}{user}", session.name);
+    let name = escape_control(&name);
     if let Some(problem) = &session.problem {
         writeln!(
             output,
@@ -53,7 +59,8 @@ fn describe(session: &SessionStatus, channel: &ChannelStatus) -> (&'static str, 
         times => format!(", started again {times} times"),
     };
     match channel.state {
-        RecorderState::Stopped => ("stopped", format!("start it: tompion apply {}", session.name)),
+        RecorderState::Stopped if !failure.is_empty() => ("ended", failure.to_owned()),
+        RecorderState::Stopped => ("stopped", format!("start it: {}", apply_command(session))),
         RecorderState::Running => {
             let folder = channel.folder.as_deref().unwrap_or_default();
             let because = if failure.is_empty() { String::new() } else { format!(" ({failure})") };
@@ -64,8 +71,14 @@ fn describe(session: &SessionStatus, channel: &ChannelStatus) -> (&'static str, 
             let left = Duration::from_nanos(channel.retry_ns.unwrap_or(0)).as_secs_f64();
             ("FAILED", format!("{failure}; starts again in {left:.1} s{again}"))
         }
-        RecorderState::Failed => ("FAILED", format!("{failure}; try again: tompion apply {}", session.name)),
+        RecorderState::Failed => ("FAILED", format!("{failure}; try again: {}", apply_command(session))),
     }
+}
+
+/// Command by which the session's user starts it.
+fn apply_command(session: &SessionStatus) -> String {
+    let system = if session.user.is_some() { "--system " } else { "" };
+    format!("tompion apply {system}{}", session.name)
 }
 
 #[cfg(test)]
@@ -92,6 +105,7 @@ mod tests {
         ];
         let session = SessionStatus {
             name: "flight".into(),
+            user: None,
             start: Start::Boot,
             files: Vec::new(),
             problem: None,
@@ -103,9 +117,16 @@ mod tests {
             channels: Vec::new(),
             ..session.clone()
         };
+        let ended = ChannelStatus { failure: Some("no grant".into()), ..session.channels[0].clone() };
+        let granted = SessionStatus {
+            user: Some(1000),
+            start: Start::Demand,
+            channels: vec![session.channels[0].clone(), ended],
+            ..session.clone()
+        };
         let mut text = Vec::new();
-        let sessions = Sessions { pid: 12, version: "1".into(), sessions: vec![broken, session] };
-        write(&sessions, &mut text).expect("text");
+        let sessions = Sessions { pid: 12, version: "1".into(), sessions: vec![broken, session, granted] };
+        write_sessions("sessions of the supervisor", &sessions, &mut text).expect("text");
         let text = String::from_utf8(text).expect("UTF-8");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "sessions of the supervisor, process 12");
@@ -122,5 +143,8 @@ mod tests {
             "{text}"
         );
         assert!(lines[6].ends_with("FAILED   no event matches; try again: tompion apply flight"), "{text}");
+        assert!(lines[7].starts_with("  flight (1000)    demand "), "{text}");
+        assert!(lines[7].ends_with("stopped  start it: tompion apply --system flight"), "{text}");
+        assert!(lines[8].ends_with("ended    no grant"), "{text}");
     }
 }

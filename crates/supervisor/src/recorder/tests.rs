@@ -1,0 +1,125 @@
+//! A recorder's states, without a recorder.
+
+use std::sync::mpsc;
+
+use tompion_testing::{TestDir, wait_until};
+
+use super::*;
+
+#[test]
+fn the_output_has_the_name_of_the_session_with_all_its_dots() {
+    let session = |channels: &str| {
+        SessionFile::parse(&format!("output = '/traces/{{name}}'\n{channels}")).expect("a session")
+    };
+    for channels in ["[channel.main]", "[channel.main]\n[channel.other]"] {
+        let recorder = Recorder::new(&SessionKey::own("a.b"), "main", session(channels));
+        assert_eq!(recorder.output_folder(), Some("/traces/a.b".into()), "{channels}");
+    }
+}
+
+#[test]
+fn a_failure_is_tried_again_unless_a_caller_waits_for_it() {
+    let mut recorder = Recorder::new(&SessionKey::own("a"), "main", SessionFile::default());
+    recorder.is_awaited = true;
+    recorder.fail("first".into());
+    assert_eq!((recorder.status().state, recorder.due()), (RecorderState::Failed, None));
+    recorder.end_wait();
+    recorder.fail("second".into());
+    assert_eq!(recorder.status().state, RecorderState::Waiting);
+    assert!(recorder.due().is_some());
+}
+
+/// Launcher of a program that need not exist.
+fn launcher(dir: &Path, program: &str) -> Launcher {
+    Launcher {
+        program: program.into(),
+        runtime: DirHandle::open(dir).expect("a folder"),
+        poller: Poller::new().expect("a poller"),
+        disks: Disks::with_timeout(Duration::from_secs(600), None),
+        inheritance: Inheritance::current(),
+        report: |_| {},
+    }
+}
+
+#[test]
+fn a_start_that_fails_is_tried_again_with_the_same_trace() {
+    let dir = TestDir::new("continues");
+    let launcher = launcher(&dir, "/no/such/program");
+    let session = SessionFile::parse("[channel.main]\nlinger = '20s'").expect("a session");
+    let mut recorder = Recorder::new(&SessionKey::own("a"), "main", session);
+    (recorder.folder, recorder.continues) = (Some("/traces/a".into()), true);
+    recorder.start_now_or_later(&launcher);
+    assert!(recorder.is_to_continue());
+    assert_eq!(recorder.folder(), Some(Path::new("/traces/a")));
+}
+
+/// A recorder that an earlier supervisor has started, with a trace in this folder.
+fn adopted(dir: &Path, pid: u32, launcher: &Launcher) -> Recorder {
+    let mut recorder = Recorder::new(&SessionKey::own("a"), "main", SessionFile::default());
+    let process = Some(ProcessIdentity { pid, start_ticks: 1 });
+    let folder = Some(dir.join("traces/a"));
+    recorder.adopt(SavedRecorder { process, folder, restarts: 0 }, launcher);
+    recorder
+}
+
+#[test]
+fn a_disk_that_does_not_answer_says_nothing_about_an_end() {
+    let dir = TestDir::new("unknown-end");
+    let mut launcher = launcher(&dir, "/no/such/program");
+    launcher.disks = Disks::with_timeout(Duration::ZERO, None);
+    let (release, hang) = mpsc::channel::<()>();
+    let hung = launcher.disks.put(&dir.join("traces"), move || hang.recv()).expect("a question");
+    let mut recorder = adopted(&dir, u32::MAX, &launcher);
+    recorder.look(&launcher);
+    recorder.start_again(&launcher);
+    assert_eq!((recorder.state(), recorder.restarts()), (RecorderState::Waiting, 0));
+    assert!(recorder.process().is_some(), "the next supervisor can't ask");
+    assert!(recorder.due().is_some());
+    assert!(recorder.failure().is_some_and(|it| it.contains("does not answer")));
+    drop((release, hung));
+    launcher.disks = Disks::with_timeout(Duration::from_secs(600), None);
+    wait_until("the disk's answer", || {
+        recorder.look(&launcher);
+        recorder.state() == RecorderState::Stopped
+    });
+    assert_eq!(recorder.failure(), None, "nothing was recorded");
+}
+
+#[test]
+fn a_disk_that_hangs_holds_up_no_look() {
+    let dir = TestDir::new("slow-output");
+    let launcher = launcher(&dir, "/no/such/program");
+    let output = dir.join("traces");
+    let session = format!("output = '{}'\n[channel.main]", output.display());
+    let mut recorder =
+        Recorder::new(&SessionKey::own("a"), "main", SessionFile::parse(&session).expect("a session"));
+    recorder.state = State::Waiting(Instant::now());
+    let (release, hang) = mpsc::channel::<()>();
+    let _hung = launcher.disks.put(&output, move || hang.recv()).expect("a question");
+    recorder.start_again(&launcher);
+    assert_eq!((recorder.state(), recorder.restarts()), (RecorderState::Waiting, 0));
+    drop(release);
+    wait_until("a start", || {
+        recorder.start_again(&launcher);
+        recorder.restarts() == 1
+    });
+    assert!(output.is_dir());
+    assert!(recorder.failure().is_some(), "there is no program");
+}
+
+#[test]
+fn a_process_that_cannot_be_watched_yet_runs_on() {
+    let dir = TestDir::new("unwatched");
+    let launcher = launcher(&dir, "/no/such/program");
+    let mut recorder = Recorder::new(&SessionKey::own("a"), "main", SessionFile::default());
+    let identity = ProcessIdentity { pid: u32::MAX, start_ticks: 1 };
+    let refused = || Err(io::Error::from_raw_os_error(24));
+    recorder.watch(identity, refused(), "it ended", &launcher);
+    assert_eq!((recorder.state(), recorder.pid()), (RecorderState::Running, Some(u32::MAX)));
+    assert_eq!(recorder.process(), Some(identity));
+    assert!(recorder.due().is_some_and(|due| due > Instant::now()));
+    assert!(recorder.begin_stop());
+    recorder.watch(identity, refused(), "it ended", &launcher);
+    recorder.watch(identity, Ok(None), "it ended", &launcher);
+    assert_eq!((recorder.state(), recorder.failure()), (RecorderState::Stopped, None));
+}
