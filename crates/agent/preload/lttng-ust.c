@@ -27,7 +27,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Events by name. */
-enum { TABLE_SIZE = 4096 };
+enum { TABLE_SIZE = 4096, MAX_EVENTS = 1 << 16 };
 static struct registered *table[TABLE_SIZE];
 
 /* A module that Tompion knows: the events of a provider, or the tracepoints of an object. */
@@ -49,9 +49,14 @@ static void after_fork(void)
 {
     pthread_mutex_unlock(&lock);
 }
-__attribute__((constructor(101))) static void follow_forks(void)
+static void after_fork_in_child(void)
 {
-    pthread_atfork(before_fork, after_fork, after_fork);
+    free_places();
+    pthread_mutex_unlock(&lock);
+}
+__attribute__((constructor(102))) static void follow_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
 /* Says something if TOMPION_DEBUG is set; nothing in a program with more rights than its user. */
@@ -108,6 +113,7 @@ static struct registered_module *new_module(const void *of, int count)
     made->of = of;
     made->module.abi = TOMPION_ABI;
     made->module.registered = 1;
+    made->module.flags = TOMPION_ANONYMOUS;
     made->module.sites_begin = made->sites;
     made->module.sites_end = made->sites;
     return made;
@@ -214,16 +220,22 @@ static void keep_loaded(const void *address)
         (void)dlopen(found.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
+/*
+ * What a provider gets that is refused. Its constructor ends the program if it gets NULL.
+ */
+static const char refused;
+
 EXPORT void *lttng_ust_probe_register(const struct lttng_provider *provider);
 void *lttng_ust_probe_register(const struct lttng_provider *provider)
 {
     struct registered_module *module;
     unsigned i;
     if (!provider || provider->struct_size < sizeof *provider || !provider->name ||
-        provider->major < PROVIDER_MAJOR_FIRST || provider->major > PROVIDER_MAJOR_LAST) {
+        provider->major < PROVIDER_MAJOR_FIRST || provider->major > PROVIDER_MAJOR_LAST ||
+        provider->event_count > MAX_EVENTS) {
         say(provider && provider->struct_size >= 16 && provider->name ? provider->name : "a provider", NULL,
             "expected one of LTTng-UST 2.13 to 2.16");
-        return NULL;
+        return (void *)&refused;
     }
     keep_loaded(provider);
     pthread_mutex_lock(&lock);
@@ -254,7 +266,7 @@ void lttng_ust_probe_unregister(void *registered)
 {
     const struct lttng_provider *provider = registered;
     unsigned i;
-    if (!provider)
+    if (!provider || registered == &refused)
         return;
     pthread_mutex_lock(&lock);
     unload_module(provider);

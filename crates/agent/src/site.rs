@@ -106,11 +106,18 @@ pub struct Module {
 /// Flag of a module that a preloaded library brings and not the program. It is no reason to start a
 /// thread.
 const FLAG_PASSIVE: usize = 1;
+/// Flag of a module that is in no file.
+const FLAG_ANONYMOUS: usize = 2;
 
 impl Module {
     /// Returns whether a preloaded library brought the module, and not the program.
     pub fn is_passive(&self) -> bool {
         self.flags & FLAG_PASSIVE != 0
+    }
+
+    /// Returns whether the module is in no file, so that it can't be kept loaded.
+    pub fn is_anonymous(&self) -> bool {
+        self.flags & FLAG_ANONYMOUS != 0
     }
 
     /// The module's sites.

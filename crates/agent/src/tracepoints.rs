@@ -135,7 +135,9 @@ impl Providers {
                 // Ordering: pairs with the acquire load in `tompion_lttng_call_…`: a thread that
                 // sees the event sees what it is made of.
                 tracepoint.event.store(event.cast_mut(), Ordering::Release);
-                if !of.is_null() && of != module && !called.contains(&of) {
+                // SAFETY: null, or a loaded module.
+                let is_in_file = unsafe { of.as_ref() }.is_some_and(|of| !of.is_anonymous());
+                if is_in_file && of != module && !called.contains(&of) {
                     called.push(of);
                 }
             }
@@ -155,8 +157,9 @@ impl Providers {
         let (provider, name) = provider::decode_tracepoint(bytes).ok()?;
         let events = self.by_name.get(&*format!("{provider}:{name}"))?;
         // SAFETY: events in the list are those of loaded modules.
-        let agrees =
-            |event: *const Provided| unsafe { text((*event).signature) == text(tracepoint.signature) };
+        let agrees = |event: *const Provided| unsafe {
+            is_same_signature(text((*event).signature), text(tracepoint.signature))
+        };
         let fits = || events.iter().copied().filter(|&(_, event)| agrees(event));
         fits().find(|&(of, _)| of == module).or_else(|| fits().next())
     }
@@ -217,6 +220,13 @@ unsafe fn compose(
 unsafe fn text<'a>(start: *const c_char) -> Option<&'a CStr> {
     // SAFETY: as the caller promises.
     (!start.is_null()).then(|| unsafe { CStr::from_ptr(start) })
+}
+
+/// Whether two texts of arguments mean the same. `bool` is a macro in C and a type in C++.
+fn is_same_signature(event: Option<&CStr>, tracepoint: Option<&CStr>) -> bool {
+    let as_in_cxx = |text: &CStr| text.to_string_lossy().replace("_Bool", "bool");
+    event == tracepoint
+        || event.zip(tracepoint).is_some_and(|(event, other)| as_in_cxx(event) == as_in_cxx(other))
 }
 
 /// The bytes of a structure whose second word is its size.

@@ -186,6 +186,24 @@ fn an_archive_gives_the_linker_what_calls_need() {
 }
 
 #[test]
+fn a_caller_in_cxx_finds_a_provider_in_c() {
+    let dir = TestDir::new();
+    let include = |folder: &str| format!("-I{}", repository().join(folder).display());
+    let mut objects = Vec::new();
+    for (compiler, name) in [("gcc", "mixed_provider.c"), ("g++", "mixed.cpp")] {
+        let object = dir.path(&format!("{name}.o"));
+        let mut cc = Command::new(compiler);
+        cc.args(["-O2", "-c"]).args([include("include"), include("include/lttng-ust")]);
+        run(cc.arg("-I").arg(beside("programs/lttng")).arg(source(name)).arg("-o").arg(&object)).succeeded();
+        objects.push(object);
+    }
+    let program = compile(&dir, ("g++", &[]), "lttng_mixed", &objects);
+    let names: Vec<String> =
+        dir.record(&[], &[&program]).events().into_iter().map(|event| event.name).collect();
+    assert_eq!(names, ["mixed:none", "mixed:one"]);
+}
+
+#[test]
 fn a_template_makes_a_provider() {
     if !installed("python3") {
         return;

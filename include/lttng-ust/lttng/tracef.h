@@ -28,8 +28,7 @@ tompion_lttng_vtracef(const char *format, va_list arguments)
         char *message = (char *)__builtin_alloca(size + 1);
         message[0] = 0;
         (void)vsnprintf(message, size + 1, format, arguments);
-        tompion_lttng_call_lttng_ust_tracef___event(&tompion_lttng_tracepoint_lttng_ust_tracef___event,
-                                                    message, size);
+        tompion_lttng_call_lttng_ust_tracef___event(message, size);
     }
 }
 
@@ -58,7 +57,6 @@ tompion_lttng_tracef(const char *format, ...)
 
 #if TOMPION_LTTNG_OLD_NAMES
 #define tracef lttng_ust_tracef
-#define vtracef lttng_ust_vtracef
 #endif
 
 #endif /* TOMPION_LTTNG_TRACEF_H */

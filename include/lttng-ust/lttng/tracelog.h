@@ -27,14 +27,12 @@ TOMPION_LTTNG_CLASS(lttng_ust_tracelog, message, TOMPION_LTTNG_LOG_ARGS,
                     (tompion_string, "func", source->function)
                     (tompion_sequence_text, "msg", msg, size_t, length))
 
-typedef void tompion_lttng_log_call(const struct tompion_tracepoint *tracepoint,
-                                    const struct tompion_lttng_source *source, const char *message,
+typedef void tompion_lttng_log_call(const struct tompion_lttng_source *source, const char *message,
                                     size_t length);
 
-static __attribute__((__unused__, __noinline__, __format__(__printf__, 4, 0))) void
-tompion_lttng_vtracelog(const struct tompion_tracepoint *tracepoint, tompion_lttng_log_call *call,
-                        const struct tompion_lttng_source *source, const char *format,
-                        va_list arguments)
+static __attribute__((__unused__, __noinline__, __format__(__printf__, 3, 0))) void
+tompion_lttng_vtracelog(tompion_lttng_log_call *call, const struct tompion_lttng_source *source,
+                        const char *format, va_list arguments)
 {
     va_list again;
     size_t size;
@@ -45,17 +43,17 @@ tompion_lttng_vtracelog(const struct tompion_tracepoint *tracepoint, tompion_ltt
         char *message = (char *)__builtin_alloca(size + 1);
         message[0] = 0;
         (void)vsnprintf(message, size + 1, format, arguments);
-        call(tracepoint, source, message, size);
+        call(source, message, size);
     }
 }
 
-static __attribute__((__unused__, __noinline__, __format__(__printf__, 4, 5))) void
-tompion_lttng_tracelog(const struct tompion_tracepoint *tracepoint, tompion_lttng_log_call *call,
-                       const struct tompion_lttng_source *source, const char *format, ...)
+static __attribute__((__unused__, __noinline__, __format__(__printf__, 3, 4))) void
+tompion_lttng_tracelog(tompion_lttng_log_call *call, const struct tompion_lttng_source *source,
+                       const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    tompion_lttng_vtracelog(tracepoint, call, source, format, arguments);
+    tompion_lttng_vtracelog(call, source, format, arguments);
     va_end(arguments);
 }
 
@@ -91,15 +89,13 @@ TOMPION_LTTNG_LOG_EVENT(LTTNG_UST_TRACEPOINT_LOGLEVEL_DEBUG)
     do {                                                                                              \
         if (TOMPION_LTTNG_IS_ENABLED(lttng_ust_tracelog, level)) {                                    \
             const struct tompion_lttng_source tompion_lttng_source = {__FILE__, __func__, __LINE__};  \
-            function_of_it(&tompion_lttng_tracepoint_lttng_ust_tracelog___##level,                    \
-                           tompion_lttng_call_lttng_ust_tracelog___##level, &tompion_lttng_source,    \
+            function_of_it(tompion_lttng_call_lttng_ust_tracelog___##level, &tompion_lttng_source,    \
                            format, ##__VA_ARGS__);                                                    \
         }                                                                                             \
     } while (0)
 
 #if TOMPION_LTTNG_OLD_NAMES
 #define tracelog lttng_ust_tracelog
-#define vtracelog lttng_ust_vtracelog
 #endif
 
 #endif /* TOMPION_LTTNG_TRACELOG_H */

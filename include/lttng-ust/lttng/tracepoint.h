@@ -15,10 +15,12 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <endian.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 #include <syscall.h>
 #include <unistd.h>
 
@@ -66,7 +68,7 @@ enum lttng_ust_tracepoint_loglevel {
         TOMPION_LTTNG_PROBE(p, n, ##__VA_ARGS__)                                                      \
         if (TOMPION_LTTNG_IS_ENABLED(p, n)) {                                                         \
             TOMPION_LTTNG_NEED(p, n);                                                                 \
-            tompion_lttng_call_##p##___##n(&tompion_lttng_tracepoint_##p##___##n, ##__VA_ARGS__);     \
+            tompion_lttng_call_##p##___##n(__VA_ARGS__);                                              \
         }                                                                                             \
     } while (0)
 
@@ -76,7 +78,7 @@ enum lttng_ust_tracepoint_loglevel {
     __extension__({                                                                                   \
         if (TOMPION_LTTNG_IS_ENABLED(p, n)) {                                                         \
             TOMPION_LTTNG_NEED(p, n);                                                                 \
-            tompion_lttng_call_##p##___##n(&tompion_lttng_tracepoint_##p##___##n, ##__VA_ARGS__);     \
+            tompion_lttng_call_##p##___##n(__VA_ARGS__);                                              \
         }                                                                                             \
     })
 
@@ -125,10 +127,10 @@ enum lttng_ust_tracepoint_loglevel {
             0,                                                                                        \
             0};                                                                                  \
     static __inline__ __attribute__((__unused__, __no_instrument_function__)) void tompion_lttng_call_##p##___##n(                \
-        const struct tompion_tracepoint *tompion_lttng_from TOMPION_LTTNG_PARAMETERS args)            \
+        TOMPION_LTTNG_PROTOTYPE args)                                                                 \
     {                                                                                                 \
         const struct tompion_provided *tompion_lttng_event =                                          \
-            __atomic_load_n(&tompion_lttng_from->event, __ATOMIC_ACQUIRE);                            \
+            __atomic_load_n(&tompion_lttng_tracepoint_##p##___##n.event, __ATOMIC_ACQUIRE);           \
         if (tompion_lttng_event)                                                                      \
             ((void (*)(const struct tompion_provided *tompion_lttng_ TOMPION_LTTNG_PARAMETERS args))  \
                  tompion_lttng_event->probe)(tompion_lttng_event TOMPION_LTTNG_NAMES args);           \

@@ -106,6 +106,12 @@ struct tompion_module {
  */
 #define TOMPION_PASSIVE 1
 
+/*
+ * Flag of a module that was made while the program runs, and is in no file: what its tracepoints
+ * call is kept loaded by the library that made it.
+ */
+#define TOMPION_ANONYMOUS 2
+
 /* What may be asked of the library. A library that doesn't know a verb returns -1. */
 enum {
     TOMPION_UNLOAD,  /* the object goes away: the library disables its sites and forgets them */

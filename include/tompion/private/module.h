@@ -22,7 +22,8 @@
 extern "C" {
 #endif
 
-#define TOMPION_PRIV_INLINE static __inline__ __attribute__((__always_inline__, __unused__))
+#define TOMPION_PRIV_INLINE \
+    static __inline__ __attribute__((__always_inline__, __unused__, __no_instrument_function__))
 #define TOMPION_PRIV_HIDDEN __attribute__((__weak__, __visibility__("hidden")))
 
 /* The section of pointers to sites, whose bounds the linker knows. */

@@ -22,7 +22,8 @@ enum step_kind {
 };
 struct step {
     enum step_kind kind;
-    uint32_t size; /* of a value; of an element for STEP_ARRAY */
+    uint32_t size;  /* of a value; of an element for STEP_ARRAY */
+    uint32_t count; /* elements of an array; 0 for those of a sequence */
 };
 
 /* Events have this many fields at most, as Tompion's. */
@@ -48,7 +49,7 @@ struct making {
 
 static void add_step(struct making *to, enum step_kind kind, uint32_t size)
 {
-    const struct step step = {kind, size};
+    const struct step step = {kind, size, 0};
     if (to->step_count == MAX_FIELDS) {
         to->problem = "too many fields";
         return;
@@ -126,14 +127,17 @@ static const void *describe_labels(const struct lttng_labels *of)
 static void add_enum(struct making *to, const struct lttng_field *field)
 {
     const struct lttng_enum *type = (const struct lttng_enum *)field->type;
-    const int code = integer_code(type->container);
-    const void *labels = describe_labels(type->labels);
+    const int is_sound = type->parent.struct_size >= sizeof *type;
+    const int code = is_sound ? integer_code(type->container) : 0;
+    const void *labels = code ? describe_labels(type->labels) : NULL;
     if (!code || !labels) {
         to->problem = "an enumeration that is not understood";
         return;
     }
     to->labels[to->label_count++] = labels;
     add_field(to, field->name, tompion_priv_code_enum | code << 16, 0, 0);
+    if (to->class_bytes.failed)
+        return;
     /* The integer's code stands where an element's does. */
     to->class_bytes.at[to->class_bytes.size - strlen(field->name) - 1 -
                        sizeof(struct tompion_priv_field_head) + 3] = (char)(code & 255);
@@ -144,14 +148,16 @@ static void add_array(struct making *to, const struct lttng_field *field)
 {
     const struct lttng_array *type = (const struct lttng_array *)field->type;
     const int element = integer_code(type->element);
-    if (!element) {
-        to->problem = "an array of what is no integer";
+    if (type->parent.struct_size < sizeof *type || !element || !type->length) {
+        to->problem = "an array that is not understood";
     } else if (type->encoding && integer_size(type->element) == 1) {
         add_field(to, field->name, tompion_priv_code_strn, 0, 0);
         add_step(to, STEP_TEXT, 1);
     } else {
         add_field(to, field->name, tompion_priv_code_array, type->length, element);
         add_step(to, STEP_ARRAY, integer_size(type->element));
+        if (!to->problem)
+            to->steps[to->step_count - 1].count = type->length;
     }
 }
 
@@ -161,7 +167,7 @@ static void add_sequence(struct making *to, const struct lttng_field *length,
 {
     const struct lttng_sequence *type = (const struct lttng_sequence *)field->type;
     const int element = integer_code(type->element);
-    if (!element || !integer_code(length->type)) {
+    if (type->parent.struct_size < sizeof *type || !element || !integer_code(length->type)) {
         to->problem = "a sequence that is not understood";
     } else if (type->encoding && integer_size(type->element) == 1) {
         add_field(to, length->name, tompion_priv_code_u32, 0, 0);
@@ -187,7 +193,9 @@ static void add_scalar(struct making *to, const struct lttng_field *field)
         add_step(to, STEP_VALUE, integer_size(field->type));
         break;
     case LTTNG_FLOAT:
-        if (floating->exponent + floating->mantissa == 32) {
+        if (field->type->struct_size < sizeof *floating) {
+            to->problem = "a floating-point number that is not understood";
+        } else if (floating->exponent + floating->mantissa == 32) {
             add_field(to, field->name, tompion_priv_code_f32, 0, 0);
             add_step(to, STEP_VALUE, 4);
         } else if (floating->exponent + floating->mantissa == 64) {

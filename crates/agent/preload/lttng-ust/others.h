@@ -36,8 +36,7 @@ void lttng_ust__tracef(const char *format, ...)
                                       const char *format, va_list arguments)                          \
     {                                                                                                 \
         const struct tompion_lttng_source source = {file, function, line};                            \
-        tompion_lttng_vtracelog(&tompion_lttng_tracepoint_lttng_ust_tracelog___##level,               \
-                                tompion_lttng_call_lttng_ust_tracelog___##level, &source, format,     \
+        tompion_lttng_vtracelog(tompion_lttng_call_lttng_ust_tracelog___##level, &source, format,     \
                                 arguments);                                                           \
     }                                                                                                 \
     EXPORT void lttng_ust__tracelog_##level(const char *file, int line, const char *function,         \
@@ -132,6 +131,45 @@ NOTHING(lttng_ust_urcu_register_thread)
 NOTHING(lttng_ust_urcu_read_lock)
 NOTHING(lttng_ust_urcu_read_unlock)
 NOTHING(lttng_ust_urcu_synchronize_rcu)
+
+/* -- What Tompion does not have: these fail. Callers pass arguments, which are not looked at -- */
+
+#define ABSENT(name)                    \
+    EXPORT int name(void);              \
+    int name(void)                      \
+    {                                   \
+        return -ENOSYS;                 \
+    }
+EXPORT void *lttng_ust_context_provider_register(void *);
+void *lttng_ust_context_provider_register(void *provider)
+{
+    (void)provider;
+    return NULL;
+}
+EXPORT void lttng_ust_context_provider_unregister(void *);
+void lttng_ust_context_provider_unregister(void *provider)
+{
+    (void)provider;
+}
+ABSENT(lttng_ust_enable_trace_clock_override)
+ABSENT(lttng_ust_trace_clock_set_read64_cb)
+ABSENT(lttng_ust_trace_clock_get_read64_cb)
+ABSENT(lttng_ust_trace_clock_set_freq_cb)
+ABSENT(lttng_ust_trace_clock_get_freq_cb)
+ABSENT(lttng_ust_trace_clock_set_uuid_cb)
+ABSENT(lttng_ust_trace_clock_get_uuid_cb)
+ABSENT(lttng_ust_trace_clock_set_name_cb)
+ABSENT(lttng_ust_trace_clock_get_name_cb)
+ABSENT(lttng_ust_trace_clock_set_description_cb)
+ABSENT(lttng_ust_trace_clock_get_description_cb)
+ABSENT(lttng_ust_getcpu_override)
+ABSENT(lttng_ust_tracepoint_provider_register)
+ABSENT(lttng_ust_tracepoint_provider_unregister)
+EXPORT const char *lttng_ust_strerror(int);
+const char *lttng_ust_strerror(int code)
+{
+    return code == 0 ? "Success" : "not available from Tompion";
+}
 
 /* -- Forks, threads, descriptors -- */
 

@@ -24,12 +24,12 @@ struct registered {
  * Places in which records are put together. A thread takes the one that it had last, or the next
  * that is free; a signal handler that records meanwhile takes another one. So nothing waits.
  */
-enum { PLACES = 256, PLACE_SIZE = 80 * 1024, MAX_PAYLOAD = 64 * 1024 };
+enum { PLACES = 256, PLACE_SIZE = 96 * 1024 };
 struct place {
     uint32_t is_taken;
     uint32_t step, tail;             /* the next ones */
     size_t image_used, payload_used; /* bytes */
-    size_t text_room;                /* of the text whose length was written last */
+    uint64_t length;                 /* of the sequence whose length was written last */
     struct registered *event;
     unsigned char *image, *payload;
     struct tompion_tail *tails;
@@ -37,21 +37,31 @@ struct place {
     uint64_t bytes[PLACE_SIZE / 8];
 };
 static struct place places[PLACES];
-static _Thread_local uint32_t last_place __attribute__((tls_model("initial-exec")));
+static _Thread_local uint32_t last_place __attribute__((tls_model("initial-exec"))); /* 0: none */
 
-/* Records that found no place, or that were not as described. */
-static uint64_t lost_records;
+/*
+ * Has the library count a record lost that found no place, or was not as described: as one that is
+ * too large. There is no other way to say it.
+ */
+static void count_lost(const struct registered *event)
+{
+    static const uint64_t image[MAX_FIELDS + 1];
+    const struct tompion_tail tail = {image, (size_t)1 << 31};
+    tompion_priv_append(&event->provided.site, image, event->described.image_size, &tail, 1);
+}
 
 static struct place *take_place(void)
 {
+    /* Threads begin at places of their own. */
+    const uint32_t first = last_place ? last_place - 1 : (uint32_t)((uintptr_t)&last_place >> 12);
     uint32_t i;
     for (i = 0; i < PLACES; ++i) {
-        const uint32_t index = (last_place + i) % PLACES;
+        const uint32_t index = (first + i) % PLACES;
         uint32_t free = 0;
         /* Acquire: pairs with the release in `commit`; what the thread before left is written. */
         if (__atomic_compare_exchange_n(&places[index].is_taken, &free, 1, 0, __ATOMIC_ACQUIRE,
                                         __ATOMIC_RELAXED)) {
-            last_place = index;
+            last_place = index + 1;
             return &places[index];
         }
     }
@@ -67,7 +77,7 @@ static int reserve(struct lttng_context *context)
         return -1;
     place = take_place();
     if (!place) {
-        __atomic_fetch_add(&lost_records, 1, __ATOMIC_RELAXED);
+        count_lost(event);
         return -1;
     }
     image_room = (event->described.image_size + 7) / 8 * 8 + 8;
@@ -113,8 +123,7 @@ static void put_tail(struct place *to, const void *data, size_t size)
     tail->data = to->payload + to->payload_used;
     tail->size = size;
     if (size > room - to->payload_used) {
-        tail->data = data;
-        to->is_refused |= size <= MAX_PAYLOAD;
+        tail->data = data; /* is not read: a place has more room than the largest record */
         return;
     }
     memcpy(to->payload + to->payload_used, data, size);
@@ -123,7 +132,7 @@ static void put_tail(struct place *to, const void *data, size_t size)
 
 static const struct step *next_step(struct place *of)
 {
-    static const struct step none = {STEP_VALUE, 0};
+    static const struct step none = {STEP_VALUE, 0, 0};
     const struct described *described = &of->event->described;
     if (of->step == described->step_count) {
         of->is_refused = 1;
@@ -160,8 +169,14 @@ static void write_(struct lttng_context *context, const void *source, size_t siz
         else
             place->is_refused = 1;
         break;
-    case STEP_ARRAY: put_tail(place, source, size); break;
-    case STEP_LENGTH: put_length(place, number(source, size)); break;
+    case STEP_ARRAY:
+        place->is_refused |= size != step->size * (step->count ? step->count : place->length);
+        put_tail(place, source, size);
+        break;
+    case STEP_LENGTH:
+        place->length = number(source, size);
+        put_length(place, place->length);
+        break;
     case STEP_TEXT_LENGTH: put_length(place, number(source, size)); break;
     case STEP_STRING:
     case STEP_TEXT: put_text(place, source, size); break;
@@ -190,12 +205,20 @@ static void commit(struct lttng_context *context)
     const int is_complete = place->step == described->step_count && place->tail == described->tail_count &&
                             place->image_used == described->image_size;
     if (!is_complete || place->is_refused)
-        __atomic_fetch_add(&lost_records, 1, __ATOMIC_RELAXED);
+        count_lost(event);
     else
         tompion_priv_append(&event->provided.site, place->image, described->image_size, place->tails,
                             described->tail_count);
     /* Release: pairs with `take_place`. */
     __atomic_store_n(&place->is_taken, 0, __ATOMIC_RELEASE);
+}
+
+/* In a child of fork: places of threads that are not there are free. */
+static void free_places(void)
+{
+    uint32_t i;
+    for (i = 0; i < PLACES; ++i)
+        __atomic_store_n(&places[i].is_taken, 0, __ATOMIC_RELAXED);
 }
 
 static struct lttng_session the_session = {sizeof the_session, NULL, 1};

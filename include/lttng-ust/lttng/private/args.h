@@ -39,6 +39,31 @@
 #define TOMPION_LTTNG_PARAMETERS_18(t, n, ...) , t n __attribute__((__unused__)) TOMPION_LTTNG_PARAMETERS_16(__VA_ARGS__)
 #define TOMPION_LTTNG_PARAMETERS_20(t, n, ...) , t n __attribute__((__unused__)) TOMPION_LTTNG_PARAMETERS_18(__VA_ARGS__)
 
+/* `type name, type name`: all parameters of a function; `void` if there are none. */
+#define TOMPION_LTTNG_PROTOTYPE(...) \
+    TOMPION_LTTNG_ARGS_PICK(PROTOTYPE, TOMPION_LTTNG_ARGS_COUNT(__VA_ARGS__))(__VA_ARGS__)
+#define TOMPION_LTTNG_PROTOTYPE_0(...) void
+#define TOMPION_LTTNG_PROTOTYPE_1(...) void
+#define TOMPION_LTTNG_PROTOTYPE_2(t, n) t n __attribute__((__unused__))
+#define TOMPION_LTTNG_PROTOTYPE_4(t, n, ...) \
+    t n __attribute__((__unused__)) TOMPION_LTTNG_PARAMETERS_2(__VA_ARGS__)
+#define TOMPION_LTTNG_PROTOTYPE_6(t, n, ...) \
+    t n __attribute__((__unused__)) TOMPION_LTTNG_PARAMETERS_4(__VA_ARGS__)
+#define TOMPION_LTTNG_PROTOTYPE_8(t, n, ...) \
+    t n __attribute__((__unused__)) TOMPION_LTTNG_PARAMETERS_6(__VA_ARGS__)
+#define TOMPION_LTTNG_PROTOTYPE_10(t, n, ...) \
+    t n __attribute__((__unused__)) TOMPION_LTTNG_PARAMETERS_8(__VA_ARGS__)
+#define TOMPION_LTTNG_PROTOTYPE_12(t, n, ...) \
+    t n __attribute__((__unused__)) TOMPION_LTTNG_PARAMETERS_10(__VA_ARGS__)
+#define TOMPION_LTTNG_PROTOTYPE_14(t, n, ...) \
+    t n __attribute__((__unused__)) TOMPION_LTTNG_PARAMETERS_12(__VA_ARGS__)
+#define TOMPION_LTTNG_PROTOTYPE_16(t, n, ...) \
+    t n __attribute__((__unused__)) TOMPION_LTTNG_PARAMETERS_14(__VA_ARGS__)
+#define TOMPION_LTTNG_PROTOTYPE_18(t, n, ...) \
+    t n __attribute__((__unused__)) TOMPION_LTTNG_PARAMETERS_16(__VA_ARGS__)
+#define TOMPION_LTTNG_PROTOTYPE_20(t, n, ...) \
+    t n __attribute__((__unused__)) TOMPION_LTTNG_PARAMETERS_18(__VA_ARGS__)
+
 /* `, name` for each pair: the values behind another one. */
 #define TOMPION_LTTNG_NAMES(...) \
     TOMPION_LTTNG_ARGS_PICK(NAMES, TOMPION_LTTNG_ARGS_COUNT(__VA_ARGS__))(__VA_ARGS__)

@@ -222,7 +222,7 @@ struct tompion_lttng_record {
 #ifdef __cplusplus
 extern "C++" {
 template <class T>
-static inline __attribute__((__always_inline__)) void tompion_lttng_put(struct tompion_lttng_record *to, T value)
+static inline __attribute__((__always_inline__, __no_instrument_function__)) void tompion_lttng_put(struct tompion_lttng_record *to, T value)
 {
     __builtin_memcpy(to->at, &value, sizeof value);
     to->at += sizeof value;

@@ -18,7 +18,8 @@ int main(void)
     const struct provider small = {8, "small", NULL, 0, 3, 0};
     uint32_t cut = 4;
     void *const tracepoints[2] = {NULL, &cut};
-    if (lttng_ust_probe_register(&newer) || lttng_ust_probe_register(&small) || lttng_ust_probe_register(NULL))
+    /* A provider's constructor ends the program if it gets NULL. */
+    if (!lttng_ust_probe_register(&newer) || !lttng_ust_probe_register(&small) || !lttng_ust_probe_register(NULL))
         return 1;
     return lttng_ust_tracepoint_module_register(tracepoints, 2);
 }
