@@ -22,6 +22,8 @@ use crate::{
     types::{ChannelStatus, RecorderState},
 };
 
+/// Time within which a recorder has to end when its grant is taken back; then it is killed.
+const REVOKED_TIME: Duration = Duration::from_secs(60);
 /// Pause before a recorder is started again. It doubles with each failure, up to the maximum.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(30);
@@ -90,6 +92,8 @@ pub struct Recorder {
     is_awaited: bool,
     /// Reason why it was ended, without a call.
     revoked: Option<String>,
+    /// Instant at which it is killed, if it has not ended by then: its grant was taken back.
+    kill_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -162,6 +166,7 @@ impl Recorder {
             continues: false,
             is_awaited: false,
             revoked: None,
+            kill_at: None,
         }
     }
 
@@ -315,6 +320,7 @@ impl Recorder {
 
     /// Looks whether the recorder has ended, and decides what follows. Waits for nothing.
     pub fn look(&mut self, launcher: &Launcher) {
+        self.kill_if_due(launcher);
         match &mut self.state {
             State::Unwatched(Unwatched { identity, next, .. }) if *next <= Instant::now() => {
                 let identity = *identity;
@@ -344,8 +350,20 @@ impl Recorder {
         self.look_at_trace(launcher);
     }
 
+    /// Kills a recorder that was to end long ago: it may wait for a disk of its user's.
+    fn kill_if_due(&mut self, launcher: &Launcher) {
+        if self.kill_at.is_none_or(|at| at > Instant::now()) {
+            return;
+        }
+        self.kill_at = None;
+        if let Err(error) = self.signal_end(true) {
+            (launcher.report)(&format!("{}: can't be killed: {error}", self.key));
+        }
+    }
+
     fn end_in_order(&mut self) {
         self.state = State::Stopped;
+        self.kill_at = None;
         self.failure = self.revoked.take();
     }
 
@@ -379,6 +397,7 @@ impl Recorder {
         (launcher.report)(&format!("{}: ends: {reason}", self.key));
         self.revoked = Some(reason.to_owned());
         if self.begin_stop() {
+            self.kill_at.get_or_insert(Instant::now() + REVOKED_TIME);
             let ended = self.signal_end(false);
             ended
                 .unwrap_or_else(|error| (launcher.report)(&format!("{}: can't be ended: {error}", self.key)));
@@ -510,10 +529,13 @@ impl Recorder {
     pub fn due(&self) -> Option<Instant> {
         match &self.state {
             State::Waiting(until) => Some(*until),
-            State::Unwatched(unwatched) => Some(unwatched.next),
+            State::Unwatched(unwatched) => {
+                Some(self.kill_at.map_or(unwatched.next, |at| at.min(unwatched.next)))
+            }
             State::Ended(ended) => Some(ended.is_whole.as_ref().map_or(ended.next, |it| it.deadline)),
             State::Preparing(preparation) => Some(preparation.made.deadline),
-            State::Stopped | State::Running(_) | State::Failed => None,
+            State::Running(_) => self.kill_at,
+            State::Stopped | State::Failed => None,
         }
     }
 

@@ -123,3 +123,29 @@ fn a_process_that_cannot_be_watched_yet_runs_on() {
     recorder.watch(identity, Ok(None), "it ended", &launcher);
     assert_eq!((recorder.state(), recorder.failure()), (RecorderState::Stopped, None));
 }
+
+#[test]
+fn a_recorder_that_does_not_end_with_its_grant_is_killed() {
+    let dir = TestDir::new("revoked");
+    let launcher = launcher(&dir, "/no/such/program");
+    let stubborn = "trap '' TERM; echo ready; while :; do sleep 1; done";
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", stubborn])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let mut ready = [0; 6];
+    io::Read::read_exact(child.stdout.as_mut().expect("its output"), &mut ready).expect("a line");
+    let mut recorder = Recorder::new(&SessionKey::own("a"), "main", SessionFile::default());
+    recorder.state = State::Running(Process::started(child, false, &launcher.poller).expect("a process"));
+    recorder.revoke("the grant is gone", &launcher);
+    recorder.look(&launcher);
+    assert_eq!(recorder.state(), RecorderState::Running, "it has not had its time");
+    assert!(recorder.due().is_some_and(|due| due > Instant::now()));
+    recorder.kill_at = Some(Instant::now());
+    wait_until("its end", || {
+        recorder.look(&launcher);
+        recorder.state() == RecorderState::Stopped
+    });
+    assert_eq!((recorder.failure(), recorder.due()), (Some("the grant is gone"), None));
+}
