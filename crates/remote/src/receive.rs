@@ -13,7 +13,7 @@ use tompion_terminal::messages::print_status;
 /// Arguments of the command.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
-    tompion receive --new-certificates tls --name site --name 192.0.2.7   # once; copy tls to the senders\n  \
+    tompion receive --new-certificates tls --name site --name 192.0.2.7   # once\n  \
     tompion receive --listen 0.0.0.0:7443 --store /srv/traces --certificates tls\n  \
     tompion receive --new-token tokens --hosts 'robot-*'                  # prints the token\n  \
     tompion receive --store /srv/traces                                   # this machine and user alone\n\n\
