@@ -205,6 +205,10 @@ impl<'a> RingReader<'a> {
         if position < self.next_opened(read).saturating_add(self.geometry.subbuf_size()) {
             return false;
         }
+        // A writer that has begun needs its room.
+        if self.written() != read {
+            return false;
+        }
         self.release(withdrawn);
         // Ordering: pairs with the fences in `make_room` and `may_open`, between a thread's opening
         // of a sub-buffer and its look at the room for the one behind it. Either that look finds
