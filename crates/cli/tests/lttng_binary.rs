@@ -126,18 +126,14 @@ fn a_kill_at_any_instant_leaves_no_torn_record() {
 
 /// The process that a recorder has started, once it runs the program.
 fn first_child(recorder: u32) -> u32 {
-    loop {
+    let find = || {
         let children = std::fs::read_to_string(format!("/proc/{recorder}/task/{recorder}/children"));
-        let child =
-            children.unwrap_or_default().split_whitespace().next().and_then(|pid| pid.parse::<u32>().ok());
-        let runs = |pid: &u32| {
-            std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("lttng_threads"))
-        };
-        match child.filter(runs) {
-            Some(child) => return child,
-            None => std::thread::sleep(Duration::from_millis(1)),
-        }
-    }
+        let child = children.ok()?.split_whitespace().next()?.parse::<u32>().ok()?;
+        let exe = std::fs::read_link(format!("/proc/{child}/exe")).ok()?;
+        exe.ends_with("lttng_threads").then_some(child)
+    };
+    tompion_testing::wait_until("the program", || find().is_some());
+    find().expect("the program runs on")
 }
 
 #[test]

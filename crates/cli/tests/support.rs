@@ -83,7 +83,7 @@ fn build_preload(name: &str, folder: &Path) {
     let mut cc = compiler();
     cc.arg(format!("@{}", options.display())).arg("-I").arg(repository().join("include/lttng-ust"));
     cc.arg(source);
-    cc.arg("-L").arg(folder).args(["-ltompion", "-ldl", "-Wl,-rpath,$ORIGIN"]);
+    cc.arg("-L").arg(folder).args(["-ltompion", "-ldl", "-Wl,-rpath,$ORIGIN:$ORIGIN/..:$ORIGIN/../.."]);
     cc.arg("-Wl,--auxiliary=libtompion.so.0");
     cc.arg(format!("-Wl,-soname,{library}")).arg("-o").arg(&fresh);
     run(&mut cc).succeeded();
