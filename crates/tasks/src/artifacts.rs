@@ -145,7 +145,12 @@ fn compile_wrapper(workspace: &Workspace, source: &Path, folder: &Path) -> Resul
             .arg(format!("-I{}", workspace.root.join("include/lttng-ust").display()))
             .arg(source)
             .arg(format!("-L{}", folder.display()))
-            .args(["-ltompion", "-ldl", "-Wl,-rpath,$ORIGIN:$ORIGIN/..:$ORIGIN/../..", "-Wl,--auxiliary=libtompion.so.0"])
+            .args([
+                "-ltompion",
+                "-ldl",
+                "-Wl,-rpath,$ORIGIN:$ORIGIN/..:$ORIGIN/../..",
+                "-Wl,--auxiliary=libtompion.so.0",
+            ])
             .arg(format!("-Wl,-soname,{library}"))
             .arg("-o")
             .arg(&fresh),
