@@ -24,7 +24,7 @@ pub const LINGER: &[&str] = &["--linger", "20s", "--subbuf-size", "1M", "--subbu
 /// Programs that record at once.
 pub const PROGRAMS: usize = 3;
 /// Starts a program for each file behind its name, and waits for their ends.
-pub const ALL_AT_ONCE: &str =
+const ALL_AT_ONCE: &str =
     r#"program=$1; shift; for file in "$@"; do "$program" "$file" 60000 0 0 & done; wait"#;
 /// Runs a program again and again until the last file is there, and writes the number of runs into
 /// it, and of those that took less than 400 ms: the others may have waited in vain for a recorder.
@@ -58,6 +58,18 @@ pub fn resume(dir: &TestDir) -> Command {
     let mut command = dir.tompion(&["record", "--resume", "-o", "trace"]);
     command.env(JOIN, dir.path("join")).env("TOMPION_CONTROL", dir.path("control"));
     command
+}
+
+/// Starts a recording of several emitters at once, which run until they are killed.
+pub fn record_emitters(dir: &TestDir, options: &[&str]) -> (Child, Vec<Progress>) {
+    let program = dir.program("emitter");
+    let all: Vec<Progress> =
+        (0..PROGRAMS).map(|index| Progress::new(dir.path(&format!("progress-{index}")))).collect();
+    let mut command: Vec<&dyn AsRef<OsStr>> = vec![&"sh", &"-c", &ALL_AT_ONCE, &"sh", &program];
+    let files: Vec<&Path> = all.iter().map(Progress::path).collect();
+    command.extend(files.iter().map(|file| file as &dyn AsRef<OsStr>));
+    let recorder = start(&mut dir.recording("trace", options, &command));
+    (recorder, all)
 }
 
 /// Starts a recording of an emitter that runs until it is killed, and lets it record for a while.
@@ -137,13 +149,7 @@ pub fn nothing_is_lost(dir: &TestDir, recorder: Child) -> Finished {
 #[test]
 fn a_recorder_that_is_killed_and_started_again_loses_and_doubles_nothing() {
     let dir = TestDir::new();
-    let program = dir.program("emitter");
-    let all: Vec<Progress> =
-        (0..PROGRAMS).map(|index| Progress::new(dir.path(&format!("progress-{index}")))).collect();
-    let mut command: Vec<&dyn AsRef<OsStr>> = vec![&"sh", &"-c", &ALL_AT_ONCE, &"sh", &program];
-    let files: Vec<&Path> = all.iter().map(Progress::path).collect();
-    command.extend(files.iter().map(|file| file as &dyn AsRef<OsStr>));
-    let recorder = start(&mut dir.recording("trace", LINGER, &command));
+    let (recorder, all) = record_emitters(&dir, LINGER);
     let pids: Vec<u32> = all.iter().map(Progress::pid).collect();
     let times = rounds(20, 1000);
     let recorder = kill_again_and_again(&dir, recorder, times, 0x9e37_79b9);

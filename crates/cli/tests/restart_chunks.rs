@@ -22,8 +22,8 @@ use crate::{
     kills::{Found, Progress, SHORT_MEMORY, SOURCES, found_in, numbers_of},
     recovery::{kept, kill_session},
     restart::{
-        ALL_AT_ONCE, LINGER, PROGRAMS, Random, history_is_sound, kill_again_and_again, nothing_is_lost,
-        record_emitter, resume, there_are_no_gaps, wait_for_recorder,
+        LINGER, Random, history_is_sound, kill_again_and_again, nothing_is_lost, record_emitter,
+        record_emitters, resume, there_are_no_gaps, wait_for_recorder,
     },
     support::{self, Event, TestDir, Trace, finish, rounds, run, start, tompion, wait_until},
 };
@@ -66,13 +66,7 @@ pub fn no_packet_is_missing(dir: &TestDir) {
 #[test]
 fn chunks_of_a_recorder_that_is_killed_again_and_again_have_each_event_once() {
     let dir = TestDir::new();
-    let program = dir.program("emitter");
-    let all: Vec<Progress> =
-        (0..PROGRAMS).map(|index| Progress::new(dir.path(&format!("progress-{index}")))).collect();
-    let mut command: Vec<&dyn AsRef<OsStr>> = vec![&"sh", &"-c", &ALL_AT_ONCE, &"sh", &program];
-    let files: Vec<&Path> = all.iter().map(Progress::path).collect();
-    command.extend(files.iter().map(|file| file as &dyn AsRef<OsStr>));
-    let recorder = start(&mut dir.recording("trace", &[LINGER, &OFTEN].concat(), &command));
+    let (recorder, all) = record_emitters(&dir, &[LINGER, &OFTEN].concat());
     let pids: Vec<u32> = all.iter().map(Progress::pid).collect();
     let recorder = kill_again_and_again(&dir, recorder, rounds(30, 500), 0x0bad_cafe);
     wait_for_chunks(&dir, 6);

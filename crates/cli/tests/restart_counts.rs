@@ -14,7 +14,7 @@ use crate::{
     support::{TestDir, rounds, run, wait_until},
 };
 
-/// Rules whose values can be computed from a trace.
+/// Rules with values that can be computed from a trace.
 const RULES: [&str; 4] = [
     "--count",
     "n = count emitter:step by source, pid",

@@ -2,8 +2,6 @@
 //! each event is in the trace exactly once. strace does it.
 
 use std::{
-    ffi::OsStr,
-    path::Path,
     process::{Child, Command},
     thread,
     time::{Duration, Instant},
@@ -16,7 +14,7 @@ use crate::{
     kills::{Progress, found_in},
     recovery::kill_session,
     restart::{
-        ALL_AT_ONCE, LINGER, PROGRAMS, Random, nothing_is_lost, restarts_of, resume, there_are_no_gaps,
+        LINGER, Random, nothing_is_lost, record_emitters, restarts_of, resume, there_are_no_gaps,
         wait_for_recorder,
     },
     restart_chunks::{OFTEN, chunks_agree, no_packet_is_missing},
@@ -74,18 +72,10 @@ fn empty_the_rings(dir: &TestDir) {
 /// Records programs with these options, and kills recorders at their system calls.
 fn kill_at_calls(options: &[&str], seed: u64) -> (TestDir, Vec<Progress>, Vec<u32>) {
     let dir = TestDir::new();
-    let program = dir.program("emitter");
-    let all: Vec<Progress> =
-        (0..PROGRAMS).map(|index| Progress::new(dir.path(&format!("progress-{index}")))).collect();
-    let mut command: Vec<&dyn AsRef<OsStr>> = vec![&"sh", &"-c", &ALL_AT_ONCE, &"sh", &program];
-    let files: Vec<&Path> = all.iter().map(Progress::path).collect();
-    command.extend(files.iter().map(|file| file as &dyn AsRef<OsStr>));
-    kill_session({
-        let recorder = start(&mut dir.recording("trace", &[LINGER, options].concat(), &command));
-        wait_until("all programs", || all.iter().all(|progress| progress.pid() != 0));
-        thread::sleep(Duration::from_millis(300));
-        recorder
-    });
+    let (recorder, all) = record_emitters(&dir, &[LINGER, options].concat());
+    wait_until("all programs", || all.iter().all(|progress| progress.pid() != 0));
+    thread::sleep(Duration::from_millis(300));
+    kill_session(recorder);
     let pids: Vec<u32> = all.iter().map(Progress::pid).collect();
     let mut random = Random(seed);
     let times = u64::from(rounds(16, 2 * MANY_CALLS as u32));

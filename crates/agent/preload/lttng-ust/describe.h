@@ -135,12 +135,8 @@ static void add_enum(struct making *to, const struct lttng_field *field)
         return;
     }
     to->labels[to->label_count++] = labels;
-    add_field(to, field->name, tompion_priv_code_enum | code << 16, 0, 0);
-    if (to->class_bytes.failed)
-        return;
     /* The integer's code stands where an element's does. */
-    to->class_bytes.at[to->class_bytes.size - strlen(field->name) - 1 -
-                       sizeof(struct tompion_priv_field_head) + 3] = (char)(code & 255);
+    add_field(to, field->name, tompion_priv_code_enum, 0, code);
     add_step(to, STEP_VALUE, integer_size(type->container));
 }
 
