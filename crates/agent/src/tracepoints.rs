@@ -164,7 +164,7 @@ impl Providers {
         fits().find(|&(of, _)| of == module).or_else(|| fits().next())
     }
 
-    /// Enables these modules' tracepoints whose events are enabled, and no others.
+    /// Enables the tracepoints of these modules with enabled events, and no others.
     ///
     /// # Safety
     /// The modules are loaded, and connected.
@@ -229,7 +229,7 @@ fn is_same_signature(event: Option<&CStr>, tracepoint: Option<&CStr>) -> bool {
         || event.zip(tracepoint).is_some_and(|(event, other)| as_in_cxx(event) == as_in_cxx(other))
 }
 
-/// The bytes of a structure whose second word is its size.
+/// The bytes of a structure that has its size in the second word.
 ///
 /// # Safety
 /// The pointer is null, or to such a structure of a loaded module.

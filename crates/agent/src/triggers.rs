@@ -107,7 +107,7 @@ impl Watched {
 }
 
 /// Entries of events by their descriptions, and the names of spans by which ends find their begins.
-/// Kept for ever: a change of triggers costs an event that it concerns an entry more.
+/// Never freed: a change of triggers costs an event that it concerns an entry more.
 #[derive(Debug, Default)]
 pub struct Cache {
     watches: BTreeMap<Box<[u8]>, Vec<&'static Watch>>,
