@@ -5,6 +5,7 @@ mod aarch64;
 mod advisories;
 mod demo;
 mod fuzz;
+mod go;
 mod install;
 mod layers;
 mod links;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::suite::{RunOptions, Scope};
-use crate::{aarch64, advisories, layers, links, models, musl, page, suite};
+use crate::{aarch64, advisories, go, layers, links, models, musl, page, suite};
 use tompion_tasks::artifacts::{self, Profile};
 use tompion_tasks::shell;
 use tompion_tasks::workspace::Workspace;
@@ -88,6 +88,7 @@ const STEPS: &[Step] = &[
     ("loom", loom),
     ("models", |workspace, _| models(workspace)),
     ("scripts", scripts),
+    ("go", with_go),
     ("page", the_page),
     ("aarch64", on_aarch64),
     ("musl", |workspace, _| with_musl(workspace)),
@@ -358,6 +359,13 @@ fn the_page(workspace: &Workspace, options: &Options) -> Outcome {
     match page::unavailable(workspace) {
         Some(why) => Outcome::left_out(&why),
         None => retry_once(options, "page", || Outcome::of(page::command(workspace))),
+    }
+}
+
+fn with_go(workspace: &Workspace, options: &Options) -> Outcome {
+    match go::unavailable() {
+        Some(why) => Outcome::left_out(&why),
+        None => retry_once(options, "go", || Outcome::of(go::test(workspace, options.full))),
     }
 }
 

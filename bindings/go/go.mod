@@ -1,0 +1,3 @@
+module github.com/tompion/tompion/bindings/go
+
+go 1.22
