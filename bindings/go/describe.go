@@ -141,7 +141,9 @@ func snakeCase(name string) string {
 type tag struct {
 	name                     string
 	isHex, isNetwork, isText bool
-	isContext, isLeftOut     bool
+	// isList: bytes are a sequence of numbers.
+	isList               bool
+	isContext, isLeftOut bool
 }
 
 func readTag(field reflect.StructField) tag {
@@ -157,10 +159,12 @@ func readTag(field reflect.StructField) tag {
 			read.isNetwork = true
 		case "text":
 			read.isText = true
+		case "list":
+			read.isList = true
 		case "context":
 			read.isContext = true
 		default:
-			fail("expected hex, network, text or context in the tag of field %s, found %q", field.Name, word)
+			fail("expected hex, network, text, list or context in the tag of field %s, found %q", field.Name, word)
 		}
 	}
 	if read.name == "" {
@@ -340,7 +344,7 @@ func (d *describer) addList(ty reflect.Type, read tag, offset uintptr, flags uin
 		d.addTail(copyArray, offset, ty.Size())
 		return described
 	}
-	if isByte && !read.isText && !read.isHex {
+	if isByte && !read.isText && !read.isHex && !read.isList {
 		d.addField(read.name, codeBytes, 0, 0, flags)
 	} else {
 		d.addField(read.name, codeSequence, code, 0, flags)

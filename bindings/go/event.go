@@ -70,8 +70,8 @@ type Event[T any] struct{ core }
 // Fields may be integers, floating-point numbers, booleans, strings, slices and arrays of integers,
 // integers with labels ([Enum]), and structs of all these. A tag `tompion:"name,hex"` names a field
 // and says how it is shown: `hex`; `network` (its bytes are in network order); `text` (bytes that
-// are text); `context`. The name `-` leaves a field out. A declaration that can't be is a mistake
-// in the program: it panics.
+// are text); `list` (bytes that are numbers); `context`. The name `-` leaves a field out. A
+// declaration that can't be is a mistake in the program: it panics.
 func NewEvent[T any](provider, name string, options ...Option) *Event[T] {
 	e := new(Event[T])
 	e.declare(protocol.Instant, provider, name, reflect.TypeFor[T](), noExtras, "", options)

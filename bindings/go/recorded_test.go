@@ -3,6 +3,7 @@ package tompion_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand"
@@ -97,6 +98,19 @@ func (r recording) printed(t *testing.T) string {
 		t.Fatalf("print: %v\n%s%s", err, command.err.String(), r.err)
 	}
 	return command.out.String()
+}
+
+// producer returns how the first process has appended.
+func (r recording) producer(t *testing.T) string {
+	command := tompionCommand(t, "", "stat", "--json", r.folder)
+	if err := command.Run(); err != nil {
+		t.Fatalf("stat: %v", err)
+	}
+	var stat struct{ Processes []struct{ Producer string } }
+	if err := json.Unmarshal(command.out.Bytes(), &stat); err != nil || len(stat.Processes) == 0 {
+		t.Fatalf("stat: %v: %s", err, command.out.String())
+	}
+	return stat.Processes[0].Producer
 }
 
 func expectLines(t *testing.T, r recording, expected ...string) {
@@ -216,6 +230,9 @@ func TestGoroutinesInBothForms(t *testing.T) {
 	for form, variable := range forms {
 		t.Run(form, func(t *testing.T) {
 			found := recordIn(t, variable, []string{"--subbuf-size", "1M", "--subbufs", "8"}, "threads", "40", "2000")
+			if producer := found.producer(t); producer != map[string]string{"sections": "rseq", "reserve": "reserve"}[form] {
+				t.Errorf("events were appended by %s", producer)
+			}
 			counts := steps(t, found.lines(t))
 			if len(counts) != 40 {
 				t.Errorf("%d goroutines", len(counts))

@@ -1,6 +1,6 @@
 //! `x test go`: the binding for Go, with the command of this build.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
@@ -37,31 +37,46 @@ fn command(name: &str) -> Command {
     Command::new(found.unwrap_or_else(|| name.into()))
 }
 
-/// Checks the sources for both processors, and runs the tests: with restartable sequences, and as a
-/// program with cgo, which has none.
+/// Module for what the run-time has recorded. It needs another one, from a proxy.
+const GOROUTINES: &str = "bindings/go/goroutines";
+
+/// Checks the sources for both processors, and runs the tests: of programs without cgo, where the
+/// binding registers restartable sequences, and with it, where the C library does.
 pub fn test(workspace: &Workspace, full: bool) -> Result<()> {
-    let module = workspace.root.join("bindings/go");
-    let go = |words: &[&str], cgo: &str| {
-        let mut command = command("go");
-        command.args(words).current_dir(&module).env("CGO_ENABLED", cgo).env("GOFLAGS", "-buildvcs=false");
-        command
-    };
-    let unformatted = shell::capture(command("gofmt").args(["-l", "."]).current_dir(&module))?;
+    let binding = workspace.root.join("bindings/go");
+    let unformatted =
+        shell::capture(command("gofmt").args(["-l", ".", "../../benches/go"]).current_dir(&binding))?;
     ensure!(unformatted.is_empty(), "run gofmt -w on {unformatted}");
-    shell::run(&mut go(&["vet", "./..."], "0"))?;
-    shell::run(go(&["vet", "./..."], "0").env("GOARCH", "arm64"))?;
-    shell::run(go(&["vet", ".", "./internal/filter"], "0").env("GOOS", "darwin"))?;
-    let limit = if full { TESTS_TIMEOUT_FULL } else { TESTS_TIMEOUT };
-    for (words, cgo) in
-        [(&["test", "./..."][..], "0"), (&["test", "-run", "Goroutines|Killed|Outlive", "."], "1")]
-    {
-        let mut tests = go(words, cgo);
-        tests.arg("-count=1").env("TOMPION_COMMAND", Profile::Debug.folder(workspace).join("tompion"));
-        if full {
-            tests.env("TOMPION_FULL", "1").arg("-timeout=1h");
-        }
-        let status = shell::limited(limit, &tests).status()?;
-        ensure!(status.success(), "the tests of Go's binding: {status}");
+    shell::run(go(&binding, "0").args(["vet", "./..."]))?;
+    shell::run(go(&binding, "0").args(["vet", "./..."]).env("GOARCH", "arm64"))?;
+    shell::run(go(&binding, "0").args(["vet", ".", "./internal/filter"]).env("GOOS", "darwin"))?;
+    shell::run(go(&workspace.root.join("benches/go"), "0").args(["vet", "."]))?;
+    run_tests(workspace, full, go(&binding, "0").args(["test", "./..."]))?;
+    run_tests(workspace, full, go(&binding, "1").args(["test", "-run", "Goroutines|Killed|Outlive", "."]))?;
+    let goroutines = workspace.root.join(GOROUTINES);
+    if shell::capture(go(&goroutines, "0").args(["mod", "download"])).is_err() {
+        eprintln!("left out: {GOROUTINES} needs golang.org/x/exp, which can't be had here");
+        return Ok(());
     }
+    shell::run(go(&goroutines, "0").args(["vet", "."]))?;
+    run_tests(workspace, full, go(&goroutines, "0").args(["test", "."]))
+}
+
+/// Returns Go's command for a module, with cgo or without.
+fn go(module: &Path, cgo: &str) -> Command {
+    let mut go = command("go");
+    go.current_dir(module).env("CGO_ENABLED", cgo).env("GOFLAGS", "-buildvcs=false");
+    go
+}
+
+fn run_tests(workspace: &Workspace, full: bool, tests: &mut Command) -> Result<()> {
+    tests.arg("-count=1").env("TOMPION_COMMAND", Profile::Debug.folder(workspace).join("tompion"));
+    if full {
+        tests.env("TOMPION_FULL", "1").arg("-timeout=1h");
+    }
+    let limit = if full { TESTS_TIMEOUT_FULL } else { TESTS_TIMEOUT };
+    let folder = tests.get_current_dir().map(Path::to_owned).unwrap_or_default();
+    let status = shell::limited(limit, tests).current_dir(folder).status()?;
+    ensure!(status.success(), "the tests of Go's binding: {status}");
     Ok(())
 }

@@ -52,6 +52,9 @@ func setThreadArea(area uintptr)
 func counterAndCPU() (ticks uint64, cpu uint32)
 func cpuid(leaf uint32) (a, b, c, d uint32)
 
+// areaDistance is the distance of a thread's area from the thread pointer in a program with cgo.
+var areaDistance uintptr
+
 // descriptors is where the sections' descriptors stand, 32 bytes each, as `struct rseq_cs`.
 var descriptors uintptr
 
@@ -248,12 +251,16 @@ var areas struct {
 // prepareSections finds out whether threads can have restartable sequences.
 func prepareSections() Threads {
 	because := func(reason string) Threads { return Threads{Reason: reason} }
+	distance, ok := uint64(0), true
+	if iscgo {
+		distance, ok = libraryDistance()
+	}
 	switch {
-	case iscgo:
-		return because("the program uses cgo, where restartable sequences belong to the C library")
 	case offsetID == 0:
 		return because("the layout of Go's threads is not known")
-	case !hasFreeThreadWord():
+	case !ok:
+		return because("the C library has no restartable sequences")
+	case !iscgo && !hasFreeThreadWord():
 		return because("no free word behind the thread pointer")
 	}
 	var table [3][4]uint64
@@ -282,7 +289,8 @@ func prepareSections() Threads {
 	*(*uint32)(unsafe.Add(memory.base, 2*areaSize+4)) = ^uint32(0)
 	areas.used.Store(3)
 	descriptors = uintptr(memory.base)
-	if !registerThread() {
+	areaDistance = uintptr(distance)
+	if !iscgo && !registerThread() {
 		return because("the kernel registers no restartable sequences")
 	}
 	return Threads{Sections: true}

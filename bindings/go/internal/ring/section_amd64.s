@@ -28,8 +28,12 @@
 #define MARK_END BYTE $0x0f; BYTE $0x1f; BYTE $0x84; BYTE $0x00; LONG $0x54b31002
 #define MARK_ABORT BYTE $0x0f; BYTE $0xb9; BYTE $0x3d; LONG $0x53053053
 
-// The calling thread's area -> R11: the word that stands 16 bytes behind the thread pointer.
-#define AREA BYTE $0x64; BYTE $0x4c; BYTE $0x8b; BYTE $0x1c; BYTE $0x25; LONG $0x10
+// The calling thread's area -> R11; 0 if it has none. Without cgo, its address stands 16 bytes behind
+// the thread pointer. With cgo that word of the C library is the thread pointer itself, from which
+// the area has a distance.
+#define AREA \
+	BYTE $0x64; BYTE $0x4c; BYTE $0x8b; BYTE $0x1c; BYTE $0x25; LONG $0x10; \
+	ADDQ ·areaDistance(SB), R11
 
 // The line a kilobyte ahead is asked for: PREFETCHW 1024(R9).
 #define PREFETCH BYTE $0x41; BYTE $0x0f; BYTE $0x0d; BYTE $0x89; LONG $0x400
