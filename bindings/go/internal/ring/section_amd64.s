@@ -94,6 +94,23 @@
 	SHLQ $13, AX; \
 	ORQ AX, CX
 
+// The ends of an append that did not reach the commit, and where the kernel goes on after an abort.
+#define OTHER_ENDS(result) \
+needs_subbuffer: \
+	MOVL $NEEDS_SUBBUFFER, result; \
+	RET; \
+no_ring: \
+	MOVL $NO_RING, result; \
+	RET; \
+no_area: \
+	MOVL $NO_AREA, result; \
+	RET; \
+	MARK_ABORT; \
+	DECQ R13; \
+	JNE restart; \
+	MOVL $RESTARTED, result; \
+	RET
+
 // func AppendImage(r *Recording, image unsafe.Pointer, size uintptr, id uint32) uint32
 TEXT ·AppendImage(SB), NOSPLIT|NOFRAME, $0-36
 	MOVQ r+0(FP), R12
@@ -139,20 +156,7 @@ clock:
 	MARK_END
 	MOVL $WRITTEN, ret+32(FP)
 	RET
-needs_subbuffer:
-	MOVL $NEEDS_SUBBUFFER, ret+32(FP)
-	RET
-no_ring:
-	MOVL $NO_RING, ret+32(FP)
-	RET
-no_area:
-	MOVL $NO_AREA, ret+32(FP)
-	RET
-	MARK_ABORT
-	DECQ R13
-	JNE restart
-	MOVL $RESTARTED, ret+32(FP)
-	RET
+	OTHER_ENDS(ret+32(FP))
 
 // func appendParts(r *Recording, parts, end *Part, size uintptr, id uint32, given uint32, time uint64) uint32
 TEXT ·appendParts(SB), NOSPLIT|NOFRAME, $0-52
@@ -198,20 +202,7 @@ store:
 	MARK_END
 	MOVL $WRITTEN, ret+48(FP)
 	RET
-needs_subbuffer:
-	MOVL $NEEDS_SUBBUFFER, ret+48(FP)
-	RET
-no_ring:
-	MOVL $NO_RING, ret+48(FP)
-	RET
-no_area:
-	MOVL $NO_AREA, ret+48(FP)
-	RET
-	MARK_ABORT
-	DECQ R13
-	JNE restart
-	MOVL $RESTARTED, ret+48(FP)
-	RET
+	OTHER_ENDS(ret+48(FP))
 
 // func sectionPut(r *Recording, p *putRequest) uint32
 TEXT ·sectionPut(SB), NOSPLIT|NOFRAME, $0-20
