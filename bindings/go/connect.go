@@ -300,13 +300,11 @@ func recordInto(folder string, deadline time.Time) {
 	if joinFolder(folder, deadline) {
 		return
 	}
-	startSession(folder, protocol.FolderSession(os.Geteuid(), folder, 0))
-	for time.Now().Before(deadline) {
-		time.Sleep(retryInterval)
-		if joinFolder(folder, deadline) {
-			return
-		}
+	startSession(folder, protocol.FolderSession(os.Geteuid(), folder, 0), deadline)
+	if joinFolder(folder, deadline) {
+		return
 	}
+	// It may come too late for the program's start, but not for the rest.
 	go retry(func() bool { return joinFolder(folder, time.Now().Add(joinTimeout)) })
 }
 
@@ -319,9 +317,10 @@ func joinFolder(folder string, deadline time.Time) bool {
 	return false
 }
 
-// startSession starts `tompion record` for a folder, detached. Should another program do the same
-// at this moment, one of the two finds the name taken and ends.
-func startSession(folder, name string) {
+// startSession starts `tompion record` for a folder, detached, and waits until then that it is
+// ready. Should another program do the same at this moment, one of the two finds the name taken and
+// ends.
+func startSession(folder, name string, deadline time.Time) {
 	program, err := exec.LookPath("tompion")
 	if err != nil {
 		debug("no command tompion to record with: %v", err)
@@ -335,12 +334,24 @@ func startSession(folder, name string) {
 			command.Env = append(command.Env, variable)
 		}
 	}
+	ready, report, err := os.Pipe()
+	if err != nil {
+		return
+	}
+	defer ready.Close()
+	// The recorder says that it is ready through its descriptor 3, the first of these.
+	command.ExtraFiles = []*os.File{report}
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := command.Start(); err != nil {
+	err = command.Start()
+	report.Close()
+	if err != nil {
 		debug("the recorder can't be started: %v", err)
 		return
 	}
 	go func() { _ = command.Wait() }()
+	if err := ready.SetReadDeadline(deadline); err == nil {
+		_, _ = ready.Read(make([]byte, 1))
+	}
 }
 
 // listenForAttach makes the process reachable for `tompion record -p`: a goroutine sleeps until a

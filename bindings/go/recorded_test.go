@@ -1,3 +1,5 @@
+//go:build linux
+
 package tompion_test
 
 import (
@@ -319,6 +321,24 @@ func TestEveryEndKeepsWhatWasRecorded(t *testing.T) {
 	}
 	expectLines(t, record(t, nil, "exits", "exec"), `t:step { thread = 1, number = 1 }`, `t:severe { }`,
 		`t:step { thread = 0, number = 0 }`, `t:chatty { }`)
+}
+
+func TestProgramsRecordThemselves(t *testing.T) {
+	folder := t.TempDir()
+	r := &run{Cmd: exec.Command(os.Args[0])}
+	r.Env = append(tompionCommand(t, "levels").Env, "TOMPION_RECORD="+folder,
+		"PATH="+filepath.Dir(recorder(t))+":"+os.Getenv("PATH"))
+	if err := r.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		// The recorder ends a little after the last program.
+		if log, _ := os.ReadFile(filepath.Join(folder, "tompion.log")); strings.Contains(string(log), "events of") {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	expectLines(t, recording{folder: folder}, `t:severe { }`, `t:step { thread = 0, number = 0 }`, `t:chatty { }`)
 }
 
 // started is a program that talks over its standard streams.
