@@ -77,6 +77,7 @@ mod resource_limits;
 mod restart;
 mod restart_chunks;
 mod restart_counts;
+mod restart_kernel;
 mod restart_syscalls;
 mod root_files;
 mod rust;

@@ -296,7 +296,7 @@ pub fn history_is_sound(dir: &TestDir, progress: &Progress) -> Vec<Found> {
 }
 
 /// Process ids of the keepers of a recording.
-fn keepers(dir: &TestDir) -> Vec<u32> {
+pub fn keepers(dir: &TestDir) -> Vec<u32> {
     let text = fs::read(dir.path("trace/.restart/session.json")).expect("the session's description");
     let saved: Value = serde_json::from_slice(&text).expect("JSON");
     let name = saved["restart"]["keeper"].as_str().expect("the keeper's name").to_owned();

@@ -87,7 +87,7 @@ fn chunks_of_a_recorder_that_is_killed_again_and_again_have_each_event_once() {
 }
 
 /// Waits until so many chunks are committed.
-fn wait_for_chunks(dir: &TestDir, count: usize) {
+pub fn wait_for_chunks(dir: &TestDir, count: usize) {
     wait_until("chunks", || chunks(dir).len() >= count);
 }
 
@@ -179,14 +179,14 @@ fn flight_recorders_in_chunks_keep_their_history_over_restarts() {
 }
 
 /// Thread that asks for something again and again.
-struct Requests {
+pub struct Requests {
     thread: JoinHandle<()>,
     succeeded: Arc<AtomicUsize>,
     done: PathBuf,
 }
 
 impl Requests {
-    fn begin(dir: &TestDir, arguments: &[&str]) -> Self {
+    pub fn begin(dir: &TestDir, arguments: &[&str]) -> Self {
         let (control, done) = (dir.path("control"), dir.path("done"));
         let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
         let succeeded = Arc::new(AtomicUsize::new(0));
@@ -202,7 +202,7 @@ impl Requests {
     }
 
     /// Ends it once a request has succeeded. Returns how many have.
-    fn end(self) -> usize {
+    pub fn end(self) -> usize {
         wait_until("a request that succeeds", || self.succeeded.load(Ordering::SeqCst) > 0);
         fs::write(&self.done, "").expect("a file");
         self.thread.join().expect("no panic");

@@ -69,28 +69,43 @@ fn empty_the_rings(dir: &TestDir) {
     kill_session(recorder);
 }
 
+/// Kills of recorders at their system calls.
+#[derive(Clone, Copy)]
+pub struct KillAt {
+    /// Number of kills.
+    pub times: u32,
+    /// Calls of a recorder until it records, about.
+    pub most: u64,
+    pub seed: u64,
+}
+
+/// Kills recorders that go on with a recording at their system calls.
+pub fn kill_at_calls(dir: &TestDir, KillAt { times, most, seed }: KillAt) {
+    let (mut random, times) = (Random(seed), u64::from(times));
+    for round in 0..times {
+        // All numbers in turn where there is time, else some.
+        let number = match times > most {
+            true => round / 2 + 1,
+            false => random.below(most) + 1,
+        };
+        let (calls, number) = if round % 2 == 0 { ("all", number) } else { (CHANGES, number / 3 + 1) };
+        wait_for_death(start(&mut killed_at(&resume(dir), calls, number)));
+        if round % 2 == 1 {
+            empty_the_rings(dir);
+        }
+    }
+}
+
 /// Records programs with these options, and kills recorders at their system calls.
-fn kill_at_calls(options: &[&str], seed: u64) -> (TestDir, Vec<Progress>, Vec<u32>) {
+fn kill_recorders(options: &[&str], seed: u64) -> (TestDir, Vec<Progress>, Vec<u32>) {
     let dir = TestDir::new();
     let (recorder, all) = record_emitters(&dir, &[LINGER, options].concat());
     wait_until("all programs", || all.iter().all(|progress| progress.pid() != 0));
     thread::sleep(Duration::from_millis(300));
     kill_session(recorder);
     let pids: Vec<u32> = all.iter().map(Progress::pid).collect();
-    let mut random = Random(seed);
-    let times = u64::from(rounds(16, 2 * MANY_CALLS as u32));
-    for round in 0..times {
-        // All numbers in turn where there is time, else some.
-        let number = match times > MANY_CALLS {
-            true => round / 2 + 1,
-            false => random.below(MANY_CALLS) + 1,
-        };
-        let (calls, number) = if round % 2 == 0 { ("all", number) } else { (CHANGES, number / 3 + 1) };
-        wait_for_death(start(&mut killed_at(&resume(&dir), calls, number)));
-        if round % 2 == 1 {
-            empty_the_rings(&dir);
-        }
-    }
+    let times = rounds(16, 2 * MANY_CALLS as u32);
+    kill_at_calls(&dir, KillAt { times, most: MANY_CALLS, seed });
     (dir, all, pids)
 }
 
@@ -99,7 +114,7 @@ fn each_event_is_there_once(options: &[&str], seed: u64) {
         eprintln!("not tried: strace is not there or may not trace");
         return;
     }
-    let (dir, all, pids) = kill_at_calls(options, seed);
+    let (dir, all, pids) = kill_recorders(options, seed);
     let before = restarts_of(&dir);
     let recorder = start(&mut resume(&dir));
     wait_for_recorder(&dir, before + 1);

@@ -60,6 +60,8 @@ pub struct HandOver {
     pub listeners: Vec<Listener>,
     /// Processes by their numbers in the session.
     pub processes: BTreeMap<u64, HeldProcess>,
+    /// Objects of the kernel by their numbers. What they are is not checked yet.
+    pub objects: BTreeMap<u64, OwnedFd>,
     /// Number of entries that were refused, for what came was not what it should be.
     pub refused: u64,
 }
@@ -154,6 +156,32 @@ impl Keeper {
         let _ = self.send(&Message::Release(key), &[]);
     }
 
+    /// Has the keeper hold an object of the kernel.
+    ///
+    /// # Errors
+    /// The keeper has ended or takes nothing.
+    pub fn hold_object(&self, key: u64, object: BorrowedFd<'_>) -> io::Result<()> {
+        self.send(&Message::Hold(Kind::Object, key), &[object])
+    }
+
+    /// Has the keeper close objects of the kernel, and waits until it has: one that another process
+    /// has too lasts until that closes it. One thread at a time may do so.
+    ///
+    /// # Errors
+    /// The keeper has ended, and they with it, or does not answer.
+    pub fn release_objects(&self, keys: impl Iterator<Item = u64>) -> io::Result<()> {
+        for key in keys {
+            self.send(&Message::ReleaseObject(key), &[])?;
+        }
+        self.send(&Message::Ask, &[])?;
+        let mut buffer = [0; MAX_MESSAGE];
+        let received = self.socket.receive(&mut buffer)?;
+        match Message::decode(&buffer[..received.len]) {
+            Some(Message::Done) => Ok(()),
+            _ => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
     /// Ends the keeper: the recording is complete.
     pub fn end(&self) {
         let _ = self.send(&Message::End, &[]);
@@ -192,6 +220,10 @@ impl HandOver {
             Kind::Process => match process(descriptors) {
                 Some(process) => drop(self.processes.insert(key, process)),
                 None => self.refused += 1,
+            },
+            Kind::Object => match <[OwnedFd; 1]>::try_from(descriptors) {
+                Ok([object]) => drop(self.objects.insert(key, object)),
+                Err(_) => self.refused += 1,
             },
         }
     }
@@ -272,6 +304,27 @@ mod tests {
     }
 
     #[test]
+    fn objects_of_the_kernel_are_held_and_released_before_the_answer() {
+        let name = name("objects");
+        let (serving, first) = keeper(&name, Duration::from_secs(20));
+        first.send(&Message::Begin("id".into()), &[]).unwrap();
+        let (ours, theirs) = std::io::pipe().unwrap();
+        for key in [1, 1 << 32, u64::MAX] {
+            first.hold_object(key, theirs.as_fd()).unwrap();
+        }
+        drop(theirs);
+        first.release_objects([1, 5, u64::MAX].into_iter()).unwrap();
+        drop(first);
+        let (second, kept) = Keeper::take(&name, "id").unwrap();
+        assert_eq!(kept.objects.keys().copied().collect::<Vec<_>>(), [1 << 32]);
+        drop(kept);
+        second.release_objects([1 << 32].into_iter()).unwrap();
+        assert_eq!(std::io::Read::read(&mut &ours, &mut [0]).unwrap(), 0, "it was the last");
+        second.end();
+        serving.join().unwrap().unwrap();
+    }
+
+    #[test]
     fn it_serves_one_recorder_at_a_time_and_one_recording() {
         let name = name("one");
         let (serving, first) = keeper(&name, Duration::from_secs(20));
@@ -310,6 +363,8 @@ mod tests {
         kept.add(Kind::Listener, 1, Vec::new());
         kept.add(Kind::Process, 1, vec![memory(), memory(), memory(), memory()]);
         kept.add(Kind::Process, 2, vec![memory()]);
-        assert_eq!((kept.refused, kept.processes.len(), kept.listeners.len()), (4, 0, 0));
+        kept.add(Kind::Object, 1, vec![memory(), memory()]);
+        let taken = (kept.processes.len(), kept.listeners.len(), kept.objects.len());
+        assert_eq!((kept.refused, taken), (5, (0, 0, 0)));
     }
 }

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! It holds listening sockets, and for each process its connection, its memory files and a
-//! watch of its end. It reads and writes none of them. Because it holds the connections and the
-//! listening sockets, programs notice nothing: they go on, and those that start wait in the
-//! socket's queue.
+//! watch of its end; of the kernel, maps, programs and links. It reads and writes none of them.
+//! Because it holds the connections and the listening sockets, programs notice nothing: they go on,
+//! and those that start wait in the socket's queue.
 //!
 //! The keeper trusts one user only, its own. A recorder checks all that it is given ([`HandOver`]
 //! says what comes of that). What is in the memory files is left to the session.

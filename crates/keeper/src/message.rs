@@ -22,6 +22,8 @@ pub enum Kind {
     Listener,
     /// A process: its connection, control file, ring file and watch.
     Process,
+    /// A map, program or link in the kernel.
+    Object,
 }
 
 /// A message.
@@ -33,6 +35,10 @@ pub enum Message {
     Hold(Kind, u64),
     /// The keeper is to close an entry of a process.
     Release(u64),
+    /// The keeper is to close an object of the kernel.
+    ReleaseObject(u64),
+    /// The keeper is to answer, once it has followed all that came before.
+    Ask,
     /// The recording has ended.
     End,
     /// The keeper's first: the id of the recording; empty if none has begun.
@@ -41,6 +47,8 @@ pub enum Message {
     Held(Kind, u64),
     /// There are no more entries.
     Complete,
+    /// The answer to [`Message::Ask`].
+    Done,
 }
 
 impl Message {
@@ -52,10 +60,15 @@ impl Message {
             Self::Hold(Kind::Process, key) => (3, *key, ""),
             Self::Release(key) => (4, *key, ""),
             Self::End => (5, 0, ""),
+            Self::Hold(Kind::Object, key) => (6, *key, ""),
+            Self::ReleaseObject(key) => (7, *key, ""),
+            Self::Ask => (8, 0, ""),
             Self::Recording(id) => (101, 0, id.as_str()),
             Self::Held(Kind::Listener, key) => (102, *key, ""),
             Self::Held(Kind::Process, key) => (103, *key, ""),
             Self::Complete => (104, 0, ""),
+            Self::Held(Kind::Object, key) => (105, *key, ""),
+            Self::Done => (106, 0, ""),
         };
         let mut bytes = Vec::with_capacity(HEAD + text.len());
         bytes.extend(u32::to_le_bytes(number));
@@ -78,10 +91,15 @@ impl Message {
             (VERSION, 3) => Some(Self::Hold(Kind::Process, key)),
             (VERSION, 4) => Some(Self::Release(key)),
             (VERSION, 5) => Some(Self::End),
+            (VERSION, 6) => Some(Self::Hold(Kind::Object, key)),
+            (VERSION, 7) => Some(Self::ReleaseObject(key)),
+            (VERSION, 8) => Some(Self::Ask),
             (VERSION, 101) => text().map(Self::Recording),
             (VERSION, 102) => Some(Self::Held(Kind::Listener, key)),
             (VERSION, 103) => Some(Self::Held(Kind::Process, key)),
             (VERSION, 104) => Some(Self::Complete),
+            (VERSION, 105) => Some(Self::Held(Kind::Object, key)),
+            (VERSION, 106) => Some(Self::Done),
             _ => None,
         }
     }
@@ -98,11 +116,16 @@ mod tests {
             Message::Hold(Kind::Listener, 1),
             Message::Hold(Kind::Process, u64::MAX),
             Message::Release(3),
+            Message::Hold(Kind::Object, 1 << 32),
+            Message::ReleaseObject(7),
+            Message::Ask,
             Message::End,
             Message::Recording(String::new()),
             Message::Held(Kind::Listener, 0),
             Message::Held(Kind::Process, 9),
+            Message::Held(Kind::Object, u64::MAX),
             Message::Complete,
+            Message::Done,
         ];
         for message in messages {
             let packet = message.encode();

@@ -158,6 +158,11 @@ impl Entries {
                 Some(Message::Release(key)) => {
                     self.held.remove(&(Kind::Process, key));
                 }
+                Some(Message::ReleaseObject(key)) => {
+                    self.held.remove(&(Kind::Object, key));
+                }
+                // A recorder that is gone needs no answer.
+                Some(Message::Ask) => drop(socket.send(&Message::Done.encode(), &[])),
                 Some(Message::End) => return RecorderState::Ended,
                 _ => {}
             }

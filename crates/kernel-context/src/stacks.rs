@@ -96,6 +96,17 @@ impl Stacks {
         }
     }
 
+    /// The largest number of a stack so far.
+    pub fn last(&self) -> u32 {
+        self.last
+    }
+
+    /// Goes on behind the numbers of a trace that another recorder has begun. What they mean is not
+    /// known: each stack is described again.
+    pub fn resume(&mut self, last: u32) {
+        self.last = last;
+    }
+
     /// Events that should have a stack, and have none.
     pub fn missed(&self) -> u64 {
         self.missed

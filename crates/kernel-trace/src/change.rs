@@ -14,8 +14,10 @@ use tompion_kernel::{
 };
 
 use crate::{
+    choice::KernelChoice,
     drain::{Drain, MIN_SLEEP},
-    recording::{KernelChoice, read_state},
+    keeping::Keeping,
+    recording::read_state,
 };
 
 /// Name of the event by which missing ones are detected.
@@ -26,6 +28,8 @@ const SWITCH: &str = "sched_switch";
 pub struct KernelChange {
     /// Events to record from now on. Probes stay as they are.
     pub selection: Selection,
+    /// Words by which they were chosen.
+    pub words: Vec<String>,
     /// Receives lines about what can't be recorded, once the rest is.
     pub done: Sender<Vec<String>>,
 }
@@ -60,6 +64,7 @@ pub struct ChangeableChoice {
     has_filter: bool,
     follows: bool,
     has_user_stacks: bool,
+    is_taken_over: bool,
 }
 
 impl ChangeableChoice {
@@ -70,6 +75,7 @@ impl ChangeableChoice {
             has_filter: choice.filter.is_some(),
             follows: choice.follows,
             has_user_stacks: choice.contexts.has(Context::UserStack),
+            is_taken_over: choice.is_taken_over,
         }
     }
 
@@ -82,6 +88,13 @@ impl ChangeableChoice {
             return Err(
                 "the programs of kernel events have been loaded with the recording's filter; start it \
                         again to choose others"
+                    .into(),
+            );
+        }
+        if self.is_taken_over {
+            return Err(
+                "kernel events can't change after a restart of their recorder, which alone could load other \
+                        programs; start the recording again to choose others"
                     .into(),
             );
         }
@@ -103,7 +116,7 @@ impl Drain {
     /// Begins to change the events.
     pub fn begin_change(&mut self, change: KernelChange) {
         self.end_change();
-        let KernelChange { selection, done } = change;
+        let KernelChange { selection, words, done } = change;
         // Before a program can write a record that only the new words describe.
         self.vocabulary = tompion_kernel::add_tracepoints(&self.vocabulary, &selection);
         self.decoder = Decoder::new(Arc::clone(&self.vocabulary));
@@ -111,15 +124,28 @@ impl Drain {
             self.switch_gaps = None;
         }
         if selection.state && !self.has_state {
-            self.has_state = true;
+            (self.has_state, self.is_state_complete) = (true, false);
             self.state = read_state().ok();
+        }
+        let keeping = self.keeping.clone();
+        let noted =
+            keeping.iter().try_for_each(|it| it.note_change(&words, &self.vocabulary, self.has_state));
+        if let Err(error) = noted {
+            // Another recorder would not know what the numbers in records mean.
+            drop(done.send(vec![in_words(&error)]));
+            return;
         }
         let unreadable = selection.unreadable.clone();
         let programs = SharedPrograms(Arc::new(Mutex::new(self.recorder.take_programs())));
         let (shared, vocabulary) = (Arc::clone(&programs.0), Arc::clone(&self.vocabulary));
         let change = move || {
             let mut problems = unreadable;
-            let change = |programs: &mut Programs| programs.change(&selection, &vocabulary);
+            let change = |programs: &mut Programs| {
+                let mut problems = programs.change(&selection, &vocabulary);
+                problems.extend(keeping.iter().filter_map(|keeping| hold(keeping, programs).err()));
+                programs.close_unwanted();
+                problems
+            };
             SharedPrograms(shared).with(|programs| {
                 problems.extend(programs.as_mut().map(change).unwrap_or_default());
             });
@@ -154,6 +180,13 @@ impl Drain {
         // The client may have gone.
         let _ = done.send(problems);
     }
+}
+
+/// Has the keeper hold what the programs are now. The error is a line for people.
+fn hold(keeping: &Keeping, programs: &Programs) -> Result<(), String> {
+    let objects = programs.objects().map_err(|error| error.to_string())?;
+    let held = keeping.hold(&objects, None);
+    held.map_err(|error| format!("kernel events won't outlast their recorder: {error}"))
 }
 
 fn in_words(error: &io::Error) -> String {

@@ -20,6 +20,7 @@ use std::{
 
 use tompion_manifest::{self as manifest, KERNEL};
 use tompion_os::{DirHandle, FileRights};
+use tompion_restart_state::ProcessBegin;
 
 use crate::{
     drain::{CopiedBytes, Drain},
@@ -58,6 +59,17 @@ pub struct ChunkPart {
     pub source: manifest::Source,
     /// Bytes of its packets.
     pub bytes: u64,
+    /// State with which another recorder would begin a chunk, if the recording outlasts its own.
+    pub begins: Option<Box<Begins>>,
+}
+
+/// State with which another recorder would begin a chunk.
+#[derive(Clone, Debug)]
+pub struct Begins {
+    /// The next one.
+    pub next: ProcessBegin,
+    /// This one again, if it is dropped.
+    pub again: ProcessBegin,
 }
 
 /// Control of the chunks of the kernel's trace.
@@ -138,10 +150,13 @@ pub fn control(drain: &mut Drain, commands: Sender<KernelCommand>) -> ChunkContr
 }
 
 impl Drain {
-    /// Waits for the first chunk, if the recording is in chunks.
-    pub fn wait_for_first_chunk(&mut self) {
+    /// Waits for the first chunk, if the recording is in chunks, and continues the trace of another
+    /// recorder, if there is one.
+    pub fn begin_trace(&mut self) {
         if let Some(first) = self.chunks.as_mut().and_then(|state| state.first.take()) {
             self.go_on_in(&first, None);
+        } else if let Some(left) = self.left.take() {
+            self.continue_trace(self.folder.clone(), left);
         }
     }
 
@@ -165,9 +180,29 @@ impl Drain {
         let source = self.source();
         let counts = source.counts();
         let before = self.chunks.as_ref().map(|state| state.counts_before.clone()).unwrap_or_default();
+        self.give_room_back();
+        let begins = self.save_begins(&counts, &before).map(Box::new);
         // The consumer may have gone.
-        let _ = done.send(ChunkPart { source: source.since(&before), bytes: self.writer.bytes() });
+        let _ = done.send(ChunkPart { source: source.since(&before), bytes: self.writer.bytes(), begins });
         self.go_on_in(&next, Some(counts));
+    }
+
+    /// Saves the state with which another recorder would begin the next chunk, or this one again;
+    /// none if the recording ends with its recorder.
+    fn save_begins(&mut self, counts: &manifest::Counts, before: &manifest::Counts) -> Option<Begins> {
+        let copies = self.keeping.as_ref()?.copies();
+        self.attempt(|drain| drain.writer.keep_copies(&copies, false));
+        let trace = self.writer.saved(false);
+        let trace = if self.restarts_state() { trace.without_initial_state() } else { trace };
+        let next = ProcessBegin { counts: counts.clone(), trace };
+        Some(Begins { next, again: ProcessBegin { counts: before.clone(), trace: self.writer.saved(true) } })
+    }
+
+    /// Whether the initial state, with the descriptions of stacks, is too large to be repeated once
+    /// more.
+    fn restarts_state(&self) -> bool {
+        let limit = self.state_bytes.saturating_mul(2).saturating_add(MAX_REPEATED_BYTES);
+        self.state.is_none() && self.writer.initial_bytes() > limit
     }
 
     /// Empties rings until it is known where the trace goes on; then what waits is converted.
@@ -178,7 +213,7 @@ impl Drain {
             match next.recv_timeout(COPY_INTERVAL) {
                 Ok(place) => break Some(place),
                 Err(RecvTimeoutError::Disconnected) => break None,
-                Err(RecvTimeoutError::Timeout) if self.overwrite => {}
+                Err(RecvTimeoutError::Timeout) if self.overwrite || self.left.is_some() => {}
                 Err(RecvTimeoutError::Timeout) => self.copy_into(&mut waiting),
             }
         };
@@ -187,7 +222,10 @@ impl Drain {
                 if let Some(state) = &mut self.chunks {
                     state.counts_before = counts.unwrap_or_default();
                 }
-                self.enter(folder);
+                match self.left.take() {
+                    Some(left) => self.continue_trace(folder, left),
+                    None => self.enter(folder),
+                }
             }
             Some(NextChunk::Replaced(folder)) => self.enter_again(folder),
             None => self.stop_at_chunk(),
@@ -208,14 +246,15 @@ impl Drain {
     }
 
     fn enter(&mut self, folder: DirHandle) {
+        let restarts = self.restarts_state();
         self.writer.continue_in(folder);
-        let limit = self.state_bytes.saturating_mul(2).saturating_add(MAX_REPEATED_BYTES);
-        if self.state.is_some() || self.writer.initial_bytes() <= limit {
+        if !restarts {
             return;
         }
         self.writer.restart_initial_state();
         self.stacks.describe_again(tompion_os::monotonic_ns());
         if self.has_state {
+            self.is_state_complete = false;
             // What processes are is root's to read.
             let _rights = FileRights::of_the_process().ok();
             self.state = read_state().ok();

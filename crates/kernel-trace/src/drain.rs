@@ -12,7 +12,7 @@ use std::{
 };
 
 use tompion_ctf::{
-    encode::{self, Record, Tally},
+    encode::{self, Record},
     metadata::Uuid,
 };
 use tompion_kernel::{
@@ -35,12 +35,15 @@ use tompion_os::DirHandle;
 use tompion_writer::{HostInfo, Mark, Pushed, SourceWriter, WriteMode, environment, reason};
 
 use crate::{
+    account::RingAccount,
     change::Changing,
     chunks::ChunkState,
     classes::Classes,
+    keeping::Keeping,
     losses::{KnownLosses, lost_of, lost_otherwise},
     outcome::Outcome,
     recording::{KernelCommand, Plan},
+    takeover::LeftTrace,
 };
 
 /// Shortest and longest sleep between two looks at the rings.
@@ -67,12 +70,17 @@ pub struct Drain {
     /// The state at the start, as far as it was read; none when all of it was taken, or if it isn't
     /// recorded.
     pub state: Option<Receiver<Vec<State>>>,
-    /// Whether the trace has an initial state.
+    /// Whether the trace has an initial state, and whether all of it is written.
     pub has_state: bool,
+    pub is_state_complete: bool,
     /// Change of the events that is being made.
     pub changing: Option<Changing>,
-    folder: DirHandle,
+    pub folder: DirHandle,
     pub overwrite: bool,
+    /// The keeper, if the recording outlasts its recorder.
+    pub keeping: Option<Keeping>,
+    /// Trace of a recorder that was killed, until it is continued.
+    pub left: Option<LeftTrace>,
     pub writer: SourceWriter,
     pub classes: Classes,
     pub contexts: Contexts,
@@ -82,11 +90,13 @@ pub struct Drain {
     /// Position up to which each ring was read.
     pub read: Vec<u64>,
     /// Position up to which each ring was converted.
-    converted: Vec<u64>,
+    pub converted: Vec<u64>,
+    /// Position up to which each ring's room was given back.
+    pub released: Vec<u64>,
+    /// Account of each ring up to where it was converted.
+    pub accounts: Vec<RingAccount>,
     /// Known losses of each ring.
     pub losses: Vec<KnownLosses>,
-    /// Records that were read.
-    pub records: u64,
     /// Events that each ring had when a flight recorder's history was last saved.
     pub committed_at_save: Vec<u64>,
     /// Events that were overwritten, as far as they were counted.
@@ -94,13 +104,16 @@ pub struct Drain {
     /// None where a filter leaves switches out, so that nothing follows from those that are there.
     pub switch_gaps: Option<SwitchGapDetector>,
     pub executions: ExecutionLog,
+    /// Positions of rings that can't be.
     pub refused: u64,
     /// Part of the filter that the programs leave to this thread.
     pub filter: Option<KernelFilter>,
-    /// Records that did not pass it.
-    pub unwanted: u64,
     /// Reason why writing stopped, if it did.
     pub stopped: Option<String>,
+    /// Problems of the recorders before this one, and of taking over from them.
+    pub problems: Vec<String>,
+    /// Whether more was lost than is counted.
+    pub losses_unknown: bool,
     /// Tells the user something at once.
     notice: fn(&str),
     pub flushed: Instant,
@@ -134,12 +147,12 @@ impl Drain {
         recorder: Recorder,
         vocabulary: Arc<Vocabulary>,
         plan: &Plan<'_>,
-        inbox: Receiver<KernelCommand>,
+        (uuid, inbox): (Uuid, Receiver<KernelCommand>),
     ) -> Self {
         let cpus = recorder.geometry().cpus as usize;
         let contexts = plan.choice.contexts;
         let folder = plan.folder.join(KERNEL);
-        let writer = SourceWriter::new(folder.clone(), description(plan), cpus, WriteMode::Immediate);
+        let writer = SourceWriter::new(folder.clone(), description(plan, uuid), cpus, WriteMode::Immediate);
         Self {
             recorder,
             decoder: Decoder::new(vocabulary.clone()),
@@ -147,8 +160,11 @@ impl Drain {
             inbox,
             state: None,
             has_state: false,
+            is_state_complete: false,
             changing: None,
             overwrite: plan.overwrite,
+            keeping: None,
+            left: None,
             writer,
             folder,
             classes: Classes::new(),
@@ -158,16 +174,18 @@ impl Drain {
             context: Vec::new(),
             read: vec![0; cpus],
             converted: vec![0; cpus],
+            released: vec![0; cpus],
+            accounts: vec![RingAccount::default(); cpus],
             losses: vec![KnownLosses::default(); cpus],
-            records: 0,
             committed_at_save: vec![0; cpus],
             overwritten: 0,
             switch_gaps: Some(SwitchGapDetector::new(cpus)),
             executions: ExecutionLog::new(&[]),
             refused: 0,
             filter: None,
-            unwanted: 0,
             stopped: None,
+            problems: Vec::new(),
+            losses_unknown: false,
             notice: plan.notice,
             flushed: Instant::now(),
             saves_until: None,
@@ -180,7 +198,7 @@ impl Drain {
 
     pub fn run(mut self) -> Outcome {
         tompion_os::prefer_this_thread();
-        self.wait_for_first_chunk();
+        self.begin_trace();
         let mut sleep = MIN_SLEEP;
         loop {
             match self.inbox.recv_timeout(sleep) {
@@ -242,6 +260,7 @@ impl Drain {
             fullest = fullest.max(share);
             self.bytes = self.convert_copied(copied);
         }
+        self.give_room_back();
         self.executions.settle(begin);
         fullest
     }
@@ -249,7 +268,12 @@ impl Drain {
     /// Takes what is new in a ring into a buffer; none if the ring says what can't be.
     pub fn copy(&mut self, cpu: usize, mut bytes: Vec<u8>) -> Option<CopiedBytes> {
         bytes.clear();
-        let taken = self.recorder.ring(cpu as u32).take(self.read[cpu], &mut bytes);
+        let ring = self.recorder.ring(cpu as u32);
+        // A recording that outlasts its recorder gives room back behind its packets.
+        let taken = match self.is_kept() {
+            true => ring.look(self.read[cpu], &mut bytes),
+            false => ring.take(self.read[cpu], &mut bytes),
+        };
         let Ok(Taken { span, openings }) = taken else {
             self.refused += 1;
             return None;
@@ -283,6 +307,7 @@ impl Drain {
         self.drops = true;
         self.save_history();
         self.drops = false;
+        self.note_passed();
         if let Some(switch_gaps) = &mut self.switch_gaps {
             (0..self.read.len()).for_each(|cpu| switch_gaps.interrupt(cpu));
         }
@@ -319,31 +344,38 @@ impl Drain {
         let mut records = Records::new(bytes, span.begin).with_context(self.contexts.size());
         loop {
             let position = records.position();
-            let Some(record) = records.next() else { return };
+            let next = records.next();
+            let end = records.position();
+            let Some(record) = next else { return self.pass(cpu, end) };
             // A record ends in the sub-buffer in which it begins, and padding ends its sub-buffer.
-            self.enter_subbuf(cpu, records.position() - 1);
+            self.enter_subbuf(cpu, end - 1);
             match record {
-                Ok(record) => {
-                    self.convert_record(cpu, Span { begin: position, end: records.position() }, &record)
-                }
+                Ok(record) => self.convert_record(cpu, Span { begin: position, end }, &record),
                 Err(_) => {
-                    self.refused += 1;
                     self.interrupt(cpu);
+                    self.accounts[cpu].refused += 1;
                 }
             }
+            self.pass(cpu, end);
         }
+    }
+
+    /// Notes that a ring is converted up to a position. What packets say from then on has it.
+    fn pass(&mut self, cpu: usize, end: u64) {
+        self.converted[cpu] = end;
+        self.accounts[cpu].full = self.losses[cpu].full;
     }
 
     fn convert_record(&mut self, cpu: usize, span: Span, record: &UntrustedRecord<'_>) {
         if record.number == STACK {
-            self.refused += u64::from(!self.stacks.learn(cpu, span.begin, record));
+            self.accounts[cpu].refused += u64::from(!self.stacks.learn(cpu, span.begin, record));
             return;
         }
         self.executions.note(record);
         if self.drops {
             return;
         }
-        self.records += 1;
+        self.accounts[cpu].records += 1;
         if let Some(switch_gaps) = &mut self.switch_gaps {
             switch_gaps.note(cpu, record);
         }
@@ -351,14 +383,13 @@ impl Drain {
             return;
         }
         let Ok((class, payload)) = self.decoder.decode(record) else {
-            self.refused += 1;
+            self.accounts[cpu].refused += 1;
             return;
         };
         self.stacks.follow(class, record);
         let head = Head { tid: record.tid, pid: record.pid, cpu: cpu as u32 };
         if self.filter.as_mut().is_some_and(|filter| !filter.passes(class, head, payload)) {
-            self.unwanted += 1;
-            self.converted[cpu] = span.end;
+            self.accounts[cpu].unwanted += 1;
             return;
         }
         let id = self.classes.id(class, &mut self.writer, &self.vocabulary);
@@ -369,30 +400,32 @@ impl Drain {
         context::encode(self.contexts, &of_record, &mut self.context);
         let encoded = Record { id, time: record.time, tid: 0, context: &self.context, payload };
         let pushed = self.writer.push(cpu, cpu as u32, span.begin, &encoded);
-        self.converted[cpu] = span.end;
+        self.pass(cpu, span.end);
         let ends_packet = self.losses[cpu].packet_end.is_some_and(|end| span.end > end.position);
         match pushed {
             Ok(Pushed::Taken) if !ends_packet => {}
             Ok(Pushed::Taken | Pushed::Full) => {
                 self.losses[cpu].packet_end = None;
+                self.describe_first();
                 self.attempt(|drain| drain.writer.flush(cpu, drain.mark(cpu)));
             }
-            Ok(Pushed::Misfit) => self.refused += 1,
+            Ok(Pushed::Misfit) => self.accounts[cpu].refused += 1,
             Err(error) => self.stop(&error),
         }
     }
 
     /// Records of a CPU are missing before those that come next.
     pub fn interrupt(&mut self, cpu: usize) {
+        self.describe_first();
         self.attempt(|drain| drain.writer.interrupt(cpu, drain.mark(cpu)));
         if let Some(switch_gaps) = &mut self.switch_gaps {
             switch_gaps.interrupt(cpu);
         }
     }
 
-    /// Up to where a ring was converted. (What became of its events, the manifest says.)
+    /// Up to where a ring was converted, and what became of its records.
     pub fn mark(&self, cpu: usize) -> Mark {
-        Mark { ring_end: self.converted[cpu], tally: Tally::default() }
+        self.accounts[cpu].mark(self.converted[cpu])
     }
 
     pub fn attempt(&mut self, step: impl FnOnce(&mut Self) -> io::Result<()>) {
@@ -404,7 +437,7 @@ impl Drain {
     }
 
     /// The trace ends with the last whole packet; what comes is counted.
-    fn stop(&mut self, error: &io::Error) {
+    pub fn stop(&mut self, error: &io::Error) {
         if self.stopped.is_none() {
             let text = format!("recording to {} stopped: {}", self.folder.path().display(), reason(error));
             (self.notice)(&text);
@@ -419,8 +452,10 @@ impl Drain {
         self.stopped.get_or_insert(text);
     }
 
-    fn finish(mut self) -> Outcome {
+    pub fn finish(mut self) -> Outcome {
         self.end_change();
+        // First there: the programs end when no process has their links any more.
+        self.keeping.iter().for_each(Keeping::release_links);
         self.recorder.detach();
         self.take_state(true);
         let until = Instant::now() + DETACH_TIMEOUT;
@@ -461,9 +496,9 @@ fn next_sleep(last: Duration, filled_percent: u64) -> Duration {
 }
 
 /// Description of the trace: the names by which readers' analyses know LTTng's kernel traces.
-fn description(plan: &Plan<'_>) -> encode::Source {
+fn description(plan: &Plan<'_>, uuid: Uuid) -> encode::Source {
     encode::Source {
-        uuid: Uuid(uuid::Uuid::new_v4().into_bytes()),
+        uuid,
         environment: environment::of_kernel(plan.hostname, &HostInfo::read().kernel),
         clock_uuid: Uuid::parse(plan.boot_id),
         clock_offset_ns: plan.clock_offset_ns,

@@ -6,7 +6,7 @@ use std::sync::mpsc::TryRecvError;
 use tompion_ctf::encode::Record;
 use tompion_kernel::{decode::Class, state::State};
 use tompion_kernel_context::context;
-use tompion_writer::{Mark, Pushed};
+use tompion_writer::{InitialMark, Mark, Pushed};
 
 use crate::drain::Drain;
 
@@ -24,7 +24,14 @@ impl Drain {
                 Err(TryRecvError::Empty) => return self.state = Some(source),
             }
         }
-        self.attempt(|drain| drain.writer.flush(stream, Mark::default()));
+        self.is_state_complete = true;
+        self.attempt(|drain| {
+            let mark = drain.initial_mark();
+            drain.writer.flush(stream, mark)?;
+            // Another recorder would read it again.
+            let is_noted = !drain.is_kept() || drain.writer.mark(stream) == mark;
+            if is_noted { Ok(()) } else { drain.writer.say_passed(stream, mark) }
+        });
         self.state_bytes = self.writer.initial_bytes();
     }
 
@@ -38,15 +45,23 @@ impl Drain {
         let State { time, payload, .. } = state;
         let encoded = Record { id, time: *time, tid: 0, context: &context, payload };
         self.attempt(|drain| match drain.writer.push(stream, 0, 0, &encoded)? {
-            Pushed::Full => drain.writer.flush(stream, Mark::default()),
+            Pushed::Full => drain.writer.flush(stream, drain.initial_mark()),
             Pushed::Taken | Pushed::Misfit => Ok(()),
         });
     }
 
+    /// Mark of a packet of the initial stream: the last stack that it describes, and whether it has
+    /// all of the state.
+    pub fn initial_mark(&self) -> Mark {
+        let (catalog, pinned) = (self.stacks.last().into(), self.is_state_complete.into());
+        InitialMark { catalog, pinned, ..InitialMark::default() }.into()
+    }
+
     /// Writes what stacks' numbers mean, behind the state at the start, where nothing overwrites
-    /// it.
+    /// it. Of a recording that outlasts its recorder, at once: no packet may have a number that the
+    /// next recorder does not find described.
     pub fn write_definitions(&mut self) {
-        if self.state.is_some() {
+        if self.state.is_some() && !self.is_kept() {
             return;
         }
         let definitions = self.stacks.definitions();
@@ -63,10 +78,10 @@ impl Drain {
             let payload = &definition.payload;
             let encoded = Record { id, time: definition.time, tid: 0, context: &context, payload };
             self.attempt(|drain| match drain.writer.push(stream, 0, 0, &encoded)? {
-                Pushed::Full => drain.writer.flush(stream, Mark::default()),
+                Pushed::Full => drain.writer.flush(stream, drain.initial_mark()),
                 Pushed::Taken | Pushed::Misfit => Ok(()),
             });
         }
-        self.attempt(|drain| drain.writer.flush(stream, Mark::default()));
+        self.attempt(|drain| drain.writer.flush(stream, drain.initial_mark()));
     }
 }

@@ -5,11 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::drain::Drain;
 use tompion_kernel::{Recorder, ring::Opening};
 use tompion_layout::loss::Cause;
-use tompion_writer::Mark;
-
-use crate::drain::Drain;
 
 /// Time for which a packet that counts losses may wait for an event behind them.
 const MAX_PACKET_WAIT: Duration = Duration::from_secs(2);
@@ -20,7 +18,7 @@ pub struct KnownLosses {
     /// Sub-buffers that were taken and whose first record is still to be converted.
     pub openings: VecDeque<Opening>,
     /// Events lost for want of room before the last sub-buffer that was converted.
-    full: u64,
+    pub full: u64,
     /// Events lost for other causes.
     pub others: u64,
     /// The packet waits for an event behind the losses that it counts.
@@ -46,6 +44,7 @@ impl Drain {
             return;
         }
         if self.losses[cpu].packet_end.is_none() {
+            self.describe_first();
             self.attempt(|drain| {
                 drain.writer.flush(cpu, drain.mark(cpu))?;
                 drain.writer.set_discarded(cpu, lost, drain.mark(cpu))
@@ -72,6 +71,7 @@ impl Drain {
     /// without it they say that the losses came before their last event.
     pub fn flush(&mut self) {
         self.flushed = Instant::now();
+        self.describe_first();
         for stream in 0..self.read.len() {
             let waits = |end: &mut PacketEnd| end.since.elapsed() < MAX_PACKET_WAIT;
             if !self.losses[stream].packet_end.as_mut().is_some_and(waits) {
@@ -87,7 +87,7 @@ impl Drain {
         self.flush();
         // The state at the start may still be read.
         let initial = self.writer.initial_stream();
-        self.attempt(|drain| drain.writer.flush(initial, Mark::default()));
+        self.attempt(|drain| drain.writer.flush(initial, drain.initial_mark()));
     }
 }
 

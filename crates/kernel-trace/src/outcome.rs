@@ -5,7 +5,9 @@ use tompion_layout::loss::Cause;
 use tompion_lineage::{proc_files::process_of, untraced::Family};
 use tompion_manifest::{self as manifest, KERNEL};
 
-use crate::{chunks::ChunkPart, drain::Drain};
+use tompion_kernel::Recorder;
+
+use crate::{account::RingAccount, chunks::ChunkPart, drain::Drain};
 
 /// Result of recording the kernel.
 #[derive(Debug)]
@@ -24,19 +26,30 @@ pub struct Outcome {
     pub stopped: Option<String>,
 }
 
+/// Lines about chosen events that are not recorded.
+pub fn problems_of(recorder: &Recorder) -> Vec<String> {
+    let missing = recorder.missing();
+    let missing = (!missing.is_empty()).then(|| format!("this kernel has no {}", missing.join(", ")));
+    let refused = recorder.refused().iter().map(|line| format!("not recorded: {line}"));
+    missing.into_iter().chain(refused).collect()
+}
+
 impl Drain {
     /// The kernel as the manifest lists it, as if the recording ended now.
     pub fn source(&mut self) -> manifest::Source {
         let dropped = self.chunks.as_ref().map_or(0, |state| state.dropped);
-        let known = [self.writer.written_of_rings(), self.unwanted, self.refused, dropped];
-        let not_written = self.records.saturating_sub(known.into_iter().fold(0, u64::saturating_add));
+        let sum = |of: fn(&RingAccount) -> u64| self.accounts.iter().map(of).fold(0, u64::saturating_add);
+        let (records, unwanted) = (sum(|account| account.records), sum(|account| account.unwanted));
+        let refused = sum(|account| account.refused).saturating_add(self.refused);
+        let known = [self.writer.written_of_rings(), unwanted, refused, dropped];
+        let not_written = records.saturating_sub(known.into_iter().fold(0, u64::saturating_add));
         let saved: u64 = self.committed_at_save.iter().sum();
-        self.overwritten = self.overwritten.max(saved.saturating_sub(self.records));
+        self.overwritten = self.overwritten.max(saved.saturating_sub(records));
         let nested = self.recorder.misses();
         let cpus = self.recorder.geometry().cpus;
         let in_rings = |cause| (0..cpus).map(|cpu| self.recorder.ring(cpu).lost(cause)).sum::<u64>();
         let lost = manifest::losses(|cause| match cause {
-            Cause::Invalid => self.refused,
+            Cause::Invalid => refused,
             Cause::NotWritten => not_written,
             Cause::Reentrant => nested + in_rings(cause),
             cause => in_rings(cause),
@@ -49,6 +62,7 @@ impl Drain {
             events: self.writer.written(),
             lost,
             overwritten: self.overwritten,
+            losses_unknown: self.losses_unknown,
             ..manifest::Source::default()
         }
     }
@@ -59,12 +73,10 @@ impl Drain {
         let chunk = self.chunks.as_ref().map(|state| ChunkPart {
             source: source.clone().since(&state.counts_before),
             bytes: self.writer.bytes(),
+            begins: None,
         });
-        let mut problems = Vec::new();
-        if !self.recorder.missing().is_empty() {
-            let names = self.recorder.missing().join(", ");
-            problems.push(format!("this kernel has no {names}"));
-        }
+        let mut problems = std::mem::take(&mut self.problems);
+        problems.extend(problems_of(&self.recorder));
         let missed = self.stacks.missed();
         if missed > 0 {
             problems.push(format!(
@@ -72,7 +84,6 @@ impl Drain {
                 if missed == 1 { " is" } else { "s are" }
             ));
         }
-        problems.extend(self.recorder.refused().iter().map(|line| format!("not recorded: {line}")));
         let lost_in_all = source.lost.values().sum();
         let is_wanted = |tid| self.recorder.follows(process_of(tid).unwrap_or(tid));
         let switch_gaps =

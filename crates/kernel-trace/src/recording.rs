@@ -10,14 +10,13 @@ use std::{
     time::Instant,
 };
 
+use tompion_ctf::metadata::Uuid;
+use tompion_keeper::Keeper;
 use tompion_kernel::{
     Error, Options, Recorder, Selection,
-    context::Contexts,
     decode::Vocabulary,
-    filter::Filter,
     ring::Geometry,
     state::{self, State},
-    syscalls::Calls,
 };
 use tompion_kernel_context::filter::KernelFilter;
 use tompion_lineage::untraced::ExecutionLog;
@@ -26,27 +25,12 @@ use tompion_os::DirHandle;
 
 use crate::{
     change::KernelChange,
+    choice::KernelChoice,
     chunks::{self, ChunkControl, ChunkEnd},
     drain::Drain,
-    outcome::Outcome,
+    keeping::{Keeping, SavedHeld, SavedKernel},
+    outcome::{Outcome, problems_of},
 };
-
-/// Choice of the kernel's events.
-#[derive(Clone, Debug)]
-pub struct KernelChoice {
-    /// Events to record.
-    pub selection: Selection,
-    /// The system calls of this machine.
-    pub calls: Calls,
-    /// Filter, compiled for this selection from the filter of the recording's rules.
-    pub filter: Option<Filter>,
-    /// Context of events.
-    pub contexts: Contexts,
-    /// Words by which the user has chosen.
-    pub words: Vec<String>,
-    /// Whether system calls of some processes alone are recorded.
-    pub follows: bool,
-}
 
 /// Size of the kernel's rings, and destination of their events.
 #[derive(Debug)]
@@ -75,6 +59,17 @@ pub struct Plan<'a> {
     pub named: &'a [u32],
     /// Tells the user something at once.
     pub notice: fn(&str),
+    /// Place by which the recording outlasts its recorder; none if it doesn't.
+    pub keep: Option<Keep<'a>>,
+}
+
+/// Place by which a recording outlasts its recorder.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep<'a> {
+    /// Holder of maps, programs and links.
+    pub keeper: &'a Arc<Keeper>,
+    /// Folder of the recording's state.
+    pub backing: &'a DirHandle,
 }
 
 /// Command to the kernel's thread.
@@ -111,34 +106,48 @@ impl Kernel {
     /// # Errors
     /// If the kernel can't be recorded.
     pub fn prepare(plan: &Plan<'_>) -> Result<Self, Error> {
-        let KernelChoice { selection, calls, filter, contexts, .. } = plan.choice;
+        let KernelChoice { selection, calls, .. } = plan.choice;
         let options = Options {
             selection: selection.clone(),
             overwrite: plan.overwrite,
             geometry: Geometry::of_size(tompion_os::online_cpus(), plan.ring_size),
             follow: plan.follow.clone(),
-            filter: filter.clone(),
-            contexts: *contexts,
+            filter: plan.choice.filter.clone(),
+            contexts: plan.choice.contexts,
         };
         let mut recorder = Recorder::load(&options, calls)?;
         recorder.attach()?;
         let (commands, inbox) = mpsc::channel();
+        let uuid = Uuid(uuid::Uuid::new_v4().into_bytes());
         let vocabulary = Arc::new(Vocabulary {
             calls: calls.clone(),
             tracepoints: selection.tracepoints.clone(),
             probes: selection.probes.clone(),
         });
-        let mut drain = Drain::new(recorder, Arc::clone(&vocabulary), plan, inbox);
-        drain.executions = ExecutionLog::new(plan.named);
-        if let (Some(filter), Some(text)) = (filter, plan.filter) {
-            drain.filter = Some(KernelFilter::new(text, filter.clone(), vocabulary));
-            drain.switch_gaps = None;
+        let mut drain = Drain::new(recorder, vocabulary, plan, (uuid, inbox));
+        if let Some(keep) = plan.keep {
+            drain.keeping = Some(hold(plan, keep, &drain, uuid)?);
         }
         if selection.state {
             (drain.state, drain.has_state) = (Some(read_state()?), true);
         }
+        Ok(Self::of(drain, plan, commands))
+    }
+
+    /// The kernel with this state of its thread.
+    pub(crate) fn of(mut drain: Drain, plan: &Plan<'_>, commands: Sender<KernelCommand>) -> Self {
+        drain.executions = ExecutionLog::new(plan.named);
+        if let (Some(filter), Some(text)) = (&plan.choice.filter, plan.filter) {
+            drain.filter = Some(KernelFilter::new(text, filter.clone(), Arc::clone(&drain.vocabulary)));
+            drain.switch_gaps = None;
+        }
         let chunks = plan.is_in_chunks.then(|| chunks::control(&mut drain, commands.clone()));
-        Ok(Self { idle: Some(drain), commands, chunks, thread: None })
+        Self { idle: Some(drain), commands, chunks, thread: None }
+    }
+
+    /// State of the thread, which was not started.
+    pub(crate) fn into_drain(self) -> Option<Drain> {
+        self.idle
     }
 
     /// Follows more processes, with the children that they will have. It must not run yet.
@@ -187,8 +196,8 @@ impl Kernel {
 
     /// Records other events from now on. `done` receives lines about those that can't be recorded,
     /// once the others are.
-    pub fn change(&self, selection: Selection, done: Sender<Vec<String>>) {
-        let _ = self.commands.send(KernelCommand::Change(KernelChange { selection, done }));
+    pub fn change(&self, selection: Selection, words: Vec<String>, done: Sender<Vec<String>>) {
+        let _ = self.commands.send(KernelCommand::Change(KernelChange { selection, words, done }));
     }
 
     /// Detaches the programs and completes the trace.
@@ -196,6 +205,19 @@ impl Kernel {
         let _ = self.commands.send(KernelCommand::Finish);
         self.thread.take()?.join().ok()
     }
+}
+
+/// Has the keeper hold what records.
+fn hold(plan: &Plan<'_>, keep: Keep<'_>, drain: &Drain, uuid: Uuid) -> Result<Keeping, Error> {
+    let Keep { keeper, backing } = keep;
+    let saved = SavedKernel::new(plan.choice, plan.filter);
+    let geometry = drain.recorder.geometry();
+    let has_state = plan.choice.selection.state;
+    let mut held = SavedHeld::new(uuid, geometry, has_state, &drain.vocabulary);
+    held.problems = problems_of(&drain.recorder);
+    let keeping = Keeping::new(keeper.clone(), backing.clone(), saved, std::iter::empty());
+    keeping.hold(&drain.recorder.objects()?, Some(held)).map_err(Error::Keeper)?;
+    Ok(keeping)
 }
 
 /// Starts a thread that reads the state of the machine. It has this thread's rights to look into

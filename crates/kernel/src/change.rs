@@ -12,7 +12,7 @@ use crate::{
     Error, Selection,
     decode::Vocabulary,
     events::{FIRST, KNOWN, Known},
-    load::{Programs, SWITCH, SYSCALLS, chain, needs_calls, tell_calls, tell_wanted},
+    load::{Link, Programs, SWITCH, SYSCALLS, chain, needs_calls, tell_calls, tell_wanted},
 };
 
 /// Most tracepoints without programs of their own in one recording: a cookie has 16 bits for them.
@@ -35,7 +35,8 @@ pub fn add_tracepoints(vocabulary: &Arc<Vocabulary>, selection: &Selection) -> A
 
 impl Programs {
     /// Records the events of a selection, and no others. Probes stay as they are. Tracepoints have
-    /// their numbers from the vocabulary. Returns lines about what can't be recorded.
+    /// their numbers from the vocabulary. Returns lines about what can't be recorded. What is not
+    /// wanted any more ends with [`Programs::close_unwanted`].
     pub fn change(&mut self, wanted: &Selection, vocabulary: &Vocabulary) -> Vec<String> {
         // What programs are loaded with is root's to read.
         let _rights = FileRights::of_the_process().ok();
@@ -66,7 +67,7 @@ impl Programs {
     }
 
     fn is_attached(&self, program: &str) -> bool {
-        self.links.iter().any(|(name, _)| *name == program)
+        self.links.iter().any(|link| link.program == program)
     }
 
     /// Loads a program unless it is, and attaches it unless it is.
@@ -113,7 +114,7 @@ impl Programs {
             wanted.tracepoints.iter().any(|wanted| wanted.listed == self.tracepoints[*place].listed)
         };
         let places: BTreeSet<usize> = (0..self.tracepoints.len()).filter(chosen).collect();
-        self.attachments.detach_others(&places);
+        self.unwanted.extend(self.attachments.take_others(&places));
         let there: BTreeSet<usize> = self.attachments.places().collect();
         let new: Vec<usize> = places.difference(&there).copied().collect();
         if new.is_empty() {
@@ -129,7 +130,7 @@ impl Programs {
         problems
     }
 
-    /// Detaches what is not wanted any more, switches last.
+    /// Takes the links that are not wanted any more, switches last.
     fn detach_unwanted(&mut self, wanted: &Selection) {
         let mut unwanted = BTreeSet::new();
         for (known, number) in KNOWN.iter().zip(FIRST..) {
@@ -140,8 +141,12 @@ impl Programs {
         }
         let calls = SYSCALLS.iter().filter(|(number, ..)| !needs_calls(wanted, &self.calls, *number));
         unwanted.extend(calls.map(|(_, _, program)| *program));
-        self.links.retain(|(name, _)| name.starts_with(SWITCH) || !unwanted.contains(name));
-        self.links.retain(|(name, _)| !unwanted.contains(name));
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.links).into_iter().partition(|link| unwanted.contains(link.program));
+        self.links = kept;
+        let (switches, others): (Vec<_>, Vec<_>) =
+            gone.into_iter().partition(|link| link.program.starts_with(SWITCH));
+        self.unwanted.extend(others.into_iter().chain(switches).map(Link::into_descriptor));
     }
 }
 

@@ -3,6 +3,8 @@
 //! It stands behind a record's payload, in the order of the bits of [`Contexts`]
 //! (`src/bpf/context.h`); of a stack there is a number only, which a record of its own explains.
 
+use tompion_kernel_objects::objects::KNOWN_STACKS;
+
 /// A kind of context. Thread and process are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Context {
@@ -37,8 +39,13 @@ pub struct Contexts(u32);
 
 impl Contexts {
     /// The bits, as programs know them.
-    pub(crate) fn bits(self) -> u32 {
+    pub fn bits(self) -> u32 {
         self.0
+    }
+
+    /// The set of these bits.
+    pub fn of_bits(bits: u32) -> Self {
+        Context::ALL.into_iter().filter(|context| bits >> *context as u32 & 1 == 1).collect()
     }
 
     /// Whether the set has this kind.
@@ -125,7 +132,7 @@ pub(crate) fn stacks_last(subbufs: u32, overwrite: bool) -> u32 {
 /// The programs' maps, with how many entries they need for so many CPUs.
 pub(crate) fn maps(contexts: Contexts, cpus: u32) -> [(&'static str, u32); 2] {
     let of_cpus = |entries| if contexts.has_stacks() { cpus * entries } else { 1 };
-    [("stack_scratches", of_cpus(8)), ("known_stacks", of_cpus(1 << 14))]
+    [("stack_scratches", of_cpus(8)), ("known_stacks", of_cpus(KNOWN_STACKS))]
 }
 
 /// In discard mode nothing is overwritten; that stacks are told again lets the reader forget old
@@ -149,6 +156,7 @@ mod tests {
         assert!(header.contains("#define OF_PROGRAM (1u << 8)\n") && OF_PROGRAM == 1 << 8);
         let all: Contexts = Context::ALL.into_iter().collect();
         assert_eq!((all.bits(), all.size()), (31, 48));
+        assert_eq!((Contexts::of_bits(31), Contexts::of_bits(1 << 5)), (all, Contexts::default()));
         let [scratches, known] = maps(all, 1).map(|(_, entries)| entries);
         assert!(header.contains(&format!("#define STACK_SCRATCHES {scratches}\n")));
         assert!(header.contains(&format!("#define KNOWN_STACKS {known} ")));

@@ -18,7 +18,6 @@ mod fitness;
 mod load;
 pub mod probes;
 pub mod records;
-pub mod ring;
 mod select;
 pub mod stacks;
 pub mod state;
@@ -29,6 +28,10 @@ mod words;
 
 pub use change::add_tracepoints;
 pub use fitness::{Obstacle, obstacles};
-pub use load::{Error, Options, Programs, Recorder, chain, misses_of, refused};
+pub use load::{Error, OBJECT, Options, Programs, Recorder, chain, refused};
 pub use select::{AvailableEvents, Selection, UnknownEvent};
+pub use tompion_kernel_objects::{
+    objects::{self, misses_of},
+    ring,
+};
 pub use words::Words;

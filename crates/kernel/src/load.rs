@@ -5,16 +5,16 @@
 
 use std::{
     borrow::Cow,
-    fs,
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
-    sync::atomic::Ordering,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use aya::{
     Btf, Ebpf, EbpfLoader,
     maps::{Array, Map, MapData, MapError},
-    programs::{BtfTracePoint, ProgramError, TracePoint, tp_btf::BtfTracePointLink},
+    programs::{BtfTracePoint, ProgramError, TracePoint},
 };
+use tompion_kernel_objects::objects::{self, KeptMap, Key, Kind, Objects, SLOW_LINKS, misses_of};
 use tompion_os::SharedMap;
 
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// The compiled programs; empty where there was no compiler.
-pub(crate) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tracer.o"));
+pub static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/tracer.o"));
 
 /// Reason why the kernel can't be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +53,9 @@ pub enum Error {
     /// A probe can't be put where it was wanted.
     #[error("{0}")]
     Probe(String),
+    /// The keeper takes nothing, or the state can't be saved.
+    #[error("its programs can't outlast their recorder (--linger): {0}")]
+    Keeper(std::io::Error),
     /// The rings can't be mapped.
     #[error("the rings can't be mapped: {0}")]
     Rings(#[from] std::io::Error),
@@ -79,8 +82,10 @@ pub struct Options {
 
 /// The programs in the kernel, and their rings.
 pub struct Recorder {
-    /// None while they are changed elsewhere.
+    /// None while they are changed elsewhere, or if another recorder has loaded them.
     programs: Option<Programs>,
+    /// Those that another recorder has loaded.
+    held: Option<Objects>,
     rings: SharedMap,
     data: SharedMap,
     geometry: Geometry,
@@ -99,7 +104,11 @@ pub struct Programs {
     pub(crate) loaded: Vec<&'static str>,
     /// Programs among them that record nothing, and mark where wakeups come from.
     wakers: Vec<&'static str>,
-    pub(crate) links: Vec<(&'static str, BtfTracePointLink)>,
+    pub(crate) links: Vec<Link>,
+    /// Number of the next link.
+    next_link: u32,
+    /// Links that are not wanted any more, until they are closed.
+    pub(crate) unwanted: Vec<OwnedFd>,
     attached: Attached,
     /// Events that this kernel doesn't have.
     missing: Vec<&'static str>,
@@ -108,6 +117,20 @@ pub struct Programs {
     pub(crate) attachments: Attachments,
     /// Tracepoints that the kernel refused, with the reasons.
     refused: Vec<String>,
+}
+
+/// A program at its tracepoint.
+pub(crate) struct Link {
+    pub program: &'static str,
+    /// Its number among all that there were.
+    number: u32,
+    descriptor: OwnedFd,
+}
+
+impl Link {
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.descriptor
+    }
 }
 
 /// The program for tracepoints without one of their own.
@@ -171,7 +194,7 @@ impl Recorder {
         let btf = Btf::from_sys_fs().map_err(|error| Error::Types(chain(&error)))?;
         let Options { selection, geometry, .. } = options;
         let (overwrite, follow) = (u32::from(options.overwrite), u32::from(!options.follow.is_empty()));
-        let (filtered, recorder) = (u32::from(options.filter.is_some()), std::process::id());
+        let filtered = u32::from(options.filter.is_some());
         let stacks_last = context::stacks_last(geometry.subbufs, options.overwrite);
         let wakes_sleeper = KernelSymbols::named(&["hrtimer_wakeup"]).address("hrtimer_wakeup").unwrap_or(0);
         let maps = probes::maps(&selection.probes, geometry.cpus);
@@ -186,7 +209,6 @@ impl Recorder {
             .set_global("filtered", &filtered, true)
             .set_global("overwrite", &overwrite, true)
             .set_global("follow", &follow, true)
-            .set_global("recorder", &recorder, true)
             .set_global("contexts", &options.contexts.bits(), true)
             .set_global("stacks_last", &stacks_last, true)
             .set_global("wakes_sleeper", &wakes_sleeper, true)
@@ -198,6 +220,7 @@ impl Recorder {
         log::debug!("BPF maps created: {geometry:?}, contexts {:?}", options.contexts);
         let rings = map_array(&ebpf, "rings", geometry.rings_bytes())?;
         let data = map_array(&ebpf, "data", geometry.data_bytes())?;
+        objects::set_recorder(map_of(&ebpf, "recorder")?, std::process::id())?;
         tell_calls(&mut ebpf, selection, calls)?;
         tell_wanted(&mut ebpf, selection.events)?;
         tell_followed(&mut ebpf, &options.follow)?;
@@ -210,6 +233,8 @@ impl Recorder {
             loaded: Vec::new(),
             wakers: Vec::new(),
             links: Vec::new(),
+            next_link: 0,
+            unwanted: Vec::new(),
             attached: Attached::default(),
             missing: Vec::new(),
             tracepoints: selection.tracepoints.clone(),
@@ -217,7 +242,29 @@ impl Recorder {
             refused: Vec::new(),
         };
         programs.load(options, &btf)?;
-        Ok(Self { programs: Some(programs), rings, data, geometry: *geometry })
+        Ok(Self { programs: Some(programs), held: None, rings, data, geometry: *geometry })
+    }
+
+    /// Takes over the programs of a recorder that was killed. This process takes its place among
+    /// those that they leave out.
+    ///
+    /// # Errors
+    /// If the maps are not there, or have other sizes.
+    pub fn of_held(held: Objects, geometry: Geometry, contexts: Contexts) -> io::Result<Self> {
+        let (rings, data) = held.rings(geometry)?;
+        held.set_recorder(std::process::id())?;
+        if contexts.has_stacks() {
+            held.forget_stacks(geometry.cpus)?;
+        }
+        Ok(Self { programs: None, held: Some(held), rings, data, geometry })
+    }
+
+    /// Returns what outlasts this recorder while others hold it, too.
+    ///
+    /// # Errors
+    /// If a map is missing.
+    pub fn objects(&self) -> Result<Vec<(Key, BorrowedFd<'_>)>, Error> {
+        self.programs.as_ref().map_or(Ok(Vec::new()), Programs::objects)
     }
 
     /// Begins to record.
@@ -243,17 +290,27 @@ impl Recorder {
     /// # Errors
     /// If the set of processes can't be mapped.
     pub fn follow(&self, pids: &[u32]) -> Result<(), Error> {
-        self.programs.as_ref().map_or(Ok(()), |programs| programs.follow(pids))
+        if let Some(held) = &self.held {
+            return Ok(held.follow(pids)?);
+        }
+        self.programs
+            .as_ref()
+            .map_or(Ok(()), |programs| Ok(objects::follow(map_of(&programs.ebpf, "followed")?, pids)?))
     }
 
     /// Whether the programs follow a process; none is followed where all are recorded.
     pub fn follows(&self, pid: u32) -> bool {
-        self.programs.as_ref().is_some_and(|programs| programs.has_in_set(pid))
+        if let Some(held) = &self.held {
+            return held.follows(pid);
+        }
+        let map = self.programs.as_ref().and_then(|programs| map_of(&programs.ebpf, "followed").ok());
+        map.is_some_and(|map| objects::follows(map, pid))
     }
 
     /// Ends recording. What the rings have can still be read.
     pub fn detach(&mut self) {
         self.programs.iter_mut().for_each(Programs::detach);
+        self.held.iter_mut().for_each(Objects::detach);
     }
 
     /// The rings' number and size.
@@ -279,7 +336,8 @@ impl Recorder {
     /// Number of times that the kernel did not start a program because it ran on that CPU already.
     /// Each was an event.
     pub fn misses(&self) -> u64 {
-        self.programs.as_ref().map_or(0, Programs::misses)
+        let held = self.held.as_ref().map_or(0, Objects::misses);
+        self.programs.as_ref().map_or(held, Programs::misses)
     }
 }
 
@@ -407,12 +465,50 @@ impl Programs {
 
     /// Attaches a program that is loaded.
     pub(crate) fn attach_program(&mut self, name: &'static str) -> Result<(), Error> {
-        let link = program(&mut self.ebpf, name).and_then(|program| {
-            let id = program.attach()?;
-            program.take_link(id)
-        });
-        self.links.push((name, link.map_err(|error| refused(name, &error))?));
+        let program = program(&mut self.ebpf, name).and_then(|program| program.fd());
+        let program = program.map_err(|error| refused(name, &error))?;
+        let link = tompion_os::attach_to_tracepoint(program.as_fd());
+        let descriptor =
+            link.map_err(|error| Error::Refused(format!("the program {name}"), error.to_string()))?;
+        self.links.push(Link { program: name, number: self.next_link, descriptor });
+        self.next_link += 1;
         Ok(())
+    }
+
+    /// Returns maps, programs and links that outlast the recorder while others hold them, too.
+    /// Links that were attached first have the smallest numbers.
+    ///
+    /// # Errors
+    /// If a map is missing.
+    pub fn objects(&self) -> Result<Vec<(Key, BorrowedFd<'_>)>, Error> {
+        let mut all = Vec::new();
+        for (map, name) in KeptMap::ALL {
+            all.push((map.key(), map_of(&self.ebpf, name)?));
+        }
+        let programs = self.program_descriptors().enumerate();
+        all.extend(programs.map(|(number, program)| (Key(Kind::Program, number as u32), program)));
+        let links = self.links.iter().map(|link| (link.number, link.descriptor.as_fd()));
+        all.extend(links.map(|(number, link)| (Key(Kind::Link, number), link)));
+        let (links, events) = self.attachments.descriptors();
+        let probes = self.attached.descriptors().enumerate();
+        let probes = probes.map(|(number, probe)| (2 * SLOW_LINKS + number as u32, probe));
+        let slow = links.map(|(place, link)| (SLOW_LINKS + place as u32, link)).chain(probes);
+        all.extend(slow.map(|(number, link)| (Key(Kind::Link, number), link)));
+        let events = events.enumerate();
+        all.extend(events.map(|(number, event)| (Key(Kind::Event, number as u32), event)));
+        Ok(all)
+    }
+
+    /// The programs that record. The kernel counts with each how often it was not started.
+    fn program_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let others = (!self.tracepoints.is_empty()).then_some(FOR_TRACEPOINTS);
+        let all = self.loaded.iter().copied().chain(others);
+        all.filter_map(|name| Some(self.ebpf.program(name)?.fd().ok()?.as_fd()))
+    }
+
+    /// Closes the links that are not wanted any more.
+    pub fn close_unwanted(&mut self) {
+        tompion_os::close_in_parallel(std::mem::take(&mut self.unwanted));
     }
 
     /// Attaches the one program to tracepoints, by their places. Returns those that the kernel
@@ -424,44 +520,16 @@ impl Programs {
         Ok(not.into_iter().map(|(name, error)| format!("{name}: {error}")).collect())
     }
 
-    fn follow(&self, pids: &[u32]) -> Result<(), Error> {
-        let Some(Map::Array(map)) = self.ebpf.map("followed") else {
-            return Err(Error::Refused("the set of processes".into(), "it is no array".into()));
-        };
-        for pid in pids.iter().map(|pid| u64::from(*pid)) {
-            let word = pid / 64 * 8;
-            let (map, place) = SharedMap::of_bpf_array_part(map.fd().as_fd(), word..word + 8)?;
-            // Ordering: each bit stands for itself; programs that run set and clear others of the
-            // word.
-            map.word(place).fetch_or(1 << (pid % 64), Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    fn has_in_set(&self, pid: u32) -> bool {
-        let Some(Map::Array(map)) = self.ebpf.map("followed") else { return false };
-        let word = u64::from(pid) / 64 * 8;
-        let part = SharedMap::of_bpf_array_part(map.fd().as_fd(), word..word + 8);
-        // Ordering: each bit stands for itself.
-        part.is_ok_and(|(map, place)| map.word(place).load(Ordering::Relaxed) >> (pid % 64) & 1 == 1)
-    }
-
     fn detach(&mut self) {
         // Switches last, for the same reason.
         while self.links.pop().is_some() {}
         self.attached = Attached::default();
+        self.close_unwanted();
         self.attachments.detach();
     }
 
     fn misses(&self) -> u64 {
-        let mut sum = 0;
-        let others = (!self.tracepoints.is_empty()).then_some(FOR_TRACEPOINTS);
-        for name in self.loaded.iter().copied().chain(others) {
-            let Some(program) = self.ebpf.program(name) else { continue };
-            let Ok(descriptor) = program.fd() else { continue };
-            sum += misses_of(descriptor.as_fd());
-        }
-        sum
+        self.program_descriptors().map(misses_of).fold(0, u64::saturating_add)
     }
 }
 
@@ -475,15 +543,6 @@ pub(crate) fn needs_calls(selection: &Selection, calls: &Calls, number: u16) -> 
         }
         _ => !exits.is_empty() || !entries.is_empty(),
     }
-}
-
-/// Number of times that the kernel did not start a program because it ran on that CPU already.
-///
-/// Source: `recursion_misses` in `/proc/PID/fdinfo`, Linux 5.12; 0 before.
-pub fn misses_of(program: BorrowedFd<'_>) -> u64 {
-    let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd())).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("recursion_misses:"));
-    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
 /// The compiled programs, with the filter in its place.
@@ -503,12 +562,17 @@ fn tracepoint_program(ebpf: &mut Ebpf) -> Result<&mut TracePoint, ProgramError> 
     ebpf.program_mut(FOR_TRACEPOINTS).ok_or(ProgramError::NotLoaded)?.try_into()
 }
 
+/// An array of the programs, as a descriptor.
+fn map_of<'a>(ebpf: &'a Ebpf, name: &str) -> Result<BorrowedFd<'a>, Error> {
+    match ebpf.map(name) {
+        Some(Map::Array(map)) => Ok(map.fd().as_fd()),
+        _ => Err(Error::Refused(format!("the map {name}"), "it is no array".into())),
+    }
+}
+
 /// Maps an array of the programs into this process.
 fn map_array(ebpf: &Ebpf, name: &str, size: u64) -> Result<SharedMap, Error> {
-    let Some(Map::Array(map)) = ebpf.map(name) else {
-        return Err(Error::Refused(format!("the map {name}"), "it is no array".into()));
-    };
-    Ok(SharedMap::of_bpf_array(map.fd().as_fd(), size)?)
+    Ok(SharedMap::of_bpf_array(map_of(ebpf, name)?, size)?)
 }
 
 /// An array of the programs.

@@ -14,12 +14,14 @@ use tompion_layout::{loss::Cause, record::WriteProtocol};
 use tompion_os::DirHandle;
 
 mod beyond_limits;
+mod counted;
 mod join;
 mod session;
 #[cfg(test)]
 mod tests;
 
 pub use beyond_limits::BeyondLimits;
+pub use counted::{REFUSED, add_counted};
 pub use session::{Channel, Clock, Host, Recorder, Session, Snapshot};
 
 /// Name of the file in a recording's folder.

@@ -74,7 +74,7 @@ pub use namespace::{
 };
 pub use periodic::{SignalTimer, TimerDescriptor, futex_wait_until, sleep_until};
 pub use plugin::LoopEvent;
-pub use probe::{ProbePlace, attach_probe, attach_program, open_tracepoint};
+pub use probe::{ProbePlace, attach_probe, attach_program, attach_to_tracepoint, open_tracepoint};
 pub use process::{
     FileLimit, Inheritance, Interest, Poller, ProcessWatch, Signals, at_exit, end_by_signal, executable_of,
     file_limit, find_on_path, has_locked_memory, ignore_until_exec, is_privileged_start, kill, kill_group,

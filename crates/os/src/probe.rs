@@ -125,6 +125,22 @@ fn open_event_of(
     Ok(unsafe { OwnedFd::from_raw_fd(event) })
 }
 
+/// Attaches a program to the tracepoint that it was loaded for, for as long as the result is open.
+///
+/// Source: `bpf(2)`, `BPF_RAW_TRACEPOINT_OPEN` of a program with types; Linux 5.5.
+pub fn attach_to_tracepoint(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
+    // No name: the program knows its tracepoint.
+    let attributes = [0_u64, program.as_raw_fd() as u64];
+    let size = size_of_val(&attributes);
+    // SAFETY: the structure is live and has as many bytes as the call is told; the descriptor is
+    // new.
+    let link = unsafe { libc::syscall(libc::SYS_bpf, RAW_TRACEPOINT_OPEN, &raw const attributes, size) };
+    let link = check(link as libc::c_int)?;
+    // SAFETY: new, and without another owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(link) })
+}
+
 /// Attaches a program to an event of perf, for as long as the result is open. The program is told
 /// the cookie.
 ///

@@ -62,9 +62,12 @@ pub struct ChunkBegin {
     pub begin_ns: Option<u64>,
     /// Processes that were recorded then, by their numbers in the session.
     pub processes: BTreeMap<u64, ProcessBegin>,
+    /// The kernel, if it is recorded and has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<ProcessBegin>,
 }
 
-/// State of a process at the begin of a chunk.
+/// State of a process, or of the kernel, at the begin of a chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessBegin {
     /// Counts that earlier chunks have.

@@ -38,6 +38,6 @@ pub use tompion_context::{
     Context,
     filter::{check_filter, filter_contexts, unknown_contexts},
 };
-pub use tompion_kernel_trace::KernelChoice;
+pub use tompion_kernel_trace::{ChoiceError, KernelChoice};
 pub use tompion_lineage::proc_files::{process_names, processes_named};
 pub use tompion_programs::{ProgramSets, SetError};

@@ -16,15 +16,15 @@ use tompion_control::PlaceError;
 use tompion_counting::SavedCounts;
 use tompion_counts::Rule;
 use tompion_jobs::JobSink;
-use tompion_kernel_trace::{self as kernel, Kernel, KernelChoice};
+use tompion_kernel_trace::{Kernel, KernelChoice};
 use tompion_layout::ring::{Geometry, GeometryError};
 use tompion_lineage::{
     self as lineage,
     untraced::{self, Expectation, Looks},
 };
-use tompion_manifest::{CommandEnd, Manifest};
+use tompion_manifest::CommandEnd;
 use tompion_os::{
-    DirHandle, FileRights, Inheritance, Poller, ProcessWatch, Signals, User,
+    DirHandle, Inheritance, Poller, ProcessWatch, Signals, User,
     signal::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ},
 };
 use tompion_programs::ProgramSets;
@@ -43,16 +43,19 @@ use crate::{
     ring_budget::{MemoryError, RingMemory},
     rseq,
     session_config::SessionConfig,
-    target::{ProcessTree, Target},
+    target::Target,
 };
 
 mod begin;
+mod kernel;
 mod reach;
 mod requests;
 mod resume;
 mod triggers;
 
 use begin::{Left, Start, begin, create_backing, create_folder, session_config};
+pub(crate) use kernel::plan as kernel_plan;
+use kernel::{leave_out_kernel, prepare_kernel, start_kernel};
 use resume::Unfinished;
 use triggers::Triggers;
 
@@ -289,18 +292,23 @@ fn record_into(
     // It looks at processes by a thread, which must not get these signals. Until this process is
     // gone, readers of the trace know by the lock that it is still being recorded.
     let (start, _lock) = match unfinished {
-        Some(unfinished) => unfinished.begin().map(|(start, lock)| (start, Some(lock)))?,
+        Some(unfinished) => {
+            unfinished.begin(config, &session_config, notice).map(|(start, lock)| (start, Some(lock)))?
+        }
         None => {
             let lock = tompion_os::try_lock(&folder).ok().flatten();
             (begin(config, &mut session_config)?, lock)
         }
     };
-    let Start { mut manifest, clock, name, listener, mut left, chunk } = start;
+    let Start { mut manifest, clock, name, listener, mut left, chunk, kernel } = start;
     restore_counts(&session_config, left.as_ref(), config)?;
     tell_costs(&session_config, notice);
     let poller = Poller::new()?;
     poller.add(signals.as_fd(), Interest::Signals.to_number())?;
-    let mut kernel = prepare_kernel(config, &session_config, notice);
+    let mut kernel = match kernel {
+        None if manifest.session.kernel => prepare_kernel(config, &session_config, notice),
+        taken_over => taken_over,
+    };
     if manifest.session.kernel && kernel.is_none() {
         leave_out_kernel(&mut manifest, &folder)?;
     }
@@ -327,6 +335,8 @@ fn record_into(
         Some(left) => {
             let place = TracePlace { root: &root, begin: begin.as_ref() };
             take_over(left, &mut acceptor, place, begin_ns, &poller)?;
+            // Before a chunk can end.
+            start_kernel(kernel.as_mut(), &commands)?;
             let _ = commands.send(ConsumerCommand::TakenOver);
             triggers.begin_losses(&commands);
             Reached { search: ask_again(config, &name, &acceptor), ..Reached::default() }
@@ -341,12 +351,7 @@ fn record_into(
         family.describe_members().iter().for_each(|line| notice(line));
     }
     config.jobs.iter().try_for_each(JobSink::tell_listening)?;
-    if let Some(kernel) = &mut kernel {
-        kernel.start()?;
-        if let Some(chunks) = kernel.take_chunk_control() {
-            let _ = commands.send(ConsumerCommand::KernelBegins(chunks));
-        }
-    }
+    start_kernel(kernel.as_mut(), &commands)?;
     let watched = match (command, kernel.is_some()) {
         (Some(command), _) => watch_all(vec![command], &poller)?,
         (None, true) => watch(&config.target, &poller)?,
@@ -393,12 +398,6 @@ fn tell_costs(config: &SessionConfig, notice: fn(&str)) {
     rseq::problem().iter().for_each(|problem| notice(problem));
 }
 
-/// Has the manifest say that the kernel is not recorded.
-fn leave_out_kernel(manifest: &mut Manifest, folder: &DirHandle) -> io::Result<()> {
-    manifest.session.kernel = false;
-    manifest.write(folder, manifest.session.is_durable())
-}
-
 /// Ends a recording: completes the trace.
 fn close(
     control: Control,
@@ -440,52 +439,6 @@ fn close(
     // All is in the trace. Else the next recorder, or a recovery, has what is left.
     keeper.iter().filter(|_| report.is_complete).for_each(|keeper| keeper.end());
     Ok(Outcome { report, status, time_was_up, problems, processes: admitted, folder })
-}
-
-/// The kernel's programs, attached. Where that can't be, one line says why, and programs are
-/// recorded alone.
-fn prepare_kernel(config: &Config, session_config: &SessionConfig, notice: fn(&str)) -> Option<Kernel> {
-    let choice = config.kernel.as_ref()?;
-    // What programs are loaded with is root's to read.
-    let _rights = FileRights::of_the_process().inspect_err(|error| notice(&error.to_string())).ok();
-    let family = match &config.target {
-        // Its children: the command is to be.
-        Target::Command(_) => ProcessTree::new(vec![std::process::id()], false),
-        Target::Processes(family) => family.clone(),
-        Target::Everything | Target::SharedFolder(_) => ProcessTree::default(),
-    };
-    let plan = kernel::Plan {
-        choice,
-        filter: session_config.rules.filter.as_deref(),
-        folder: &session_config.folder,
-        is_in_chunks: session_config.is_in_chunks,
-        overwrite: session_config.overwrite,
-        hostname: &session_config.hostname,
-        boot_id: &session_config.boot_id,
-        clock_offset_ns: session_config.clock_offset_ns,
-        ring_size: session_config.geometry.ring_size(),
-        follow: family.members().collect(),
-        named: &family.named,
-        notice,
-    };
-    let prepared = Kernel::prepare(&plan).and_then(|kernel| {
-        follow_newcomers(&kernel, family.clone())?;
-        Ok(kernel)
-    });
-    prepared.map_err(|error| notice(&format!("the kernel is not recorded: {error}"))).ok()
-}
-
-/// Follows descendants that were made after the family was counted and before the kernel's programs
-/// were attached. From then on these follow each child of a process that they know.
-fn follow_newcomers(kernel: &Kernel, mut family: ProcessTree) -> Result<(), kernel::Error> {
-    loop {
-        let found = family.find_more();
-        if found.is_empty() {
-            return Ok(());
-        }
-        kernel.follow(&found)?;
-        family.descendants.extend(found);
-    }
 }
 
 /// Goes on with the counts of processes that have ended. Those of processes with memory that is

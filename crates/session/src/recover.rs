@@ -28,11 +28,13 @@ use tompion_clock::ClockMap;
 use tompion_counting::{Collector, FILE_NAME as COUNTS_FILE, SavedCounts};
 use tompion_ctf::metadata::{EnvironmentValue, Trace};
 use tompion_keeper::{HeldProcess, Keeper};
-use tompion_manifest::{self as manifest, KERNEL, Manifest, Source, USER};
+use tompion_kernel_trace::HeldKernel;
+use tompion_manifest::{self as manifest, KERNEL, Manifest, REFUSED, Source, USER, add_counted};
 use tompion_os::{DirHandle, Lock, sample_clocks, try_lock};
 use tompion_writer::resume::{self, Cut, Expected};
 
 mod chunk;
+mod kernel;
 
 use chunk::OpenChunk;
 pub use chunk::complete_kernel_in_chunk;
@@ -44,8 +46,6 @@ use crate::{
     session_config::SessionConfig,
 };
 
-/// Cause of records that the session refused.
-const REFUSED: &str = "refused";
 /// Time for which a reader that checks whether a trace is being recorded may hold its lock.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time within which programs may leave a session that is gone.
@@ -106,11 +106,11 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
         });
     }
     let same_boot = is_this_boot(&manifest.session.host.boot_id);
-    let files = match &backing {
+    let (files, kernel) = match &backing {
         Some(backing) if manifest.session.keeper => KeptFiles::of_keeper(backing),
-        _ => KeptFiles::OnDisk,
+        _ => (KeptFiles::OnDisk, None),
     };
-    let mut recovery = Recovery { same_boot, ..Recovery::of(folder, files) };
+    let mut recovery = Recovery { same_boot, kernel, ..Recovery::of(folder, files) };
     let mut chunk = None;
     match &backing {
         Some(backing) if manifest.is_in_chunks => {
@@ -124,6 +124,7 @@ pub fn recover(folder: &Path) -> Result<Recovered, String> {
         None => recovery.complete_files(&mut manifest)?,
     }
     if !manifest.is_in_chunks {
+        recovery.complete_held_kernel(&mut manifest, None);
         recovery.complete_kernel(&mut manifest);
     }
     recovery.write_counts();
@@ -230,6 +231,8 @@ struct Recovery {
     open: Option<OpenChunk>,
     /// Counts of events, if some were counted in place, and the folder in which they are saved.
     counting: Option<(Arc<Collector>, DirHandle)>,
+    /// The kernel's part that the keeper holds.
+    kernel: Option<HeldKernel>,
 }
 
 /// Files with the memory of processes.
@@ -243,11 +246,14 @@ enum KeptFiles {
 }
 
 impl KeptFiles {
-    /// Takes what the keeper of a recording holds.
-    fn of_keeper(backing: &DirHandle) -> Self {
+    /// Takes what the keeper of a recording holds, that of the kernel apart.
+    fn of_keeper(backing: &DirHandle) -> (Self, Option<HeldKernel>) {
         let saved = SavedSession::read(backing).ok();
         let taken = saved.and_then(|saved| Keeper::take(&saved.restart()?.keeper, &saved.id).ok());
-        taken.map_or(Self::Gone, |(keeper, kept)| Self::Held(Arc::new(keeper), kept.processes))
+        let Some((keeper, kept)) = taken else { return (Self::Gone, None) };
+        let keeper = Arc::new(keeper);
+        let kernel = HeldKernel::find(kept.objects, &keeper, backing);
+        (Self::Held(keeper, kept.processes), kernel)
     }
 
     /// Whether the memory of a process is there.
@@ -290,7 +296,7 @@ impl Recovery {
     /// A recovery, of a machine that has run on.
     fn of(folder: DirHandle, files: KeptFiles) -> Self {
         let (problems, open, counting) = (Vec::new(), None, None);
-        Self { folder, problems, is_complete: true, same_boot: true, files, open, counting }
+        Self { folder, problems, is_complete: true, same_boot: true, files, open, counting, kernel: None }
     }
 
     fn write(&self, manifest: &Manifest) -> Result<(), String> {
@@ -558,36 +564,6 @@ pub fn complete_kernel(folder: &DirHandle, manifest: &mut Manifest) -> Vec<Strin
     recovery.problems
 }
 
-/// Adds a source whose numbers were counted in its files. They include processes of the same trace
-/// that the session wrote down before it was killed, with a snapshot: those keep their numbers, and
-/// the new source has the rest. Where the files have less than was written down, only the files
-/// count.
-fn add_counted(sources: &mut Vec<Source>, mut counted: Source) {
-    let known: Vec<&Source> = sources.iter().filter(|source| source.path == counted.path).collect();
-    let sum =
-        |of: &dyn Fn(&Source) -> u64| known.iter().map(|source| of(source)).fold(0, u64::saturating_add);
-    let (count, events) = (known.len(), sum(&|source| source.events));
-    let overwritten = sum(&|source| source.overwritten);
-    let refused = sum(&|source| source.lost.get(REFUSED).copied().unwrap_or(0));
-    let lost = sum(&|source| source.lost.values().copied().fold(0, u64::saturating_add));
-    if events > counted.events {
-        sources.retain(|source| source.path != counted.path);
-    } else if count > 0 {
-        counted.events -= events;
-        counted.overwritten = counted.overwritten.saturating_sub(overwritten);
-        for (cause, count) in &mut counted.lost {
-            let counted_before = if cause == REFUSED { refused } else { lost.saturating_sub(refused) };
-            *count = count.saturating_sub(counted_before);
-        }
-        counted.lost.retain(|_, count| *count != 0);
-        let is_empty = counted.events == 0 && counted.overwritten == 0 && counted.lost.is_empty();
-        if is_empty && !counted.losses_unknown {
-            return;
-        }
-    }
-    sources.push(counted);
-}
-
 /// Whether this is the boot of an id.
 pub fn is_this_boot(id: &str) -> bool {
     let this = fs::read_to_string("/proc/sys/kernel/random/boot_id");
@@ -684,38 +660,4 @@ fn name_of(trace: &Trace, is_kernel: bool) -> String {
 fn pid_of(trace: &Trace) -> Option<i64> {
     let pid = trace.environment_value("vpid").and_then(EnvironmentValue::as_integer)?;
     u32::try_from(pid).ok().filter(|pid| *pid != 0).map(i64::from)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn source(path: &str, pid: i64, events: u64, lost: &[(&str, u64)]) -> Source {
-        let lost = lost.iter().map(|(cause, count)| ((*cause).into(), *count)).collect();
-        Source { path: path.into(), pid: Some(pid), events, lost, ..Source::default() }
-    }
-
-    #[test]
-    fn what_was_written_down_before_is_not_counted_again() {
-        let known = vec![
-            source("user/shared", 5, 7, &[("full", 2)]),
-            source("user/shared", 6, 8, &[(REFUSED, 1)]),
-            source("user/a-7", 7, 9, &[]),
-        ];
-        let mut sources = known.clone();
-        add_counted(&mut sources, source("user/shared", 0, 20, &[("discarded", 5), (REFUSED, 1)]));
-        assert_eq!(sources[..3], known);
-        assert_eq!(sources[3], source("user/shared", 0, 5, &[("discarded", 3)]));
-        add_counted(&mut sources, source("user/a-7", 7, 9, &[]));
-        assert_eq!(sources.len(), 4, "nothing is left to tell");
-        add_counted(&mut sources, source("user/b-8", 8, 1, &[]));
-        assert_eq!(sources[4], source("user/b-8", 8, 1, &[]));
-    }
-
-    #[test]
-    fn where_the_files_have_less_only_they_count() {
-        let mut sources = vec![source("user/a-7", 7, 9, &[]), source("user/b-8", 8, 1, &[])];
-        add_counted(&mut sources, source("user/a-7", 7, 4, &[]));
-        assert_eq!(sources, [source("user/b-8", 8, 1, &[]), source("user/a-7", 7, 4, &[])]);
-    }
 }

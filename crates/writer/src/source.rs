@@ -138,6 +138,16 @@ impl SourceWriter {
         }
     }
 
+    /// Has a trace that nothing was written of be in another folder.
+    pub fn set_folder(&mut self, folder: DirHandle) {
+        self.folder = folder;
+    }
+
+    /// Says when the trace was begun, if another recorder has begun it: no event is older.
+    pub fn begun_at(&mut self, time: u64) {
+        self.begun = time;
+    }
+
     /// Continues the trace that another session has left in the folder, if any: streams end behind
     /// their last whole packet, classes keep their numbers. `expected` is what is known of each
     /// ring's packets. The initial state is written again. Returns a line for each damage that was

@@ -37,6 +37,7 @@ pub const LAYERS: &[Layer] = &[
             "programs",
             "grants",
             "keeper",
+            "kernel-objects",
             "installation",
             "testing",
         ],
@@ -106,6 +107,7 @@ pub const SAME_LAYER: &[Edge] = &[
     Edge { from: "intake", to: "lineage", reason: "processes that may be asked are listed there" },
     Edge { from: "session", to: "kernel-trace", reason: "the kernel is recorded beside the programs" },
     Edge { from: "kernel-trace", to: "kernel", reason: "its rings are drained" },
+    Edge { from: "kernel-trace", to: "restart-state", reason: "its chunks go on after a restart" },
     Edge { from: "session", to: "context", reason: "events get the context of their threads" },
     Edge { from: "kernel-trace", to: "kernel-context", reason: "the kernel's events get context and stacks" },
     Edge {
@@ -171,6 +173,7 @@ pub const SAME_LAYER: &[Edge] = &[
     },
     Edge { from: "grants", to: "os", reason: "users have numbers, and files owners" },
     Edge { from: "keeper", to: "os", reason: "descriptors are passed on by its sockets" },
+    Edge { from: "kernel-objects", to: "os", reason: "maps are mapped and programs detached there" },
     Edge { from: "ring", to: "os", reason: "a ring lives in mapped memory, its section in the rseq area" },
 ];
 

@@ -18,17 +18,18 @@ use std::{
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use tompion_kernel::{
-    AvailableEvents, Selection, UnknownEvent, Words,
+    AvailableEvents, Selection, UnknownEvent,
     context::{Context as KernelContext, Contexts},
     filter::Filter,
-    probes::{ProbeSpec, ProbeSpecError},
-    syscalls::Calls,
+    probes::ProbeSpecError,
 };
 use tompion_manifest::{KERNEL, RECORDER};
 use tompion_os::{DirHandle, User};
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
-use tompion_session::{Config, Context, Error, KernelChoice, Mode, Outcome, RecordingSummary, Target};
+use tompion_session::{
+    ChoiceError, Config, Context, Error, KernelChoice, Mode, Outcome, RecordingSummary, Target,
+};
 use tompion_status::{NOT_WRITTEN, describe_sources, losses, none_fired, suggestion, total};
 
 pub use command_start::separate as separate_command;
@@ -250,8 +251,10 @@ pub fn level(text: &str) -> Result<Level, String> {
 impl Arguments {
     /// Checks what the parser leaves to a later step: how probes are written.
     pub fn check_probes(&self) -> Result<(), String> {
+        use tompion_kernel::{Words, probes::ProbeSpec};
         let words = Words::parse(self.kernel.as_deref().unwrap_or_default());
-        parse_probes(&words).map(|_| ()).map_err(|error| error.to_string())
+        let mut parsed = words.probes.iter().map(|probe| ProbeSpec::parse(probe));
+        parsed.try_for_each(|probe| probe.map(drop)).map_err(|error| error.to_string())
     }
 }
 
@@ -394,37 +397,29 @@ fn kernel(arguments: &Arguments, target: &Target) -> Result<Option<KernelChoice>
             false => Ok(None),
         };
     };
-    let choice = Words::parse(words);
-    let mut probes = Vec::new();
-    for probe in &parse_probes(&choice).map_err(|error| describe_probe_error(&error))? {
-        probes.extend(probe.find().map_err(|error| describe_probe_error(&error))?);
-    }
-    let available = AvailableEvents::of_this_kernel();
     let follows = matches!(target, Target::Command(_) | Target::Processes(_));
-    let unknown = |UnknownEvent(pattern)| {
-        let near = nearest_kernel_events(&pattern);
-        format!("no kernel event matches `{pattern}`{near}; see tompion list --kernel")
-    };
-    let selection = choice.select(&available, follows).map_err(unknown)?;
-    selection.unreadable.iter().for_each(|problem| print_status(format!("not recorded: {problem}")));
-    let mut selection = Selection { probes, ..selection };
-    if contexts.has(KernelContext::UserStack) {
-        tompion_kernel::stacks::add_lives(&mut selection);
+    let choice = KernelChoice::new(words, contexts, arguments.filter.as_deref(), follows);
+    let choice = choice.map_err(|error| describe_choice_error(&error))?;
+    let unreadable = choice.selection.unreadable.iter();
+    unreadable.for_each(|problem| print_status(format!("not recorded: {problem}")));
+    choice.filter.iter().for_each(|filter| tell_of_filter(filter, &choice.selection));
+    Ok(Some(choice))
+}
+
+/// Describes an error of the choice of kernel events, with the nearest known names.
+fn describe_choice_error(error: &ChoiceError) -> String {
+    match error {
+        ChoiceError::Probe(error) => describe_probe_error(error),
+        ChoiceError::Unknown(UnknownEvent(pattern)) => {
+            let near = nearest_kernel_events(pattern);
+            format!("no kernel event matches `{pattern}`{near}; see tompion list --kernel")
+        }
+        ChoiceError::Filter(problem) => problem.to_string(),
     }
-    let filter = arguments.filter.as_deref();
-    let filter = filter.map(|text| kernel_filter(text, &mut selection, &available.calls)).transpose()?;
-    let words = words.clone();
-    Ok(Some(KernelChoice { selection, calls: available.calls, filter, contexts, words, follows }))
 }
 
-/// Parses the probes among the values of -k.
-fn parse_probes(words: &Words) -> Result<Vec<ProbeSpec>, ProbeSpecError> {
-    words.probes.iter().map(|probe| ProbeSpec::parse(probe)).collect()
-}
-
-/// Compiles the filter for kernel events, and reports names that they don't have.
-fn kernel_filter(text: &str, selection: &mut Selection, calls: &Calls) -> Result<Filter, String> {
-    let filter = Filter::new(text, selection, calls).map_err(|problem| problem.to_string())?;
+/// Reports names in the filter that kernel events don't have.
+fn tell_of_filter(filter: &Filter, selection: &Selection) {
     if !filter.unknown.is_empty() {
         let names = filter.unknown.join(", ");
         print_status(format!("kernel events have no {names}: the filter treats it as unknown"));
@@ -432,7 +427,6 @@ fn kernel_filter(text: &str, selection: &mut Selection, calls: &Calls) -> Result
     if selection.is_empty() {
         print_status("no selected kernel event has the fields of the filter");
     }
-    Ok(filter)
 }
 
 /// Describes an error of a probe, with the nearest known names.

@@ -16,6 +16,8 @@
  *   - Two stacks that share a word take turns and are described again. Two that share all bits of
  *     it: the second isn't described, and its number, which differs, means nothing to the reader,
  *     which counts it as missing. No event gets another's.
+ *   - A recorder that takes over from one that was killed knows none of the stacks before: it sets
+ *     all words to 0.
  */
 #ifndef TOMPION_BPF_CONTEXT_H
 #define TOMPION_BPF_CONTEXT_H
@@ -59,6 +61,7 @@ struct {
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
 	NUMBER(max_entries, 1);
 	TYPE(key, u32);
 	TYPE(value, u64);

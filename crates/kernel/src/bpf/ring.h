@@ -1,7 +1,7 @@
 /*
  * Rings for probes, which nothing can restart: reserve, fill, commit. models/reserve.pml is this
  * file's model, function by function; docs/design/kernel.md is the argument. The reader is
- * crates/kernel/src/ring.rs.
+ * crates/kernel-objects/src/ring.rs.
  *
  *   rings   one entry for each CPU: positions, counters (struct ring)
  *   data    one entry for each sub-buffer: 64 KiB of records, and room behind them that is never

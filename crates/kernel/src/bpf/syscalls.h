@@ -53,8 +53,14 @@ struct {
 	TYPE(value, struct address_buffer);
 } address_buffers SECTION(".maps");
 
-/* The recorder, whose own system calls are not to be recorded. */
-const volatile u32 recorder = 0;
+/* The recorder, whose own system calls are not to be recorded. Another one may take its place. */
+struct {
+	NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	NUMBER(map_flags, BPF_F_MMAPABLE);
+	NUMBER(max_entries, 1);
+	TYPE(key, u32);
+	TYPE(value, u64);
+} recorder SECTION(".maps");
 
 /* In the place of a text's length. */
 #define NO_TEXT 0xffffffffu
@@ -68,9 +74,12 @@ struct path_lengths {
 
 static ALWAYS_INLINE int is_followed(u32 pid)
 {
-	if (pid == recorder)
+	u32 first = 0;
+	if (follow && !is_in_set(pid))
 		return 0;
-	return !follow || is_in_set(pid);
+	/* It is there. Its absence leads nowhere, which gives the verifier no more to follow. */
+	u64 *own = bpf_map_lookup_elem(&recorder, &first);
+	return own && *(volatile u64 *)own != pid;
 }
 
 /*

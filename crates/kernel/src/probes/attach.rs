@@ -32,6 +32,13 @@ const SITE_WORDS: usize = 2 + 2 * MAX_ARGUMENTS;
 #[derive(Debug, Default)]
 pub(crate) struct Attached(Vec<OwnedFd>);
 
+impl Attached {
+    /// Their links.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.0.iter().map(AsFd::as_fd)
+    }
+}
+
 impl Drop for Attached {
     fn drop(&mut self) {
         tompion_os::close_in_parallel(std::mem::take(&mut self.0));

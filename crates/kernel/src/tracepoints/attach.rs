@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    os::fd::{BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use super::Tracepoint;
@@ -60,18 +60,25 @@ impl Attachments {
         self.links.keys().copied()
     }
 
-    /// Ends the program's runs at all tracepoints but these.
-    pub(crate) fn detach_others(&mut self, places: &BTreeSet<usize>) {
-        let (kept, others) =
+    /// Links by their tracepoints' places, and events.
+    pub(crate) fn descriptors(
+        &self,
+    ) -> (impl Iterator<Item = (usize, BorrowedFd<'_>)>, impl Iterator<Item = BorrowedFd<'_>>) {
+        let links = self.links.iter().map(|(place, link)| (*place, link.as_fd()));
+        (links, self.events.iter().map(AsFd::as_fd))
+    }
+
+    /// Takes the links at all tracepoints but these; the program's runs end when they are closed.
+    pub(crate) fn take_others(&mut self, places: &BTreeSet<usize>) -> Vec<OwnedFd> {
+        let (kept, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut self.links).into_iter().partition(|(place, _)| places.contains(place));
         self.links = kept;
-        let others: BTreeMap<usize, OwnedFd> = others;
-        tompion_os::close_in_parallel(others.into_values().collect());
+        others.into_values().collect()
     }
 
     /// Ends the program's runs.
     pub(crate) fn detach(&mut self) {
-        self.detach_others(&BTreeSet::new());
+        tompion_os::close_in_parallel(self.take_others(&BTreeSet::new()));
     }
 }
 

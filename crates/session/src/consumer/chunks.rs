@@ -9,7 +9,7 @@ use std::{io, sync::mpsc::TryRecvError, time::Duration};
 use crate::messages::reason;
 use tompion_calls::CommittedChunk;
 use tompion_chunks::{Committed, Policy, Series};
-use tompion_kernel_trace::{ChunkControl, ChunkPart};
+use tompion_kernel_trace::{Begins, ChunkControl, ChunkPart};
 use tompion_manifest::{self as manifest, BeyondLimits, Chunk, Clock, Manifest};
 use tompion_os::DirHandle;
 use tompion_restart_state::{self as restart_state, ChunkBegin, Ended, ProcessBegin, TakeOver};
@@ -313,20 +313,26 @@ impl Consumer {
     /// Saves what a recorder needs that goes on in the next chunk.
     fn save_next_chunk(&mut self) -> io::Result<()> {
         let number = self.chunks.as_ref().map_or(0, |chunks| chunks.series.number() + 1);
-        self.save_begin(number, Process::save_for_next_chunk, ChunkBegin::write)
+        let kernel = self.kernel_begins().map(|begins| begins.next);
+        let begin = ChunkBegin { number, kernel, ..ChunkBegin::default() };
+        self.save_begin(begin, Process::save_for_next_chunk, ChunkBegin::write)
+    }
+
+    /// State with which the kernel would begin a chunk.
+    fn kernel_begins(&self) -> Option<Begins> {
+        self.chunks.as_ref()?.kernel_part.as_ref()?.begins.as_deref().cloned()
     }
 
     /// Saves the state with which a chunk begins, if the processes outlast the recorder.
     fn save_begin(
         &mut self,
-        number: u64,
+        begin: ChunkBegin,
         save: impl Fn(&mut Process, bool) -> io::Result<Option<ProcessBegin>>,
         write: impl Fn(&ChunkBegin, &DirHandle, bool) -> io::Result<()>,
     ) -> io::Result<()> {
         let Some(backing) = &self.backing else { return Ok(()) };
         let is_durable = self.manifest.session.is_durable();
-        let mut begin =
-            ChunkBegin { number, begin_ns: Some(tompion_os::monotonic_ns()), ..ChunkBegin::default() };
+        let mut begin = ChunkBegin { begin_ns: Some(tompion_os::monotonic_ns()), ..begin };
         for process in &mut self.processes {
             let state = save(process, is_durable)?;
             begin.processes.extend(state.map(|state| (process.key, state)));
@@ -356,7 +362,9 @@ impl Consumer {
     /// with, and begins it again.
     fn replace_open_chunk(&mut self) -> io::Result<()> {
         let number = self.chunks.as_ref().map_or(0, |chunks| chunks.series.number());
-        self.save_begin(number, Process::save_for_dropped_chunk, ChunkBegin::write_cleared)?;
+        let kernel = self.kernel_begins().map(|begins| begins.again);
+        let begin = ChunkBegin { number, kernel, ..ChunkBegin::default() };
+        self.save_begin(begin, Process::save_for_dropped_chunk, ChunkBegin::write_cleared)?;
         let Some(chunks) = &mut self.chunks else { return Ok(()) };
         chunks.series.set_aside()?;
         restart_state::drop_from(&mut self.manifest.sources, chunks.ended.drain(..));

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fs, io, os::unix::fs::MetadataExt, sync::Arc, t
 use tompion_clock::ClockMap;
 use tompion_counting::Collector;
 use tompion_keeper::{HandOver, Keeper};
+use tompion_kernel_trace::{Kernel, note_choice};
 use tompion_layout::ring::Geometry;
 use tompion_manifest::{self as manifest, Channel, Clock, Host, Manifest, SCHEMA, Session};
 use tompion_os::{DirHandle, Listener, ProcessWatch, sample_clocks};
@@ -48,6 +49,8 @@ pub(super) struct Start {
     pub left: Option<Left>,
     /// Chunk in which it recorded, if its recording is in chunks.
     pub chunk: Option<TakeOver>,
+    /// The kernel, if it is recorded on.
+    pub kernel: Option<Kernel>,
 }
 
 /// Programs that a recorder has left which was killed.
@@ -72,6 +75,10 @@ pub(super) fn begin(config: &Config, session_config: &mut SessionConfig) -> Resu
     let (name, listener) = listen(config)?;
     if let (Some(backing), Some(id)) = (&session_config.backing, &manifest.session.id) {
         let restart = config.linger.map(|_| SavedRestart::new(config, &name));
+        if let (Some(choice), Some(_)) = (&config.kernel, &restart) {
+            let noted = note_choice(backing, choice, session_config.rules.filter.as_deref());
+            noted.map_err(|error| Error::Backing(backing.path().to_owned(), error))?;
+        }
         let saved = SavedSession::new(session_config, id.clone()).with_chunks(config.chunks);
         let saved = saved.with_restart(restart.clone());
         let kept = backing::keep_session(backing, &saved);
@@ -81,7 +88,7 @@ pub(super) fn begin(config: &Config, session_config: &mut SessionConfig) -> Resu
             session_config.keeper = Some(Arc::new(keeper.map_err(Error::Keeper)?));
         }
     }
-    Ok(Start { manifest, clock: new_clock(), name, listener, left: None, chunk: None })
+    Ok(Start { manifest, clock: new_clock(), name, listener, left: None, chunk: None, kernel: None })
 }
 
 /// Samples the clock for the first time: two samples, since one has no rate.

@@ -89,7 +89,7 @@ impl Control {
     fn set_kernel_events(&mut self, choice: KernelEvents, done: Sender<Vec<String>>) {
         let Some(kernel) = &self.kernel else { return };
         let KernelEvents { words, selection } = choice;
-        kernel.change(selection, done);
+        kernel.change(selection, words.clone(), done);
         self.rule_changes = self.rule_changes.saturating_add(1);
         let rules = Box::new(self.acceptor.rules().clone());
         let _ = self.commands.send(ConsumerCommand::NoteKernelEvents(rules, words.clone()));

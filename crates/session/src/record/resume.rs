@@ -5,13 +5,15 @@ use std::{io, os::unix::fs::MetadataExt as _, sync::Arc, thread, time::Duration}
 use tompion_chunks::Policy;
 use tompion_clock::ClockMap;
 use tompion_keeper::{HandOver, Keeper, TakeError};
-use tompion_manifest::Manifest;
+use tompion_kernel_trace::LeftKernel;
+use tompion_manifest::{KERNEL, Manifest};
 use tompion_os::{DirHandle, Listener, Lock, User, sample_clocks, try_lock};
-use tompion_restart_state as restart_state;
+use tompion_restart_state::{self as restart_state, TakeOver};
 
 use super::{
     Config, Error, Mode, Outcome,
     begin::{Left, RESTART_FOLDER, Start, admission, new_clock, users},
+    kernel::take_over_kernel,
     record_into,
 };
 use tompion_running::own_recorder;
@@ -42,6 +44,8 @@ pub(super) struct Unfinished {
     manifest: Manifest,
     keeper: Arc<Keeper>,
     kept: HandOver,
+    /// The kernel, if it was recorded; or a line that says why that ends.
+    kernel: Option<Result<LeftKernel, String>>,
 }
 
 impl Unfinished {
@@ -69,13 +73,15 @@ impl Unfinished {
             return Err(failed("the machine has stopped since; tompion recover completes it".into()));
         }
         let restart = saved.restart().ok_or_else(|| failed("it has no keeper".into()))?;
-        let (keeper, kept) = Keeper::take(&restart.keeper, &saved.id).map_err(|error| match error {
+        let (keeper, mut kept) = Keeper::take(&restart.keeper, &saved.id).map_err(|error| match error {
             TakeError::Gone => {
                 failed(format!("{error}, so what the rings held is lost; tompion recover completes it"))
             }
             error => failed(error.to_string()),
         })?;
-        Ok(Some(Self { lock, folder, backing, saved, manifest, keeper: Arc::new(keeper), kept }))
+        let objects = std::mem::take(&mut kept.objects);
+        let kernel = manifest.session.kernel.then(|| LeftKernel::find(&backing, &keeper, objects));
+        Ok(Some(Self { lock, folder, backing, saved, manifest, keeper: Arc::new(keeper), kept, kernel }))
     }
 
     /// Records on.
@@ -93,7 +99,7 @@ impl Unfinished {
             mode: if saved.overwrite { Mode::Overwrite } else { Mode::Discard },
             subbuf_size: saved.geometry.subbuf_size(),
             subbufs: saved.geometry.subbuf_count(),
-            kernel: None,
+            kernel: self.kernel.as_ref().and_then(|it| it.as_ref().ok()).map(|it| it.choice.clone()),
             chunks: self.saved.chunks.map(Policy::from),
             ..config.clone()
         };
@@ -129,8 +135,13 @@ impl Unfinished {
     }
 
     /// Begins again with what there is. Returns the lock, too.
-    pub fn begin(self) -> Result<(Start, Lock), Error> {
-        let Self { lock, folder, backing, saved, mut manifest, keeper, mut kept } = self;
+    pub fn begin(
+        self,
+        config: &Config,
+        session_config: &SessionConfig,
+        notice: fn(&str),
+    ) -> Result<(Start, Lock), Error> {
+        let Self { lock, folder, backing, saved, mut manifest, keeper, mut kept, kernel } = self;
         let failed = |text: String| Error::Resume(folder.path().to_owned(), text);
         let is_durable = manifest.session.is_durable();
         let taken = saved.chunks.map(|_| restart_state::take_over(&folder, &backing, is_durable));
@@ -149,14 +160,22 @@ impl Unfinished {
             !is_complete
         });
         let clock = clock(&backing).map_err(failed)?;
-        let problems = match &mut chunk {
-            None => recover::complete_kernel(&folder, &mut manifest),
-            Some(chunk) => recover::complete_kernel_in_chunk(&folder, &backing, &mut manifest, chunk),
-        };
-        manifest.session.problems.extend(problems);
+        let kernel = kernel.filter(|_| !is_kernel_complete(&manifest, chunk.as_ref()));
+        let begin = chunk.as_ref().and_then(|chunk| chunk.begin.kernel.clone());
+        let taken = take_over_kernel(kernel, begin, (config, session_config), notice);
+        let kernel = taken.unwrap_or_else(|line| {
+            let problems = match &mut chunk {
+                None => recover::complete_kernel(&folder, &mut manifest),
+                Some(chunk) => recover::complete_kernel_in_chunk(&folder, &backing, &mut manifest, chunk),
+            };
+            let line = line.map(|line| format!("kernel events end with the recorder before: {line}"));
+            line.iter().for_each(|line| notice(line));
+            manifest.session.problems.extend(line.into_iter().chain(problems));
+            manifest.session.kernel = false;
+            None
+        });
         manifest.session.restarts += 1;
         manifest.session.recorder = own_recorder();
-        manifest.session.kernel = false;
         manifest.write(&folder, is_durable)?;
         manifest.sources.extend(chunk.iter().flat_map(|chunk| chunk.ended.in_all.clone()));
         let name = saved.restart().map(|restart| restart.socket.clone()).unwrap_or_default();
@@ -169,8 +188,14 @@ impl Unfinished {
         };
         let ended = manifest.sources.iter().map(|source| source.path.clone()).collect();
         let left = Some(Left { kept, processes, command, join_socket, ended });
-        Ok((Start { manifest, clock, name, listener, left, chunk }, lock))
+        Ok((Start { manifest, clock, name, listener, left, chunk, kernel }, lock))
     }
+}
+
+/// Whether the kernel's trace was completed before the recorder was killed.
+fn is_kernel_complete(manifest: &Manifest, chunk: Option<&TakeOver>) -> bool {
+    let ended = chunk.iter().flat_map(|chunk| &chunk.ended.in_all);
+    manifest.sources.iter().chain(ended).any(|source| source.kind == KERNEL)
 }
 
 /// Checks that a folder is a user's or root's, and has none of these mode bits.

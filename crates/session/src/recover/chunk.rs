@@ -79,7 +79,7 @@ impl Recovery {
         let TakeOver { begin, ended } = take_over(&self.folder, backing, true)?;
         let mut series = open_series(&self.folder, begin.number)?;
         let earlier = self.earlier_losses()?;
-        let number = begin.number;
+        let (number, begin_of_kernel) = (begin.number, begin.kernel.clone());
         self.open = Some(OpenChunk { backing: backing.clone(), begin, ended });
         let above = std::mem::replace(&mut self.folder, series.open().clone());
         let result = self.complete_rings(backing, recording);
@@ -95,6 +95,7 @@ impl Recovery {
         };
         (chunk.session.recorder, chunk.session.snapshot) = (None, None);
         (chunk.session.backing, chunk.session.keeper) = (None, false);
+        self.complete_held_kernel(&mut chunk, begin_of_kernel);
         let known = chunk.sources.len();
         self.complete_kernel(&mut chunk);
         recording.losses_unknown = chunk.losses_unknown;

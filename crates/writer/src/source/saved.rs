@@ -75,6 +75,20 @@ pub struct SavedState<'a> {
     pub trace: Option<&'a SavedTrace>,
 }
 
+impl SavedTrace {
+    /// The same of a folder in which the initial state begins again, and repeats nothing.
+    #[must_use]
+    pub fn without_initial_state(mut self) -> Self {
+        if let Some((_, events)) = self.initial.take() {
+            self.initial_before = self.initial_before.saturating_add(events);
+            if let Some(Some(stream)) = self.streams.last_mut() {
+                stream.written = 0;
+            }
+        }
+        self
+    }
+}
+
 impl SavedStream {
     fn of(origin: &Origin, (reported, last_moment, ring_end): (u64, u64, u64)) -> Self {
         let Origin { cpu, sequence, discarded, tally, .. } = *origin;
@@ -391,6 +405,29 @@ mod tests {
         let dropped = writer.saved(true);
         assert_eq!(dropped.streams[0].unwrap().sequence, 1, "as if the folder had not been");
         assert_eq!((dropped.events_of_rings, writer.written_before()), (1, 2));
+    }
+
+    #[test]
+    fn a_trace_goes_on_in_a_folder_in_which_its_initial_state_begins_again() {
+        let dir = TestDir::new("restarted");
+        let root = DirHandle::open(&dir).unwrap();
+        let copies = root.create_below("copies").unwrap();
+        let mut writer = self::writer(root.join("1"));
+        let initial = writer.initial_stream();
+        let mark = InitialMark { catalog: 7, ..InitialMark::default() };
+        write(&mut writer, initial, 1, mark.into());
+        write(&mut writer, 0, 2, at(16));
+        writer.keep_copies(&copies, false).unwrap();
+        let saved = writer.saved(false).without_initial_state();
+        let mut writer = self::writer(root.join("2"));
+        let state = SavedState { copies: &copies, trace: Some(&saved) };
+        let resumed = writer.resume_in_chunk(state, &expected()).unwrap();
+        assert_eq!((writer.written(), writer.initial_bytes(), resumed.initial), (2, 0, mark));
+        write(&mut writer, 0, 3, at(32));
+        assert!(!dir.join("2/stream_initial").exists(), "nothing is repeated");
+        write(&mut writer, initial, 4, mark.into());
+        let resumed = self::writer(root.join("2")).resume_in_chunk(state, &expected()).unwrap();
+        assert_eq!((writer.written(), resumed.initial), (4, mark));
     }
 
     #[test]

@@ -26,7 +26,7 @@
 //!
 //! The reader polls and is never woken; it never waits for a writer.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use tompion_layout::loss::Cause;
 use tompion_os::SharedMap;
@@ -191,9 +191,15 @@ impl<'a> RingReader<'a> {
         })
     }
 
-    /// Takes the number of losses in front of the sub-buffer that begins at a position and that
-    /// writers have entered; `None` while one of them may still be uncounted.
-    fn take_losses(&self, position: u64) -> Option<u64> {
+    /// Word with the number of losses in front of the sub-buffer that begins at a position.
+    fn losses_before(&self, position: u64) -> &AtomicU64 {
+        let subbuf = (position / SUBBUF_SIZE % (2 * u64::from(self.geometry.subbufs))) as usize;
+        self.rings.word(self.cpu as usize * RING + LOST_BEFORE + subbuf * 8)
+    }
+
+    /// Number of losses in front of the sub-buffer that begins at a position and that writers have
+    /// entered; `None` while one of them may still be uncounted.
+    fn count_losses(&self, position: u64) -> Option<u64> {
         if position == 0 {
             return Some(0);
         }
@@ -204,17 +210,45 @@ impl<'a> RingReader<'a> {
         if !(0..LOSS_ATTEMPTS).any(|_| is_counted()) {
             return None;
         }
-        let subbuf = (position / SUBBUF_SIZE % (2 * u64::from(self.geometry.subbufs))) as usize;
-        let count = self.rings.word(self.cpu as usize * RING + LOST_BEFORE + subbuf * 8);
         // Ordering: the writers that count here next do so behind a look at `consumed` that finds
-        // the store in `take`, which is a release.
-        Some(count.swap(0, Ordering::Acquire))
+        // the store in `release`, which is a release.
+        Some(self.losses_before(position).load(Ordering::Acquire))
     }
 
     /// Discard mode: copies what is committed behind `read` and gives its room back.
     ///
     /// It ends before bytes that are still being written. Positions that can't be are an error.
     pub fn take(&self, read: u64, to: &mut Vec<u8>) -> Result<Taken, UntrustedPosition> {
+        let taken = self.look(read, to)?;
+        self.release(taken.span);
+        Ok(taken)
+    }
+
+    /// Discard mode: the position up to which room was given back.
+    pub fn released(&self) -> u64 {
+        self.load(CONSUMED)
+    }
+
+    /// Discard mode: gives the room of a span back, in which all was read. It may be done again:
+    /// the losses that are removed are those in front of sub-buffers that begin in it, and no
+    /// writer counts any there before `consumed` has passed them.
+    pub fn release(&self, Span { begin, end }: Span) {
+        let begin = begin.max(end.saturating_sub(self.geometry.ring_size()));
+        let mut subbuf = begin.next_multiple_of(SUBBUF_SIZE);
+        while subbuf < end {
+            // Ordering: before the store below.
+            self.losses_before(subbuf).store(0, Ordering::Relaxed);
+            subbuf += SUBBUF_SIZE;
+        }
+        // Ordering: pairs with the programs' look at `consumed` before they enter a sub-buffer: the
+        // copy is made, and the losses are removed.
+        self.rings.word(self.cpu as usize * RING + CONSUMED).store(end, Ordering::Release);
+    }
+
+    /// Discard mode: copies what is committed behind `read`, and leaves it in the ring.
+    ///
+    /// It ends before bytes that are still being written. Positions that can't be are an error.
+    pub fn look(&self, read: u64, to: &mut Vec<u8>) -> Result<Taken, UntrustedPosition> {
         let mut span = Span { begin: read, end: read };
         let mut openings = Vec::new();
         let written = self.written();
@@ -235,15 +269,12 @@ impl<'a> RingReader<'a> {
                 }
             };
             if span.end % SUBBUF_SIZE == 0 {
-                let Some(lost) = self.take_losses(span.end) else { break };
+                let Some(lost) = self.count_losses(span.end) else { break };
                 openings.push(Opening { position: span.end, lost });
             }
             self.copy(Span { begin: span.end, end }, to);
             span.end = end;
         }
-        // Ordering: pairs with the programs' look at `consumed` before they enter a sub-buffer: the
-        // copy is made.
-        self.rings.word(self.cpu as usize * RING + CONSUMED).store(span.end, Ordering::Release);
         Ok(Taken { span, openings })
     }
 
@@ -308,7 +339,7 @@ mod tests {
             RingReader::new(&self.rings, &self.data, self.geometry, 0)
         }
 
-        fn word(&self, offset: usize) -> &std::sync::atomic::AtomicU64 {
+        fn word(&self, offset: usize) -> &AtomicU64 {
             self.rings.word(offset)
         }
 
@@ -356,8 +387,16 @@ mod tests {
         }
     }
 
+    /// Number of records, without those that only fill a sub-buffer's end.
     fn records(span: Span, bytes: &[u8]) -> usize {
-        crate::records::Records::new(bytes, span.begin).map(Result::unwrap).count()
+        assert_eq!(span.end - span.begin, bytes.len() as u64);
+        let half = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+        let (mut at, mut count) = (0, 0);
+        while at < bytes.len() {
+            count += usize::from(half(at + 2) != 0);
+            at += half(at).max(8);
+        }
+        count
     }
 
     #[test]
@@ -444,6 +483,30 @@ mod tests {
         writer.append(24).unwrap();
         let third = writer.reader().take(second.span.end, &mut bytes).unwrap();
         assert_eq!(third.openings, [opening(2 * first, 2)]);
+    }
+
+    #[test]
+    fn losses_stay_until_the_room_behind_them_is_given_back() {
+        let writer = Writer::new(2);
+        while writer.append(1000).is_some() {}
+        let ring = 2 * SUBBUF_SIZE;
+        let mut bytes = Vec::new();
+        let first = writer.reader().look(0, &mut bytes).unwrap();
+        assert_eq!((first.span.end, writer.append(24)), (ring, None), "its room is not given back");
+        writer.reader().release(first.span);
+        writer.append(24).unwrap();
+        // A reader that is killed has given nothing back, and the next one finds the same.
+        let opening = [Opening { position: ring, lost: 2 }];
+        for _ in 0..2 {
+            let seen = writer.reader().look(ring, &mut bytes).unwrap();
+            assert_eq!((seen.span.end, &seen.openings[..]), (ring + 24, &opening[..]));
+        }
+        writer.reader().release(Span { begin: ring, end: ring });
+        assert_eq!(writer.reader().look(ring, &mut bytes).unwrap().openings, opening);
+        // One that was killed between the two stores is followed by one that does both again.
+        (0..2).for_each(|_| writer.reader().release(Span { begin: ring, end: ring + 24 }));
+        assert_eq!(writer.word(LOST_BEFORE + 2 * 8).load(Ordering::Relaxed), 0);
+        assert_eq!((writer.reader().released(), writer.reader().lost(Cause::Full)), (ring + 24, 2));
     }
 
     #[test]
