@@ -334,9 +334,9 @@ impl Registry {
                 joined.count_undescribed(slot);
                 continue;
             }
-            let watch = self.triggers.watch(&joined.triggers, &names, &description, &mut self.filters);
-            triggers::set(slot, number, watch);
-            recording_mask |= if watch.is_some() { ACTIONS } else { 0 };
+            let watched = self.triggers.watched(&joined.triggers, &names, &description, &mut self.filters);
+            triggers::set(slot, number, &watched);
+            recording_mask |= if watched.is_empty() { 0 } else { ACTIONS };
             if rules::take(&joined.rules, &names) {
                 let filter = rules::filter(&joined.rules);
                 let program = filter.map(|filter| self.filters.program(filter, &description));

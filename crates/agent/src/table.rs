@@ -49,6 +49,16 @@ impl<T: Sync> Table<T> {
         }
     }
 
+    /// All entries. The caller holds the registry's lock.
+    pub fn iter(&self) -> impl Iterator<Item = &'static T> {
+        // Ordering: only changed under the registry's lock.
+        let chunks = self.0.iter().map(|place| place.load(Ordering::Relaxed));
+        // SAFETY: null, or a chunk that was leaked.
+        let chunks = chunks.filter_map(|chunk| unsafe { chunk.as_ref() });
+        // SAFETY: null, or an entry that lives for ever.
+        chunks.flatten().filter_map(|entry| unsafe { entry.load(Ordering::Relaxed).as_ref() })
+    }
+
     /// The entry of an event. Safe in signal handlers.
     #[inline]
     pub fn get(&self, number: u32) -> Option<&'static T> {
@@ -80,6 +90,7 @@ mod tests {
         assert_eq!([300, 301, 302, 5].map(|number| TABLE.get(number)), [Some(&3), Some(&2), None, None]);
         TABLE.set(301, None);
         assert_eq!((TABLE.get(300), TABLE.get(301)), (Some(&3), None));
+        assert_eq!(TABLE.iter().collect::<Vec<_>>(), [&3, &1]);
         TABLE.clear();
         assert_eq!((TABLE.get(300), TABLE.get(70_000)), (None, None));
     }

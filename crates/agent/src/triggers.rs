@@ -1,10 +1,16 @@
 //! Triggers on events: which events they wait for, and what happens when one matches.
 //!
-//! A session writes its triggers into the control file. For each event that one of them wants there
-//! is an entry with the compiled filters. The event path evaluates them, counts matches and copies
-//! the first ones into the control file ([`tompion_ring::captures`]).
+//! A session writes its triggers into the control file. Each event that they want has a list with
+//! an entry for each of them. The event path evaluates their filters, counts matches and copies the
+//! first ones into the control file ([`tompion_ring::captures`]).
+//!
+//! Lists are never freed, because a thread may use one at any time. When triggers change, entries
+//! are used again: a list is as long as the largest number of triggers that its event ever had.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicPtr, Ordering},
+};
 
 use tompion_layout::triggers::{Epochs, TRIGGERS, TriggerNumber};
 use tompion_os::SharedMap;
@@ -15,6 +21,7 @@ use tompion_protocol::{
 use tompion_ring::{
     captures::{self, Match},
     producer::Event,
+    versioned::VersionedWords,
 };
 use tompion_schema::Names;
 
@@ -25,7 +32,7 @@ use crate::{
     table::Table,
 };
 
-static TABLES: [Table<Watch>; MAX_RECORDINGS] = [const { Table::new() }; MAX_RECORDINGS];
+static TABLES: [Table<Entry>; MAX_RECORDINGS] = [const { Table::new() }; MAX_RECORDINGS];
 
 /// Triggers of a recording, as its session has written them.
 #[derive(Clone, Debug, Default)]
@@ -53,13 +60,53 @@ impl Triggers {
     }
 }
 
-/// Triggers that wait for an event.
-#[derive(Debug)]
-pub struct Watch(Box<[Watched]>);
+/// Place in the list of the triggers that wait for an event in a recording.
+#[derive(Debug, Default)]
+struct Entry {
+    /// The trigger, as [`Watched::to_words`] has it; none while the entry is unused.
+    words: VersionedWords<3>,
+    /// The next entry of the list.
+    next: AtomicPtr<Entry>,
+}
+
+impl Entry {
+    /// A new one, for ever.
+    fn leak() -> &'static Self {
+        Box::leak(Box::default())
+    }
+
+    fn next(&self) -> Option<&'static Self> {
+        // SAFETY: null, or an entry that was leaked. Ordering: pairs with the release store in
+        // `next_or_new`.
+        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The next entry, which is made if there is none. The caller holds the registry's lock.
+    fn next_or_new(&self) -> &'static Self {
+        self.next().unwrap_or_else(|| {
+            let new = Self::leak();
+            // Ordering: pairs with the acquire load in `next`.
+            self.next.store(std::ptr::from_ref(new).cast_mut(), Ordering::Release);
+            new
+        })
+    }
+
+    /// This entry and those behind it.
+    fn list(&'static self) -> impl Iterator<Item = &'static Self> {
+        std::iter::successors(Some(self), |entry| entry.next())
+    }
+
+    /// The trigger. None if there is none, or it is being replaced: the session counts no match of
+    /// the one before any more.
+    fn watched(&self) -> Option<Watched> {
+        // SAFETY: words of one version, which `Watched::to_words` has made.
+        self.words.get().map(|words| unsafe { Watched::from_words(words) })
+    }
+}
 
 /// A trigger that waits for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Watched {
+pub struct Watched {
     /// Number of the trigger in the session.
     trigger: TriggerNumber,
     /// Role of the event.
@@ -82,7 +129,60 @@ enum Accepts {
     None,
 }
 
+/// Forms in words: of roles, of times that spans must last, and of what is accepted.
+const ROLES: [Role; 3] = [Role::Event, Role::Begin, Role::End];
+const NO_TIME: u64 = 0;
+const TIME: u64 = 1;
+const DEADLINE: u64 = 2;
+const ACCEPTS_ALL: u64 = 0;
+const ACCEPTS_NONE: u64 = 1;
+/// Bits of the first word, from the trigger's number up.
+const ROLE_SHIFT: u32 = 8;
+const OVER_SHIFT: u32 = 12;
+const NAME_SHIFT: u32 = 16;
+const EPOCH_SHIFT: u32 = 32;
+
 impl Watched {
+    /// Its words.
+    fn to_words(self) -> [u64; 3] {
+        let Self { trigger, role, over, name, accepts } = self;
+        let role = ROLES.iter().position(|known| *known == role).unwrap_or_default() as u64;
+        let (over, time) = match over {
+            None => (NO_TIME, 0),
+            Some(Over::Time(time)) => (TIME, time),
+            Some(Over::Deadline) => (DEADLINE, 0),
+        };
+        let accepts = match accepts {
+            Accepts::All => ACCEPTS_ALL,
+            Accepts::None => ACCEPTS_NONE,
+            Accepts::Some(filter) => std::ptr::from_ref(filter).expose_provenance() as u64,
+        };
+        let (index, epoch) = (trigger.index as u64, u64::from(trigger.epoch));
+        let name = u64::from(name) << NAME_SHIFT;
+        [index | role << ROLE_SHIFT | over << OVER_SHIFT | name | epoch << EPOCH_SHIFT, time, accepts]
+    }
+
+    /// The trigger of some words.
+    ///
+    /// # Safety
+    /// [`Watched::to_words`] has made all of them together.
+    unsafe fn from_words([first, time, accepts]: [u64; 3]) -> Self {
+        let trigger = TriggerNumber { index: (first & 0xff) as usize, epoch: (first >> EPOCH_SHIFT) as u16 };
+        let role = ROLES.get((first >> ROLE_SHIFT & 0xf) as usize).copied().unwrap_or(Role::Event);
+        let over = match first >> OVER_SHIFT & 0xf {
+            TIME => Some(Over::Time(time)),
+            DEADLINE => Some(Over::Deadline),
+            _ => None,
+        };
+        let accepts = match accepts {
+            ACCEPTS_ALL => Accepts::All,
+            ACCEPTS_NONE => Accepts::None,
+            // SAFETY: the address of a filter, as the caller promises. Filters are never freed.
+            filter => Accepts::Some(unsafe { &*std::ptr::with_exposed_provenance(filter as usize) }),
+        };
+        Self { trigger, role, over, name: (first >> NAME_SHIFT) as u16, accepts }
+    }
+
     /// Whether it accepts an event with this fixed part.
     fn accepts(&self, event: &Event<'_>, image: &[u8]) -> bool {
         match self.accepts {
@@ -106,31 +206,29 @@ impl Watched {
     }
 }
 
-/// Entries of events by their descriptions, and the names of spans by which ends find their begins.
-/// Never freed: a change of triggers costs an event that it concerns an entry more.
+/// Numbers of spans' names, by which ends find their begins.
 #[derive(Debug, Default)]
 pub struct Cache {
-    watches: BTreeMap<Box<[u8]>, Vec<&'static Watch>>,
     names: BTreeMap<Box<str>, u16>,
 }
 
 impl Cache {
-    /// Nothing compiled yet.
+    /// No names yet.
     pub const fn new() -> Self {
-        Self { watches: BTreeMap::new(), names: BTreeMap::new() }
+        Self { names: BTreeMap::new() }
     }
 
-    /// The entry of an event; none if no trigger waits for it.
-    pub fn watch(
+    /// The triggers that wait for an event.
+    pub fn watched(
         &mut self,
         triggers: &Triggers,
         names: &Names<'_>,
         description: &[u8],
         filters: &mut filters::Cache,
-    ) -> Option<&'static Watch> {
+    ) -> Vec<Watched> {
         let text = EventTriggers(&triggers.text);
         if !text.iter().any(|trigger| trigger.role(names).is_some()) {
-            return None;
+            return Vec::new();
         }
         // There are fewer events than numbers.
         let more = u16::try_from(self.names.len()).unwrap_or(u16::MAX);
@@ -151,17 +249,7 @@ impl Cache {
             let number = TriggerNumber { index: trigger.index, epoch };
             Some(Watched { trigger: number, role, over: trigger.over, name, accepts })
         });
-        let watched: Box<[Watched]> = watched.collect();
-        if watched.is_empty() {
-            return None;
-        }
-        let known = self.watches.entry(description.into()).or_default();
-        if let Some(same) = known.iter().find(|known| known.0 == watched) {
-            return Some(same);
-        }
-        let watch: &Watch = Box::leak(Box::new(Watch(watched)));
-        known.push(watch);
-        Some(watch)
+        watched.collect()
     }
 }
 
@@ -173,23 +261,56 @@ pub fn understood(text: &str) -> u32 {
     EventTriggers(text).iter().filter(is_known).count() as u32
 }
 
-/// Has triggers of a recording wait for the events of a number. The caller holds the registry's
-/// lock.
-pub fn set(slot: usize, number: u32, watch: Option<&'static Watch>) {
-    if watch.is_some() {
+/// Has these triggers of a recording, and no others, wait for the events of a number. Those that
+/// wait already are not disturbed. The caller holds the registry's lock.
+pub fn set(slot: usize, number: u32, watched: &[Watched]) {
+    if !watched.is_empty() {
         filters::note_pid();
     }
-    TABLES.iter().skip(slot).take(1).for_each(|table| table.set(number, watch));
+    TABLES.iter().skip(slot).take(1).for_each(|table| set_in(table, number, watched));
+}
+
+fn set_in(table: &Table<Entry>, number: u32, watched: &[Watched]) {
+    let first = match table.get(number) {
+        Some(first) => first,
+        None if watched.is_empty() => return,
+        None => {
+            let first = Entry::leak();
+            table.set(number, Some(first));
+            first
+        }
+    };
+    let mut missing = watched.to_vec();
+    for entry in first.list() {
+        let known = entry.watched().and_then(|found| missing.iter().position(|it| *it == found));
+        match known {
+            Some(at) => _ = missing.swap_remove(at),
+            None => entry.words.set(None),
+        }
+    }
+    let mut entry = first;
+    for watched in missing {
+        while entry.words.is_set() {
+            entry = entry.next_or_new();
+        }
+        entry.words.set(Some(watched.to_words()));
+    }
+}
+
+/// Whether triggers wait for the events of a number in a table.
+fn waits(table: &Table<Entry>, number: u32) -> bool {
+    table.get(number).is_some_and(|first| first.list().any(|entry| entry.words.is_set()))
 }
 
 /// Whether a trigger waits for the events of a number.
 pub fn any(number: u32) -> bool {
-    TABLES.iter().any(|table| table.get(number).is_some())
+    TABLES.iter().any(|table| waits(table, number))
 }
 
 /// Forgets the triggers of a recording that ends. The caller holds the registry's lock.
 pub fn forget(slot: usize) {
-    TABLES.iter().skip(slot).take(1).for_each(Table::clear);
+    let lists = TABLES.iter().skip(slot).take(1).flat_map(Table::iter);
+    lists.flat_map(Entry::list).filter(|entry| entry.words.is_set()).for_each(|entry| entry.words.set(None));
     open_spans::forget(slot);
 }
 
@@ -197,8 +318,8 @@ pub fn forget(slot: usize) {
 pub fn run(number: u32, event: Event<'_>, image: &[u8]) {
     let mut time = None;
     for (slot, table) in TABLES.iter().enumerate() {
-        let Some(Watch(watched)) = table.get(number) else { continue };
-        for watched in watched.iter() {
+        let Some(first) = table.get(number) else { continue };
+        for watched in first.list().filter_map(Entry::watched) {
             // The end of a span doesn't say whether its begin was accepted, so each has an entry.
             let limit = match watched.accepts(&event, image) {
                 true => watched.limit(image),
@@ -206,7 +327,7 @@ pub fn run(number: u32, event: Event<'_>, image: &[u8]) {
                 false => continue,
             };
             let event = Event { time: *time.get_or_insert_with(event::given_time), ..event };
-            follow(slot, watched, event, limit);
+            follow(slot, &watched, event, limit);
         }
     }
 }
@@ -232,7 +353,7 @@ fn follow(slot: usize, watched: &Watched, event: Event<'_>, limit: u64) {
 
 /// Counts an event that the triggers can't look at.
 pub fn skip(number: u32) {
-    let waiting = TABLES.iter().enumerate().filter(|(_, table)| table.get(number).is_some());
+    let waiting = TABLES.iter().enumerate().filter(|(_, table)| waits(table, number));
     waiting.for_each(|(slot, _)| note_unjudged(slot));
 }
 
@@ -244,6 +365,45 @@ fn note_unjudged(slot: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn watched(index: usize, epoch: u16, over: Option<Over>, accepts: Accepts) -> Watched {
+        let trigger = TriggerNumber { index, epoch };
+        Watched { trigger, role: Role::Begin, over, name: 7, accepts }
+    }
+
+    fn entries(table: &Table<Entry>, number: u32) -> usize {
+        table.get(number).map_or(0, |first| first.list().count())
+    }
+
+    #[test]
+    fn a_trigger_is_the_same_in_words() {
+        for over in [None, Some(Over::Time(u64::MAX)), Some(Over::Deadline)] {
+            for (role, accepts) in ROLES.into_iter().zip([Accepts::All, Accepts::None, Accepts::All]) {
+                let trigger = TriggerNumber { index: TRIGGERS - 1, epoch: u16::MAX };
+                let watched = Watched { trigger, role, over, name: u16::MAX, accepts };
+                // SAFETY: words of one trigger.
+                assert_eq!(unsafe { Watched::from_words(watched.to_words()) }, watched);
+            }
+        }
+    }
+
+    #[test]
+    fn triggers_that_change_ten_thousand_times_take_no_more_memory() {
+        static TABLE: Table<Entry> = Table::new();
+        let stays = watched(15, 0, None, Accepts::All);
+        for change in 0..10_000u16 {
+            let changed = watched(3, change, Some(Over::Time(change.into())), Accepts::All);
+            set_in(&TABLE, 5, &[changed, stays]);
+            let mut found: Vec<_> = TABLE.get(5).expect("a list").list().filter_map(Entry::watched).collect();
+            found.sort_by_key(|watched| watched.trigger);
+            assert_eq!(found, [changed, stays]);
+        }
+        assert_eq!(entries(&TABLE, 5), 2);
+        set_in(&TABLE, 5, &[]);
+        assert!(!waits(&TABLE, 5) && !waits(&TABLE, 6));
+        set_in(&TABLE, 5, &[watched(1, 0, None, Accepts::None)]);
+        assert!(waits(&TABLE, 5) && entries(&TABLE, 5) == 2 && entries(&TABLE, 6) == 0);
+    }
 
     #[test]
     fn lines_of_unknown_forms_are_not_understood() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use tompion_layout::triggers::{self as layout, COUNT_MASK, Epochs, TRIGGERS, TriggerNumber};
 use tompion_manifest::Capture;
 use tompion_os::SharedMap;
-use tompion_ring::captures::{self, UntrustedCapture};
+use tompion_ring::captures::{self, Copies, UntrustedCapture};
 use tompion_schema::Event;
 use tompion_triggers::{Condition, EventCondition, EventTable, Trigger};
 
@@ -89,6 +89,8 @@ impl MatchCounts {
         let is_whole = captures::read(control).is_some_and(|found| found.text == table.text().as_bytes());
         if follows && (!is_whole || counts.epochs != table.epochs()) {
             counts.change(control, table);
+        } else if follows {
+            captures::remove_others(control, &counts.epochs);
         }
         counts
     }
@@ -100,6 +102,8 @@ impl MatchCounts {
             return false;
         }
         captures::publish(control, table.text().as_bytes(), &table.epochs());
+        // Of a silence, for example, none were taken.
+        captures::remove_others(control, &table.epochs());
         for (index, epoch) in table.epochs().into_iter().enumerate() {
             if self.epochs[index] != epoch {
                 (self.epochs[index], self.seen[index]) = (epoch, layout::first_word(epoch));
@@ -225,7 +229,9 @@ impl MatchCounts {
             self.refused += 1;
             return Matches { trigger, ..Matches::default() };
         }
-        let copies = captures::take(control, trigger, usize::try_from(count).unwrap_or(usize::MAX));
+        let most = usize::try_from(count).unwrap_or(usize::MAX);
+        let epoch = if self.follows { Copies::Of(trigger.epoch) } else { Copies::All };
+        let copies = captures::take(control, trigger.index, epoch, most);
         let mut captures = Vec::new();
         for copy in copies {
             match capture(&copy, fields, source) {
@@ -416,6 +422,8 @@ mod tests {
         word(&control, layout::MATCHES + 8, 4);
         assert_eq!(counts.read(&control, next, &[], &mut program()).count, 2);
         assert_eq!(counts.read(&control, number(1), &[], &mut program()).count, 1);
+        // Copies of one that goes, such as a silence's, leave their slots to the next.
+        (0..layout::SLOTS).for_each(|slot| put(&control, 0, slot, 7));
         // The recorder was killed when it had written this down, and no program had been told.
         table.release(next);
         let last = table.assign(&"event:e:f -> notify".parse().expect("a trigger")).expect("a number");
@@ -423,6 +431,25 @@ mod tests {
         assert_eq!(captures::read(&control).map(|read| read.text), Some(table.text().into_bytes()));
         assert!(resumed.has_all(&table) && resumed.find_new(&control, &table).is_empty());
         assert_eq!(captures::matches(&control, 0), layout::first_word(last.epoch));
+        assert_eq!(captures::take(&control, 0, Copies::All, usize::MAX), [], "slots are taken");
+        (0..layout::SLOTS).for_each(|slot| put(&control, 0, slot, 7));
+        assert!(resumed.change(&control, &table));
+        assert_eq!(captures::take(&control, 0, Copies::All, usize::MAX), [], "slots are taken");
+    }
+
+    #[test]
+    fn a_program_that_keeps_its_triggers_need_not_know_epochs() {
+        let (control, mut table) = (control(), table(1));
+        table.release(number(0));
+        let trigger = table.assign(&"event:a:b -> notify".parse().expect("a trigger")).expect("a number");
+        captures::publish(&control, table.text().as_bytes(), &table.epochs());
+        for (follows, found) in [(true, 0), (false, 1)] {
+            let mut counts = MatchCounts::new(&table, follows);
+            put(&control, 0, 0, 7);
+            word(&control, layout::MATCHES, layout::first_word(trigger.epoch) + 1);
+            let matches = counts.read(&control, trigger, &[], &mut program());
+            assert_eq!((matches.count, matches.captures.len()), (1, found), "follows: {follows}");
+        }
     }
 
     #[test]

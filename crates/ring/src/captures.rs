@@ -21,6 +21,8 @@ use crate::{
     rules_text::{self, Places, RulesText},
 };
 
+/// Maximum number of tries to count a match. In each, another thread has counted one.
+const MAX_EXCHANGES: u32 = 256;
 const PLACES: Places = Places { word: layout::GENERATION, text: layout::TEXT, size: layout::TEXT_SIZE };
 
 /// Triggers that were read whole. Nothing of the text was checked.
@@ -87,7 +89,9 @@ pub(crate) unsafe fn note(region: &Part<'_>, trigger: TriggerNumber, found: &Mat
         // Ordering: release, pairs with the acquire load in `take_from`.
         region.store(at, layout::COMPLETE, Ordering::Release);
     }
-    count_match(region, word_of(index), epoch);
+    if !count_match(region, word_of(index), epoch, MAX_EXCHANGES) {
+        note_unjudged(region);
+    }
 }
 
 /// Offset of the word of a number's matches.
@@ -96,29 +100,27 @@ fn word_of(index: usize) -> usize {
 }
 
 /// Adds a match to the word at an offset, unless its epoch is another one. A change of the word by
-/// another thread has it look again: some thread always gets on.
-pub(crate) fn count_match(region: &Part<'_>, at: usize, epoch: u16) {
-    loop {
-        // Ordering: nothing is read by it.
-        let word = region.load(at, Ordering::Relaxed);
+/// another thread has it look again, `most` times in all. False if each of them was in vain.
+pub(crate) fn count_match(region: &Part<'_>, at: usize, epoch: u16, most: u32) -> bool {
+    for _ in 0..most {
+        let word = region.load_to_change(at);
         // The release pairs with the acquire load in `matches`: a session that sees the count sees
         // the copy, and what was appended before.
         if layout::epoch(word) != epoch || region.replace(at, word, layout::next_word(word)) {
-            return;
+            return true;
         }
     }
+    false
 }
 
 /// Gives a number's word the next epoch, if it has another one. Matches of the one before are not
 /// counted from then on. Only the session does that, and one thread of it.
 pub(crate) fn begin_epoch(region: &Part<'_>, at: usize, epoch: u16) {
-    loop {
-        // Ordering: only this thread changes epochs.
-        let word = region.load(at, Ordering::Relaxed);
-        // A match finds one epoch or the other. Beside a text, the word is published with it.
-        if layout::epoch(word) == epoch || region.replace(at, word, layout::first_word(epoch)) {
-            return;
-        }
+    // Ordering: only this thread changes epochs. A match finds one epoch or the other. Beside a text,
+    // the word is published with it.
+    if layout::epoch(region.load_to_change(at)) != epoch {
+        // Once: a program that changes the word all the time is not waited for.
+        region.exchange(at, layout::first_word(epoch));
     }
 }
 
@@ -236,20 +238,50 @@ pub fn set_followed(control: &SharedMap, index: usize, word: u64) {
     region(control).iter().for_each(|region| region.store(place, word, Ordering::Relaxed));
 }
 
-/// Takes at most `most` copied events of a trigger, and gives their slots back, as those of copies
-/// of other epochs.
-pub fn take(control: &SharedMap, trigger: TriggerNumber, most: usize) -> Vec<UntrustedCapture> {
-    region(control).map_or(Vec::new(), |region| take_from(&region, trigger, most))
+/// Epochs of copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copies {
+    /// Those of one.
+    Of(u16),
+    /// All: the triggers of the memory never change, and its agent may not know of epochs.
+    All,
 }
 
-fn take_from(region: &Part<'_>, trigger: TriggerNumber, most: usize) -> Vec<UntrustedCapture> {
-    let mut out = Vec::new();
-    let slots = (0..SLOTS).map(|slot| layout::slot(trigger.index.min(TRIGGERS - 1), slot));
+/// Takes at most `most` copied events of a trigger's number, and gives their slots back, as those
+/// of copies of other epochs.
+pub fn take(control: &SharedMap, index: usize, copies: Copies, most: usize) -> Vec<UntrustedCapture> {
+    region(control).map_or(Vec::new(), |region| take_from(&region, index, copies, most))
+}
+
+/// Offsets of the slots of a number that have an event.
+fn complete(region: &Part<'_>, index: usize) -> impl Iterator<Item = usize> {
+    let slots = (0..SLOTS).map(move |slot| layout::slot(index.min(TRIGGERS - 1), slot));
     // Ordering: pairs with the release store in `note`.
-    for at in slots.filter(|at| region.load(*at, Ordering::Acquire) == layout::COMPLETE) {
+    slots.filter(|at| region.load(*at, Ordering::Acquire) == layout::COMPLETE)
+}
+
+fn free(region: &Part<'_>, at: usize) {
+    // Ordering: release, pairs with the acquire in `claim_behind`: the next writer comes behind
+    // what was read.
+    region.store(at, layout::FREE, Ordering::Release);
+}
+
+/// Gives the slots of copies back that are of other epochs than their numbers have. Else the first
+/// events of new triggers would find none.
+pub fn remove_others(control: &SharedMap, epochs: &Epochs) {
+    let Some(region) = region(control) else { return };
+    for (index, epoch) in epochs.iter().enumerate() {
+        let is_other = |at: &usize| region.load(at + 3 * 8, Ordering::Relaxed) >> 32 != u64::from(*epoch);
+        complete(&region, index).filter(is_other).for_each(|at| free(&region, at));
+    }
+}
+
+fn take_from(region: &Part<'_>, index: usize, copies: Copies, most: usize) -> Vec<UntrustedCapture> {
+    let mut out = Vec::new();
+    for at in complete(region, index) {
         let word = |index: usize| region.load(at + index * 8, Ordering::Relaxed);
         let (ids, time, sizes, duration) = (word(1), word(2), word(3), word(4));
-        if sizes >> 32 == u64::from(trigger.epoch) {
+        if copies == Copies::All || copies == Copies::Of((sizes >> 32) as u16) {
             if out.len() >= most {
                 continue;
             }
@@ -259,9 +291,7 @@ fn take_from(region: &Part<'_>, trigger: TriggerNumber, most: usize) -> Vec<Untr
             let (number, tid) = (ids as u32, (ids >> 32) as u32);
             out.push(UntrustedCapture { number, tid, time, duration, size, payload });
         }
-        // Ordering: release, pairs with the acquire in `claim_behind`: the next writer comes behind
-        // this copy.
-        region.store(at, layout::FREE, Ordering::Release);
+        free(region, at);
     }
     out.sort_by_key(|capture| capture.time);
     out
@@ -304,6 +334,11 @@ mod tests {
 
     const fn trigger(index: usize) -> TriggerNumber {
         TriggerNumber { index, epoch: 0 }
+    }
+
+    /// Takes copies of a trigger.
+    fn take(control: &SharedMap, trigger: TriggerNumber, most: usize) -> Vec<UntrustedCapture> {
+        super::take(control, trigger.index, Copies::Of(trigger.epoch), most)
     }
 
     fn note_payload(control: &SharedMap, index: usize, image: &[u8], text: &[u8]) {
@@ -427,6 +462,45 @@ mod tests {
         assert_eq!(take(&control, new, usize::MAX).len(), SLOTS, "all slots are free again");
         publish(&control, b"5 a:c", &epochs);
         assert_eq!(matches(&control, 5), layout::first_word(1) + 10, "one that stays goes on");
+    }
+
+    #[test]
+    fn copies_of_a_trigger_that_has_gone_leave_their_slots() {
+        let control = control(control::FILE_SIZE);
+        let (old, new) = (TriggerNumber { index: 5, epoch: 0 }, TriggerNumber { index: 5, epoch: 1 });
+        (0..SLOTS + 1).for_each(|_| note_of(&control, old, &[1; 8], &[]));
+        note_of(&control, trigger(6), &[2; 8], &[]);
+        let mut epochs = [0; TRIGGERS];
+        epochs[5] = 1;
+        publish(&control, b"5 a:c", &epochs);
+        remove_others(&control, &epochs);
+        note_of(&control, new, &[3; 8], &[]);
+        assert_eq!(take(&control, new, usize::MAX).len(), 1, "the first one has a slot");
+        assert_eq!(take(&control, trigger(6), usize::MAX).len(), 1, "one that stays keeps its copies");
+    }
+
+    #[test]
+    fn copies_of_an_agent_without_epochs_are_taken_where_triggers_never_change() {
+        let control = control(control::FILE_SIZE);
+        let mut epochs = [0; TRIGGERS];
+        epochs[5] = 3;
+        publish(&control, b"5 a:c", &epochs);
+        note_of(&control, TriggerNumber { index: 5, epoch: 3 }, &[1; 8], &[]);
+        // Such an agent leaves the word zero that has the epoch now.
+        let region = region(&control).expect("a region");
+        let sizes = layout::slot(5, 0) + 3 * 8;
+        region.store(sizes, region.load(sizes, Ordering::Relaxed) & u64::from(u32::MAX), Ordering::Relaxed);
+        let taken = super::take(&control, 5, Copies::All, usize::MAX);
+        assert_eq!(taken.iter().map(|copy| copy.payload[0]).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn a_match_that_never_gets_its_turn_is_counted_as_one_that_was_not_looked_at() {
+        let control = control(control::FILE_SIZE);
+        let region = region(&control).expect("a region");
+        assert!(!count_match(&region, word_of(2), 0, 0));
+        assert!(count_match(&region, word_of(2), 0, 1) && count_match(&region, word_of(2), 9, 1));
+        assert_eq!((matches(&control, 2), unjudged(&control)), (1, 0));
     }
 
     #[test]

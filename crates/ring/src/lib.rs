@@ -9,6 +9,7 @@
 //! text that says which events are recorded. [`captures`] counts and copies events on which
 //! triggers wait. [`idle_pages`] gives back what rings don't use any more. [`counts`] counts
 //! events by their [`keys`]. [`in_flight`] tells when the memory of a recording can be unmapped.
+//! [`versioned`] has words that change while others read them.
 //!
 //! The bytes themselves are drawn in `tompion-layout`; `docs/design/ring.md` has the argument why
 //! readers and writers agree. This crate knows nothing of events, files or sockets.
@@ -34,3 +35,4 @@ pub mod rules_text;
 #[cfg(not(loom))]
 mod section;
 pub mod torn_pages;
+pub mod versioned;

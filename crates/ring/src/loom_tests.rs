@@ -36,6 +36,7 @@ use crate::{
     records::{Records, UntrustedRecord},
     reserve::{ReserveParts, ReserveRings},
     rules_text::{self, Places},
+    versioned::VersionedWords,
 };
 
 const SUBBUF: u64 = 128;
@@ -444,12 +445,14 @@ fn torn_rules_are_noticed() {
     must_fail(Fault::NoReleaseFence, 2, replacing());
 }
 
-/// A trigger's number gets another trigger while a thread matches the old one; an agent that has
-/// read the new text matches the new one.
-fn changing_trigger() -> impl Fn() + Sync + Send + Clone + 'static {
-    || {
+/// A trigger's number gets another trigger while threads match the old one, so many; an agent that
+/// has read the new text matches the new one.
+fn changing_trigger(late: u32) -> impl Fn() + Sync + Send + Clone + 'static {
+    move || {
         const PLACES: Places = Places { word: 0, text: 8, size: 8 };
         const MATCHES: usize = 16;
+        // Each other thread changes the word once.
+        const TRIES: u32 = 3;
         let map = SharedMap::for_words(24);
         let session = {
             let map = map.clone();
@@ -459,29 +462,65 @@ fn changing_trigger() -> impl Fn() + Sync + Send + Clone + 'static {
                 rules_text::publish_at(&part, PLACES, &[1; 8], begin);
             })
         };
-        let late = {
+        let begin = |_| {
             let map = map.clone();
-            thread::spawn(move || captures::count_match(&Part::of(&map, 0, 24), MATCHES, 0))
+            thread::spawn(move || captures::count_match(&Part::of(&map, 0, 24), MATCHES, 0, TRIES))
         };
+        let late: Vec<_> = (0..late).map(begin).collect();
         let part = Part::of(&map, 0, 24);
         let epoch = || triggers::epoch(part.load(MATCHES, Ordering::Relaxed));
         let mut counted = 0;
         if let Some((text, epoch)) = rules_text::read_with(&part, PLACES, epoch) {
             assert_eq!(text.text.is_empty(), epoch == 0, "a text and its epoch");
             if epoch == 1 {
-                captures::count_match(&part, MATCHES, epoch);
+                assert!(captures::count_match(&part, MATCHES, epoch, TRIES));
                 counted = 1;
             }
         }
         session.join().unwrap();
-        late.join().unwrap();
+        assert!(late.into_iter().all(|late| late.join().unwrap()), "a try too few");
         assert_eq!(part.load(MATCHES, Ordering::Relaxed), triggers::first_word(1) + counted);
     }
 }
 
 #[test]
 fn matches_are_counted_for_their_own_trigger() {
-    explore(3, changing_trigger());
+    explore(3, changing_trigger(0));
+    explore(3, changing_trigger(1));
+}
+
+#[test]
+fn triggers_of_two_generations_are_noticed() {
+    must_fail(Fault::NoSecondLook, 2, changing_trigger(0));
+    must_fail(Fault::NoSecondLook, 2, changing_trigger(1));
+}
+
+/// Words are replaced, removed and put again, while a thread reads them.
+fn replacing_words() -> impl Fn() + Sync + Send + Clone + 'static {
+    || {
+        let words = Arc::new(VersionedWords::<2>::default());
+        words.set(Some([1, 1]));
+        let writer = {
+            let words = Arc::clone(&words);
+            thread::spawn(move || {
+                words.set(Some([2, 2]));
+                words.set(None);
+                words.set(Some([3, 3]));
+            })
+        };
+        for [first, second] in [words.get(), words.get()].into_iter().flatten() {
+            assert_eq!(first, second, "words of two versions");
+        }
+        writer.join().unwrap();
+        assert_eq!(words.get(), Some([3, 3]));
+    }
+}
+
+#[test]
+fn words_are_read_in_one_version() {
+    explore(3, replacing_words());
+    must_fail(Fault::NoSecondLook, 2, replacing_words());
+    must_fail(Fault::NoReleaseFence, 2, replacing_words());
 }
 
 /// Two threads append a pinned event each, while the list is read.

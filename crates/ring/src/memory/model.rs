@@ -166,6 +166,17 @@ impl<'a> Part<'a> {
         word.compare_exchange(old, new, released(Ordering::Release), Ordering::Relaxed).is_ok()
     }
 
+    /// Not only a load: of each word, loom remembers only the last use. Behind a load by the same
+    /// thread it would not try the change before what other threads loaded earlier.
+    pub(crate) fn load_to_change(&self, offset: usize) -> u64 {
+        // Ordering: relaxed, so that no thread sees more by it.
+        self.word(offset).expect("a word").fetch_add(0, Ordering::Relaxed)
+    }
+
+    pub(crate) fn exchange(&self, offset: usize, value: u64) {
+        self.word(offset).expect("a word").swap(value, released(Ordering::Release));
+    }
+
     pub(crate) fn raise(&self, offset: usize, value: u64, ordering: Ordering) {
         if let Some(word) = self.word(offset) {
             word.fetch_max(value, ordering);

@@ -91,6 +91,18 @@ impl<'a> Part<'a> {
         self.word(offset).compare_exchange_weak(old, new, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
+    /// Loads a word that this thread may change next.
+    #[inline(always)]
+    pub(crate) fn load_to_change(&self, offset: usize) -> u64 {
+        // Ordering: nothing is read by it; the change decides.
+        self.load(offset, Ordering::Relaxed)
+    }
+
+    /// Puts a value in the place of another. Release.
+    pub(crate) fn exchange(&self, offset: usize, value: u64) {
+        self.word(offset).swap(value, Ordering::Release);
+    }
+
     pub(crate) fn raise(&self, offset: usize, value: u64, ordering: Ordering) {
         self.word(offset).fetch_max(value, ordering);
     }
