@@ -83,12 +83,12 @@ fn an_idle_ring_gives_its_pages_back_and_loses_nothing() {
     let mut lull = begin(&dir, &[], "lull_idle");
     let full = ring_memory(lull.program.id());
     assert!(full >= 4096, "{full} KiB: the ring was full");
-    // The header, what is left of the current sub-buffer, and the next one.
-    wait_until("its pages are given back", || ring_memory(lull.program.id()) <= 2 * 512 + 16);
+    // The header, what is left of the current sub-buffer, and a quarter of the ring.
+    wait_until("its pages are given back", || ring_memory(lull.program.id()) <= 3 * 512 + 16);
     // A little is written: the ring is idle again.
     (0..100).for_each(|_| lull.say("more"));
     thread::sleep(Duration::from_millis(200));
-    assert!(ring_memory(lull.program.id()) <= 2 * 512 + 32);
+    assert!(ring_memory(lull.program.id()) <= 3 * 512 + 32);
     lull.end(&dir);
 }
 
