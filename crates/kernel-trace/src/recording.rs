@@ -174,14 +174,13 @@ impl Kernel {
         self.chunks.take()
     }
 
-    /// Saves what the flight recorder holds. Returns the number of events, and of all that were
-    /// ever saved.
-    pub fn snapshot(&self) -> (u64, u64) {
+    /// Has saved what the flight recorder holds. The receiver gets the number of events, and of all
+    /// that were ever saved.
+    pub fn snapshot(&self) -> mpsc::Receiver<(u64, u64)> {
         let (sender, receiver) = mpsc::channel();
-        match self.commands.send(KernelCommand::Snapshot(sender)) {
-            Ok(()) => receiver.recv().unwrap_or_default(),
-            Err(_) => (0, 0),
-        }
+        // Without the thread, the receiver finds the end.
+        let _ = self.commands.send(KernelCommand::Snapshot(sender));
+        receiver
     }
 
     /// Has what comes until this time saved before it is overwritten.

@@ -51,12 +51,14 @@ mod kernel;
 mod reach;
 mod requests;
 mod resume;
+mod saves;
 mod triggers;
 
 use begin::{Left, Start, begin, create_backing, create_folder, session_config};
 pub(crate) use kernel::plan as kernel_plan;
 use kernel::{leave_out_kernel, prepare_kernel, start_kernel};
 use resume::Unfinished;
+use saves::AfterSave;
 use triggers::Triggers;
 
 use reach::{Reached, ask_again, reach, watch, watch_all};
@@ -538,6 +540,7 @@ impl Control {
                 }
             }
             let search_at = self.ask_new_programs();
+            self.follow_saves(false, notice);
             let look_at = self.looks.as_mut().filter(|_| self.child.is_some()).map(Looks::look);
             if self.follow_triggers(notice) {
                 return;
@@ -659,7 +662,7 @@ impl Control {
         while let Some((signal, from_terminal)) = self.signals.next() {
             match signal {
                 SIGCHLD => self.reap(),
-                SIGUSR1 => drop(self.snapshot(notice)),
+                SIGUSR1 => self.save(None, AfterSave::Nothing, notice),
                 // A file has reached its limit: the write that failed has said so.
                 SIGXFSZ => {}
                 _ if self.ending => return true,

@@ -6,10 +6,13 @@ use tompion_calls::{KernelEvents, Request, Requests};
 use tompion_control::Status;
 use tompion_firings::Occurrence;
 use tompion_kernel_trace::{Kernel, KernelChoice};
-use tompion_manifest::Snapshot;
 use tompion_triggers::Condition;
 
-use super::{Config, Control, Error, triggers::Save};
+use super::{
+    Config, Control, Error,
+    saves::{AfterSave, MAX_SAVES, Saved},
+    triggers::Save,
+};
 use crate::{consumer::ConsumerCommand, control, session_config::SessionConfig};
 
 /// Listens for calls about a recording. Without a place for the socket there are none, unless
@@ -108,22 +111,32 @@ impl Control {
         })
     }
 
-    /// Saves what the flight recorders hold; returns the number of events.
-    pub(super) fn snapshot(&self, notice: fn(&str)) -> Option<u64> {
-        self.save(None, notice).map(|(events, _)| events)
+    /// Has saved what the flight recorders hold, and does something then. Waits for no disk.
+    pub(super) fn save(&mut self, incident: Option<String>, then: AfterSave, notice: fn(&str)) {
+        if self.triggers.saves.is_full() {
+            let problem = "a snapshot is left out: so many wait for the disk already";
+            return notice(&format!("{problem} ({MAX_SAVES})"));
+        }
+        let (sender, consumer) = mpsc::channel();
+        let _ = self.commands.send(ConsumerCommand::Snapshot(sender));
+        let kernel = self.kernel.as_ref().map(Kernel::snapshot);
+        self.triggers.saves.add((consumer, kernel), incident, then);
     }
 
-    /// The same; returns the number of all events that were ever saved as well.
-    pub(super) fn save(&self, incident: Option<String>, notice: fn(&str)) -> Option<(u64, u64)> {
-        let begun_ns = tompion_os::monotonic_ns();
-        let (sender, receiver) = mpsc::channel();
-        self.commands.send(ConsumerCommand::Snapshot(sender)).ok()?;
-        let (events, total) = receiver.recv().ok()?;
-        let (of_kernel, all_of_kernel) = self.kernel.as_ref().map_or((0, 0), Kernel::snapshot);
-        let (events, total) = (events + of_kernel, total + all_of_kernel);
-        // The program that asked looks for it there.
-        let _ = self.commands.send(ConsumerCommand::NoteSnapshot(Snapshot { begun_ns, events, incident }));
-        notice(&format!("saved {events} events"));
-        Some((events, total))
+    /// Follows snapshots that have been saved; all, if they are to be waited for.
+    pub(super) fn follow_saves(&mut self, waits: bool, notice: fn(&str)) {
+        for Saved { snapshot, total, then } in self.triggers.saves.take_saved(waits) {
+            let events = snapshot.events;
+            // The program that asked looks for it there.
+            let _ = self.commands.send(ConsumerCommand::NoteSnapshot(snapshot));
+            notice(&format!("saved {events} events"));
+            // Programs that asked may have gone.
+            match then {
+                AfterSave::Nothing => {}
+                AfterSave::Tell(done) => drop(done.send(events)),
+                AfterSave::GoOn(due, done) => self.triggers.go_on(due, total - events, done),
+                AfterSave::End(windows) => windows.into_iter().for_each(|window| window.end(total)),
+            }
+        }
     }
 }

@@ -22,7 +22,10 @@ use tompion_manifest::Firing;
 use tompion_os::{Inheritance, Poller};
 use tompion_triggers::{Action, Condition};
 
-use super::{Config, Control};
+use super::{
+    Config, Control,
+    saves::{AfterSave, PendingSaves},
+};
 use crate::{
     acceptor::Interest,
     consumer::{CommandSender, ConsumerCommand, EventWatch, NewTriggers},
@@ -45,17 +48,27 @@ pub(super) struct Triggers {
     sightings: Option<Arc<Sightings>>,
     /// Ends of programs that triggers want to know, until they are followed.
     ends: Vec<Occurrence>,
+    /// Snapshots that are being saved.
+    pub(super) saves: PendingSaves,
     /// Snapshots that go on.
     windows: Vec<Window>,
     hook: Hook,
 }
 
 /// A snapshot that goes on until a time.
-struct Window {
+pub(super) struct Window {
     due: Instant,
     /// Events that had been saved before it.
     before: u64,
     done: Option<Sender<u64>>,
+}
+
+impl Window {
+    /// Tells the number of its events, given those of all snapshots.
+    pub(super) fn end(self, total: u64) {
+        // The program that asked may have gone.
+        let _ = self.done.map(|done| done.send(total.saturating_sub(self.before)));
+    }
 }
 
 /// Request to save what the flight recorders hold.
@@ -78,8 +91,9 @@ impl Triggers {
         let observations = Observations::new(&config.triggers, session_config.event_triggers.clone());
         let hook = Hook::new(config.user.clone(), inheritance, config.folder.clone());
         let hook = if config.is_granted() { hook.without_messages() } else { hook };
+        let (saves, windows) = Default::default();
         let mut triggers =
-            Self { observations, changes: 0, sightings: None, ends: Vec::new(), windows: Vec::new(), hook };
+            Self { observations, changes: 0, sightings: None, ends: Vec::new(), saves, windows, hook };
         triggers.begin_sightings(triggers.observations.has_events(), poller)?;
         Ok(triggers)
     }
@@ -126,7 +140,13 @@ impl Triggers {
     pub(super) fn next_look(&mut self, now: Instant) -> Option<Instant> {
         let hook = self.hook.is_running().then(|| now + HOOK_INTERVAL);
         let windows = self.windows.iter().map(|window| window.due);
-        windows.chain(self.observations.next_look(now)).chain(hook).min()
+        let others = self.saves.next_look(now).into_iter().chain(hook);
+        windows.chain(self.observations.next_look(now)).chain(others).min()
+    }
+
+    /// Has a snapshot go on until a time. Events that were saved before it are not its own.
+    pub(super) fn go_on(&mut self, due: Instant, before: u64, done: Option<Sender<u64>>) {
+        self.windows.push(Window { due, before, done });
     }
 }
 
@@ -151,12 +171,7 @@ impl Control {
         self.triggers.windows = rest;
         let over: Vec<Window> = over;
         if !over.is_empty() {
-            let saved = self.save(None, notice);
-            for Window { before, done, .. } in over {
-                let events = saved.map_or(0, |(_, total)| total.saturating_sub(before));
-                // The program that asked may have gone.
-                let _ = done.map(|done| done.send(events));
-            }
+            self.save(None, AfterSave::End(over), notice);
         }
         ends
     }
@@ -193,6 +208,7 @@ impl Control {
     pub(super) fn follow_last_triggers(&mut self, notice: fn(&str)) {
         // The command's end may be the recording's.
         self.follow_triggers(notice);
+        self.follow_saves(true, notice);
         let has_loss = self.triggers.observations.has(&Condition::Loss);
         if has_loss || self.triggers.observations.has_events() {
             self.acceptor.close();
@@ -200,6 +216,7 @@ impl Control {
             let losses = if has_loss { self.triggers.observations.take_losses(lost) } else { Vec::new() };
             losses.iter().for_each(|occurrence| _ = self.fire(occurrence, notice));
             self.follow_triggers(notice);
+            self.follow_saves(true, notice);
         }
         let suppressed = self.triggers.observations.suppressed();
         let _ = self.commands.send(ConsumerCommand::NoteSuppressed(suppressed));
@@ -252,11 +269,11 @@ impl Control {
             let _ = self.commands.send(ConsumerCommand::KeepSaving(due));
             self.kernel.iter().for_each(|kernel| Kernel::keep_saving(kernel, due));
         }
-        let Some((saved, total)) = self.save(incident, notice) else { return };
-        if goes_on {
-            self.triggers.windows.push(Window { due, before: total - saved, done });
-        } else {
-            let _ = done.map(|done| done.send(saved));
-        }
+        let then = match done {
+            done if goes_on => AfterSave::GoOn(due, done),
+            Some(done) => AfterSave::Tell(done),
+            None => AfterSave::Nothing,
+        };
+        self.save(incident, then, notice);
     }
 }
