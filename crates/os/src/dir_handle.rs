@@ -4,7 +4,8 @@
 //! This is how commands write where another user may have laid something:
 //!
 //! - The way to a directory follows no link that another user laid, where the caller has root's
-//!   file rights.
+//!   file rights. Where it has any of root's rights, the way follows no link of `/proc` to what a
+//!   process has open or sees: those ask for other rights than file rights.
 //! - Below the directory no link is followed at all ([`crate::beneath`]).
 //! - A file is made new, or it is a regular file with one name. Nothing waits for a FIFO, no device
 //!   is opened.
@@ -522,15 +523,18 @@ enum Missing {
 /// Opens a directory. With root's file rights, no link is followed that another user laid.
 fn walk(path: &Path, missing: Missing) -> io::Result<OwnedFd> {
     let path = or_here(path);
-    // A process of any other user can go nowhere that a link could lead it to against its will.
-    if user::file_user() != 0 {
+    let has_root_files = user::file_user() == 0;
+    // A process without rights of root's can go nowhere that a link could lead it to against its
+    // will.
+    if !has_root_files && !is_private() {
         if missing == Missing::Create {
             fs::DirBuilder::new().recursive(true).mode(directory_mode()).create(path)?;
         }
         return Ok(File::options().read(true).custom_flags(libc::O_DIRECTORY).open(path)?.into());
     }
-    let mut here =
-        open_one(libc::AT_FDCWD, if path.is_absolute() { "/" } else { "." }.as_ref(), libc::O_DIRECTORY)?;
+    // Directories on the way need not be readable.
+    const ON_THE_WAY: libc::c_int = libc::O_DIRECTORY | libc::O_PATH;
+    let mut here = open_one(libc::AT_FDCWD, if path.is_absolute() { "/" } else { "." }.as_ref(), ON_THE_WAY)?;
     let mut links = 0;
     let mut left = reversed(path);
     while let Some(name) = left.pop() {
@@ -544,10 +548,10 @@ fn walk(path: &Path, missing: Missing) -> io::Result<OwnedFd> {
         let found = File::from(found);
         let metadata = found.metadata()?;
         if !metadata.is_symlink() {
-            here = open_one(here.as_raw_fd(), &name, libc::O_DIRECTORY)?;
+            here = open_one(here.as_raw_fd(), &name, ON_THE_WAY)?;
             continue;
         }
-        if metadata.uid() != 0 {
+        if has_root_files && metadata.uid() != 0 {
             let (name, owner) = (Path::new(&name).display(), metadata.uid());
             let text = format!(
                 "root follows no link of another user ({name} is one of user {owner}); name where it leads"
@@ -560,11 +564,27 @@ fn walk(path: &Path, missing: Missing) -> io::Result<OwnedFd> {
         }
         let target = fs::read_link(path_of(&here).join(&name))?;
         if target.is_absolute() {
-            here = open_one(libc::AT_FDCWD, "/".as_ref(), libc::O_DIRECTORY)?;
+            if is_on_proc(&here)? {
+                let name = Path::new(&name).display();
+                let text = format!("no link of /proc is followed here ({name} is one); name where it leads");
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+            }
+            here = open_one(libc::AT_FDCWD, "/".as_ref(), ON_THE_WAY)?;
         }
         left.extend(reversed(&target));
     }
-    Ok(here)
+    open_one(here.as_raw_fd(), ".".as_ref(), libc::O_DIRECTORY)
+}
+
+/// Whether a directory is of the file system of processes, with links to what they have open and
+/// see. Of those that lead to directories, the plain ones are relative (`self`, `net`).
+/// Source: `proc(5)`.
+fn is_on_proc(directory: &OwnedFd) -> io::Result<bool> {
+    // SAFETY: all-zero bytes are a valid structure.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open and the structure is live.
+    check(unsafe { libc::fstatfs(directory.as_raw_fd(), &raw mut found) })?;
+    Ok(found.f_type == libc::PROC_SUPER_MAGIC)
 }
 
 /// The names on a way, the first one last.
@@ -743,6 +763,37 @@ mod tests {
         folder.check_root_only().unwrap();
         std::os::unix::fs::chown(&desk, Some(65534), None).unwrap();
         assert!(folder.check_root_only().unwrap_err().to_string().contains("user 65534"));
+    }
+
+    #[test]
+    fn with_rights_of_roots_no_link_of_proc_is_followed() {
+        // SAFETY: a plain system call that can't fail.
+        if unsafe { libc::geteuid() } != 0 {
+            return;
+        }
+        let dir = TestDir::new("proc-links");
+        let of_user = |path: &Path| {
+            let _rights = user::User::new(12_345, 12_345).own_files().expect("file rights");
+            DirHandle::open(path).map(|opened| opened.path().to_owned())
+        };
+        // Under `/proc/PID/root` is what this process sees, or another one in a container.
+        for (link, is_followed) in
+            [("/proc/self/root", false), ("/proc/self/cwd", false), ("/proc/self/net/", true)]
+        {
+            for open in [&of_user as &dyn Fn(&Path) -> _, &|path| DirHandle::open(path).map(|it| it.path)] {
+                let opened = open(Path::new(link));
+                assert_eq!(opened.is_ok(), is_followed, "{link}: {opened:?}");
+            }
+            let made = DirHandle::open_or_create(&Path::new("/proc/self/root").join("no-such"));
+            assert!(made.is_err_and(|error| error.to_string().contains("no link of /proc")));
+        }
+        // Links of the user's own are, and directories that only lead on.
+        fs::create_dir_all(dir.join("a/b")).expect("folders");
+        std::os::unix::fs::symlink("a/b", dir.join("link")).expect("a link");
+        for (path, mode) in [(dir.join("a/b"), 0o755), (dir.join("a"), 0o711), (dir.join("."), 0o711)] {
+            fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).expect("a mode");
+        }
+        assert_eq!(of_user(&dir.join("link")).expect("a folder"), dir.join("a/b"));
     }
 
     #[test]
