@@ -126,11 +126,19 @@ pub fn join_open_recordings(registry: &mut Registry) {
     let user = tompion_os::effective_user();
     let deadline = Instant::now() + OPEN_JOIN_TIMEOUT;
     let mut join = |folder: &str| join_folder_sockets(registry, folder, deadline);
+    // Behind root's own, which are never hidden. Root's programs are in no grant.
+    let join_with_granted = |join: &mut dyn FnMut(&str) -> bool, folder: &str| {
+        let is_there = join(folder);
+        if is_there && user != 0 {
+            join(&names::granted_join_folder(folder, user));
+        }
+        is_there
+    };
     // The recorders of a folder of the user's own have no other names that are worth a look.
     let has_own_folder = match std::env::var_os(names::SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
-        Some(path) => path.to_str().is_some_and(join),
+        Some(path) => path.to_str().is_some_and(|path| join_with_granted(&mut join, path)),
         None => {
-            let of_root = join(&names::join_folder(0));
+            let of_root = join_with_granted(&mut join, &names::join_folder(0));
             if user == 0 { of_root } else { join(&names::join_folder(user)) }
         }
     };

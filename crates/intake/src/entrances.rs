@@ -46,8 +46,8 @@ impl Refusal {
 #[derive(Debug)]
 pub struct Entrances {
     listeners: Vec<(Entrance, Listener)>,
-    /// The one in the folder where programs look.
-    join_socket: Option<JoinSocket>,
+    /// Those in folders where programs look: one, or by a grant one for each user.
+    join_sockets: Vec<JoinSocket>,
     refusals: BTreeMap<Refusal, u64>,
     /// Keeper of the sockets.
     keeper: Option<Arc<Keeper>>,
@@ -68,7 +68,7 @@ impl Entrances {
         interest: u64,
     ) -> io::Result<Self> {
         let (listeners, refusals) = (Vec::new(), BTreeMap::new());
-        let mut entrances = Self { listeners, join_socket: None, refusals, keeper, interest };
+        let mut entrances = Self { listeners, join_sockets: Vec::new(), refusals, keeper, interest };
         entrances.add(Entrance::OwnName, own, poller)?;
         Ok(entrances)
     }
@@ -96,13 +96,13 @@ impl Entrances {
     /// # Errors
     /// No listener was bound there, or the folder is not where programs look.
     pub fn adopt_join_socket(&mut self, name: &str, listeners: &[Listener]) -> io::Result<()> {
-        self.join_socket = Some(JoinSocket::adopt(name, listeners)?);
+        self.join_sockets = vec![JoinSocket::adopt(name, listeners)?];
         Ok(())
     }
 
-    /// Name of the socket in the folder where programs look.
+    /// Name of the socket in the folder where programs look. One by a grant is not taken over.
     pub fn join_socket(&self) -> Option<&str> {
-        self.join_socket.as_ref().map(JoinSocket::name)
+        self.join_sockets.first().map(JoinSocket::name)
     }
 
     /// Number of sockets.
@@ -122,7 +122,7 @@ impl Entrances {
     /// Lets no program find the session any more.
     pub fn close(&mut self) {
         self.listeners.clear();
-        self.join_socket = None;
+        self.join_sockets.clear();
     }
 
     /// Counts a program that is refused.
@@ -139,14 +139,27 @@ impl Entrances {
             .collect()
     }
 
-    /// Listens in the folder where all programs look. Returns why that can't be.
-    pub fn open_join_socket(&mut self, label: &str, poller: &Poller) -> Option<String> {
+    /// Listens in the folder where all programs look, or where those of some users look for
+    /// recorders by grants. Returns why that can't be.
+    pub fn open_join_sockets(
+        &mut self,
+        label: &str,
+        granted: Option<&[u32]>,
+        poller: &Poller,
+    ) -> Option<String> {
         let random = uuid::Uuid::new_v4().as_u64_pair().0;
-        let opened = JoinSocket::listen(label, random).and_then(|(socket, listener)| {
+        let mut add = |opened: io::Result<(JoinSocket, Listener)>| {
+            let (socket, listener) = opened?;
             self.add(Entrance::Public, listener, poller)?;
-            self.join_socket = Some(socket);
+            self.join_sockets.push(socket);
             Ok(())
-        });
+        };
+        let opened: io::Result<()> = match granted {
+            None => add(JoinSocket::listen(label, random)),
+            Some(users) => {
+                users.iter().try_for_each(|user| add(JoinSocket::listen_by_grant(label, random, *user)))
+            }
+        };
         opened.err().map(|error| error.to_string())
     }
 

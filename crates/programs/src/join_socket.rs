@@ -2,9 +2,13 @@
 //!
 //! ```text
 //! /run/tompion/join/NAME-RANDOM               root's recorders; 0755, sockets 0666
+//! /run/tompion/join/.granted/1000/NAME-RANDOM those by grants, for programs of user 1000
 //! /run/user/1000/tompion/join/NAME-RANDOM     those of user 1000
-//! TOMPION_SOCKET/NAME-RANDOM                  both, where the variable names a folder
+//! TOMPION_SOCKET/NAME-RANDOM                  all, where the variable names a folder
 //! ```
+//!
+//! Programs look at the first sockets of each folder only. So those by grants are apart: however
+//! many they are, they hide none of root's, and none for programs of other users.
 //!
 //! A recorder that was killed leaves its socket behind, which refuses connections. The next
 //! recorder removes it.
@@ -28,8 +32,8 @@ const STICKY: u32 = 0o1000;
 pub struct JoinSocket {
     folder: DirHandle,
     name: String,
-    /// Folder above that goes, too, where nothing else is in it.
-    above: Option<DirHandle>,
+    /// Folders that go, too, where nothing else is in them: each is in the next one.
+    leaving: Vec<DirHandle>,
 }
 
 impl JoinSocket {
@@ -41,8 +45,35 @@ impl JoinSocket {
     /// If the user has no folder for it, or it can't be used.
     pub fn listen(label: &str, random: u64) -> io::Result<(Self, Listener)> {
         let _rights = FileRights::of_the_process()?;
-        let (folder, above) = Self::folder()?;
-        Self::listen_in(folder, above, label, random)
+        let (folder, leaving) = Self::folder()?;
+        Self::listen_in(folder, leaving, label, random)
+    }
+
+    /// The same for a recorder by a grant: programs of this user look there.
+    ///
+    /// # Errors
+    /// As [`JoinSocket::listen`].
+    pub fn listen_by_grant(label: &str, random: u64, user: u32) -> io::Result<(Self, Listener)> {
+        let _rights = FileRights::of_the_process()?;
+        let (folder, leaving) = Self::folder()?;
+        let (folder, leaving) = Self::granted_in(&folder, leaving, user)?;
+        Self::listen_in(folder, leaving, label, random)
+    }
+
+    /// Makes the folder of recorders by grants for programs of a user, in that of root's.
+    fn granted_in(
+        folder: &DirHandle,
+        leaving: Vec<DirHandle>,
+        user: u32,
+    ) -> io::Result<(DirHandle, Vec<DirHandle>)> {
+        let all = folder.join(names::GRANTED_FOLDER);
+        let own = all.join(user.to_string());
+        for made in [&all, &own] {
+            made.make()?;
+            made.open_for_all()?;
+        }
+        let leaving = [own.clone(), all].into_iter().chain(leaving).collect();
+        Ok((own, leaving))
     }
 
     /// Takes over the socket of a recorder that was killed, by its name in the folder. In the end
@@ -52,13 +83,13 @@ impl JoinSocket {
     /// If there is no such socket.
     pub fn adopt(name: &str, listeners: &[Listener]) -> io::Result<Self> {
         let _rights = FileRights::of_the_process()?;
-        let (folder, above) = Self::folder()?;
-        Self::adopt_in(folder, above, name, listeners)
+        let (folder, leaving) = Self::folder()?;
+        Self::adopt_in(folder, leaving, name, listeners)
     }
 
     fn adopt_in(
         folder: DirHandle,
-        above: Option<DirHandle>,
+        leaving: Vec<DirHandle>,
         name: &str,
         listeners: &[Listener],
     ) -> io::Result<Self> {
@@ -74,21 +105,21 @@ impl JoinSocket {
             let text = format!("expected the recording's socket at {}, found none", path.display());
             return Err(io::Error::new(io::ErrorKind::NotFound, text));
         }
-        Ok(Self { folder, name: name.to_owned(), above })
+        Ok(Self { folder, name: name.to_owned(), leaving })
     }
 
-    /// Folder in which programs look, and the one above it that is ours, too.
-    fn folder() -> io::Result<(DirHandle, Option<DirHandle>)> {
+    /// Folder in which programs look, and those that go when they are empty.
+    fn folder() -> io::Result<(DirHandle, Vec<DirHandle>)> {
         let chosen = env::var_os(names::SOCKET_VARIABLE).filter(|folder| !folder.is_empty());
         match chosen {
-            Some(path) => Ok((DirHandle::open_or_create(Path::new(&path))?, None)),
+            Some(path) => Ok((DirHandle::open_or_create(Path::new(&path))?, Vec::new())),
             None => Self::usual_folder(tompion_os::effective_user()),
         }
     }
 
     fn listen_in(
         folder: DirHandle,
-        above: Option<DirHandle>,
+        leaving: Vec<DirHandle>,
         label: &str,
         random: u64,
     ) -> io::Result<(Self, Listener)> {
@@ -103,11 +134,11 @@ impl JoinSocket {
         };
         remove_dead_sockets(&folder);
         let listener = folder.listen_for_packets(&name, tompion_os::effective_user() == 0)?;
-        Ok((Self { folder, name, above }, listener))
+        Ok((Self { folder, name, leaving }, listener))
     }
 
     /// The folder in which programs of this user look, or all programs if the user is root.
-    fn usual_folder(user: u32) -> io::Result<(DirHandle, Option<DirHandle>)> {
+    fn usual_folder(user: u32) -> io::Result<(DirHandle, Vec<DirHandle>)> {
         let path = PathBuf::from(names::join_folder(user));
         let above = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         let run = above.parent().ok_or(io::ErrorKind::InvalidInput)?;
@@ -123,7 +154,7 @@ impl JoinSocket {
                 folder.open_for_all()?;
             }
         }
-        Ok((folder, Some(above)))
+        Ok((folder.clone(), vec![folder, above]))
     }
 
     /// Name of the socket in its folder.
@@ -141,10 +172,9 @@ impl Drop for JoinSocket {
     fn drop(&mut self) {
         let _rights = FileRights::of_the_process();
         let _ = self.folder.remove(&self.name);
-        if let Some(above) = self.above.as_ref().filter(|_| !is_sticky(&self.folder)) {
-            // They stay if something is in them.
-            let _ = self.folder.remove_empty().and_then(|()| above.remove_empty());
-        }
+        // They stay if something is in them, and those around them.
+        let goes = |folder: &DirHandle| !is_sticky(folder) && folder.remove_empty().is_ok();
+        let _ = self.leaving.iter().all(goes);
     }
 }
 
@@ -183,11 +213,12 @@ mod tests {
         let place = dir.join("tompion").join("join");
         let open = || {
             let above = DirHandle::open_or_create(&dir.join("tompion")).expect("a folder");
-            (DirHandle::open_or_create(&place).expect("a folder"), Some(above))
+            let folder = DirHandle::open_or_create(&place).expect("a folder");
+            (folder.clone(), vec![folder, above])
         };
         let listen = |name: &str| {
-            let (folder, above) = open();
-            JoinSocket::listen_in(folder, above, name, 7).expect("a socket")
+            let (folder, leaving) = open();
+            JoinSocket::listen_in(folder, leaving, name, 7).expect("a socket")
         };
         let names = || {
             let mut names = DirHandle::open(&place).expect("a folder").names().expect("names");
@@ -210,22 +241,47 @@ mod tests {
     }
 
     #[test]
+    fn sockets_by_grants_are_apart_and_their_folders_go_with_them() {
+        let dir = TestDir::new("join-granted");
+        let place = dir.join("join");
+        let listen = |user: u32| {
+            let folder = DirHandle::open_or_create(&place).expect("a folder");
+            let (folder, leaving) = JoinSocket::granted_in(&folder, vec![folder.clone()], user).expect("one");
+            JoinSocket::listen_in(folder, leaving, "flight", 7).expect("a socket")
+        };
+        let (first, _first) = listen(1000);
+        let (second, _second) = listen(1001);
+        let folder = names::granted_join_folder(place.to_str().expect("a text"), 1000);
+        let list = |folder: &str| tompion_os::list_folder(folder).expect("a folder").names;
+        assert_eq!(list(&folder), ["flight-0000000000000007"]);
+        assert_eq!(list(place.to_str().expect("a text")), Vec::<String>::new(), "none of root's");
+        for folder in [&folder[..], &format!("{folder}/..")] {
+            let mode = fs::metadata(folder).expect("a folder").permissions().mode();
+            assert_eq!(mode & 0o777, 0o755, "all programs look there");
+        }
+        drop(first);
+        assert!(!Path::new(&folder).exists() && place.is_dir());
+        drop(second);
+        assert!(!place.exists());
+    }
+
+    #[test]
     fn only_the_listeners_own_socket_in_the_folder_is_adopted() {
         let dir = TestDir::new("join-adopt");
         let open = || DirHandle::open_or_create(&dir.join("join")).expect("a folder");
-        let (killed, listener) = JoinSocket::listen_in(open(), None, "killed", 7).expect("a socket");
-        let (other, _others) = JoinSocket::listen_in(open(), None, "other", 7).expect("a socket");
+        let (killed, listener) = JoinSocket::listen_in(open(), Vec::new(), "killed", 7).expect("a socket");
+        let (other, _others) = JoinSocket::listen_in(open(), Vec::new(), "other", 7).expect("a socket");
         let path = killed.path();
         std::mem::forget(killed);
         let listeners = [listener];
         fs::write(dir.join("join/file"), "").expect("a file");
         symlink(&path, dir.join("join/link")).expect("a link");
         for name in ["file", "link", "none", "", "..", "../join/killed-0000000000000007", other.name()] {
-            let refused = JoinSocket::adopt_in(open(), None, name, &listeners).expect_err(name);
+            let refused = JoinSocket::adopt_in(open(), Vec::new(), name, &listeners).expect_err(name);
             assert!(refused.to_string().contains("found none"), "{refused}");
         }
         let name = "killed-0000000000000007";
-        let adopted = JoinSocket::adopt_in(open(), None, name, &listeners).expect("a socket");
+        let adopted = JoinSocket::adopt_in(open(), Vec::new(), name, &listeners).expect("a socket");
         assert_eq!((adopted.path(), adopted.name()), (path.clone(), "killed-0000000000000007"));
         drop(adopted);
         assert!(!path.exists() && dir.join("join/file").exists());
@@ -239,15 +295,15 @@ mod tests {
         fs::set_permissions(&place, fs::Permissions::from_mode(0o1755)).expect("a mode");
         let open = || DirHandle::open(&place).expect("a folder");
         let above = DirHandle::open(&dir.join(".")).expect("a folder");
-        drop(JoinSocket::listen_in(open(), Some(above), "a", 7).expect("a socket"));
+        drop(JoinSocket::listen_in(open(), vec![open(), above], "a", 7).expect("a socket"));
         assert!(place.is_dir());
         let (short, _listener) =
-            JoinSocket::listen_in(open(), None, &"a".repeat(MAX_SOCKET_PATH), 7).expect("a socket");
+            JoinSocket::listen_in(open(), Vec::new(), &"a".repeat(MAX_SOCKET_PATH), 7).expect("a socket");
         assert_eq!(short.path(), place.join(format!("{}-0000000000000007", std::process::id())));
         assert!(PacketSocket::connect_at_once(short.path().to_str().expect("a text")).is_ok());
         let deep = dir.join("a".repeat(MAX_SOCKET_PATH));
         let deep = DirHandle::open_or_create(&deep).expect("a folder");
-        let refused = JoinSocket::listen_in(deep, None, "a", 7).expect_err("too long");
+        let refused = JoinSocket::listen_in(deep, Vec::new(), "a", 7).expect_err("too long");
         assert!(refused.to_string().contains("at most 107 bytes"), "{refused}");
     }
 }

@@ -116,6 +116,11 @@ impl ProgramSets {
         Self { limit: Some(users), ..self }
     }
 
+    /// The only users of programs that may be recorded, if there is a limit.
+    pub fn limit(&self) -> Option<&[u32]> {
+        self.limit.as_deref()
+    }
+
     /// Whether only programs of some users may be recorded.
     pub fn is_limited(&self) -> bool {
         self.limit.is_some()

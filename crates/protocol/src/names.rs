@@ -32,6 +32,9 @@ pub const SOCKET_VARIABLE: &str = "TOMPION_SOCKET";
 /// Environment variable with the level of debug messages on standard error: `debug` for all.
 pub const LOG_VARIABLE: &str = "TOMPION_LOG";
 
+/// Folder in root's folder of join sockets.
+pub const GRANTED_FOLDER: &str = ".granted";
+
 /// Maximum number of sessions of one user that are open to all the user's programs.
 pub const MAX_OPEN_SESSIONS: u32 = 8;
 /// Names under which programs look for the session of a folder, one after the other.
@@ -62,6 +65,13 @@ pub fn join_folder(user: u32) -> String {
         0 => "/run/tompion/join".to_owned(),
         _ => format!("/run/user/{user}/tompion/join"),
     }
+}
+
+/// Folder, in one of root's for join sockets, with those of recorders that root's supervisor runs
+/// for users with grants and that may want programs of this user. They are apart, so that they hide
+/// none of root's. Its name is hidden from those who list the folder around it.
+pub fn granted_join_folder(folder: &str, user: u32) -> String {
+    format!("{folder}/{GRANTED_FOLDER}/{user}")
 }
 
 /// Name under which a session listens that is open to all programs of a user; `number` is less than

@@ -243,13 +243,16 @@ impl ClientAcceptor {
     /// # Errors
     /// If there is no folder, and the names are taken by other sessions.
     pub fn listen_for_programs(&mut self, label: &str, poller: &Poller) -> io::Result<Option<String>> {
-        let no_folder = self.entrances.open_join_socket(label, poller);
+        let granted = self.config.programs.as_ref().and_then(|it| it.limit().map(<[u32]>::to_vec));
+        let no_folder = self.entrances.open_join_sockets(label, granted.as_deref(), poller);
         self.keep_join_socket();
         if let Some(reason) = no_folder.as_ref().filter(|_| self.config.programs.is_some()) {
             self.problems.push(format!("programs find no join socket, only abstract names: {reason}"));
         }
         let mut obstacle = None;
-        for user in self.config.users.clone() {
+        // By a grant, none of root's names are taken.
+        let is_reached = |user: &&u32| granted.as_ref().is_none_or(|users| users.contains(user));
+        for user in self.config.users.iter().filter(is_reached).copied().collect::<Vec<_>>() {
             match (self.entrances.open_numbered(user, poller), &no_folder) {
                 // Programs that see the folder look no further.
                 (Err(_) | Ok(Some(_)), None) => {}
