@@ -452,8 +452,8 @@ impl Service for RecordingService {
         DESCRIPTION
     }
 
-    fn admits(&self, user: u32) -> bool {
-        self.permissions.admits(user)
+    fn admit(&self, caller: &Caller) -> Result<(), CallError> {
+        self.permissions.admit(caller.peer.uid)
     }
 
     fn subscribe(

@@ -249,6 +249,7 @@ fn what_is_not_granted_is_refused_with_what_it_needs() {
         (sound.replace("name=grantnone", "uid=0"), "it needs user 0 in programs.user in "),
         (format!("start = 'boot'\n{sound}"), "expected start = \"demand\""),
         (format!("{sound}linger = '5s'"), "`linger` does not go with a grant"),
+        (format!("{sound}trigger = ['external:now -> run /bin/true']"), "it needs commands = true in "),
         (format!("{sound}mode = 'sometimes\\u001b[2J'").replace('\'', "\""), "no control characters"),
     ] {
         let refused = machine.refused(user, &text);
@@ -261,7 +262,22 @@ fn what_is_not_granted_is_refused_with_what_it_needs() {
     machine.describe(member, "one", sound);
     machine.tompion(member, &["apply", "--system", "one"]).succeeded();
     machine.tompion(member, &["stop", "one"]).succeeded();
-    // What runs is counted.
+    // Neither can a trigger be added later.
+    machine.describe(member, "one", sound);
+    machine.tompion(member, &["apply", "--system", "one"]).succeeded();
+    let add = ["trigger", "one", "--add", "external:now -> run /bin/true"];
+    let refused = machine.tompion(member, &add).exited(1).err;
+    assert!(refused.contains("needs commands = true in the grant"), "{refused}");
+    machine.tompion(member, &["stop", "one"]).succeeded();
+    // What runs is counted; of channels that are replaced, those that come.
+    let renamed = sound.replace("memory = '4M'", "memory = '8M'");
+    for channel in ["b", "a", "c"] {
+        machine.describe(user, "one", &renamed.replace("channel.main", &format!("channel.{channel}")));
+        machine.tompion(user, &["apply", "--system", "one"]).succeeded();
+        let running = machine.session(Some(user.id), "one")["channels"].as_array().map(Vec::len);
+        assert_eq!(running, Some(1), "{channel}");
+    }
+    machine.tompion(user, &["stop", "one"]).succeeded();
     for (name, code) in [("one", 0), ("two", 0), ("three", 1)] {
         machine.describe(user, name, sound);
         let applied = machine.tompion(user, &["apply", "--system", name]).exited(code).err;
@@ -310,7 +326,7 @@ fn what_a_user_lays_for_root_harms_nothing() {
     }
     let dir = TestDir::new();
     let (user, other) = (TestUser::new(&[]), TestUser::new(&[]));
-    grant(&dir, "a.toml", &format!("users = [{}, {}]\nmemory = '64M'", user.id, other.id));
+    grant(&dir, "a.toml", &format!("users = [{}, {}]\nmemory = '64M'\ncommands = true", user.id, other.id));
     let machine = Machine::start(&dir);
     let sound = "programs = ['name=grantnone']\n[channel.main]\nmemory = '4M'\n";
     let apply = |user, name: &str| machine.tompion(user, &["apply", "--system", name]);

@@ -653,6 +653,30 @@ fn programs_create_and_remove_sessions() {
 }
 
 #[test]
+fn a_created_session_that_can_not_start_keeps_its_file_until_it_is_removed() {
+    let dir = TestDir::new();
+    let folders = std::env::join_paths([dir.path("control"), dir.path("sessions")]).expect("folders");
+    let supervisor = Supervisor::start_with(&dir, Path::new(&folders));
+    let output = dir.path("obstacle");
+    fs::write(&output, "").expect("a file in the place of the folder");
+    let session = json!({ "output": &output, "channel": { "main": { "events": ["a:*"] } } });
+    let reply = call(&dir, "Create", &json!({ "name": "late", "session": session }));
+    assert_eq!(reply["error"], "io.tompion.Supervisor1.Failed", "{reply}");
+    let file = dir.path("control").join("late.toml");
+    assert!(file.exists(), "it describes what is to be");
+    let list = supervisor.list();
+    assert_eq!(list["sessions"][0]["files"], json!([file]), "{list}");
+    fs::remove_file(&output).expect("a file");
+    let reply = call(&dir, "Apply", &json!({ "name": "late", "restart": false }));
+    assert_eq!(reply["parameters"]["changes"].as_array().map(Vec::len), Some(1), "{reply}");
+    supervisor.wait_for("late", "main", "running");
+    let reply = call(&dir, "Remove", &json!({ "name": "late" }));
+    assert_eq!(reply["parameters"]["folders"].as_array().map(Vec::len), Some(1), "{reply}");
+    assert!(!file.exists());
+    supervisor.end().succeeded();
+}
+
+#[test]
 fn no_session_is_created_where_none_is_read() {
     let dir = TestDir::new();
     let supervisor = Supervisor::start(&dir);

@@ -24,8 +24,15 @@ impl Permissions {
         Self { user: self.owner, ..self }
     }
 
-    /// Whether a user may connect, and look.
-    pub fn admits(&self, user: u32) -> bool {
+    /// Checks whether a user may connect, and look.
+    ///
+    /// # Errors
+    /// The refusal, if it may not.
+    pub fn admit(&self, user: u32) -> Result<(), CallError> {
+        if self.admits(user) { Ok(()) } else { Err(CallError::permission_denied()) }
+    }
+
+    fn admits(&self, user: u32) -> bool {
         user == 0 || [self.owner, self.user].contains(&user) && tompion_os::is_one_user(user)
     }
 

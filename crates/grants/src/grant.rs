@@ -30,6 +30,9 @@ struct GrantFile {
     /// Whether functions of the kernel and of programs may be probed.
     #[serde(default)]
     probes: bool,
+    /// Whether triggers may run commands, as the user.
+    #[serde(default)]
+    commands: bool,
     /// Memory of the rings of all channels of a user.
     memory: String,
     #[serde(default = "usual_sessions")]
@@ -67,6 +70,8 @@ pub struct Grant {
     pub kernel: bool,
     /// Whether functions may be probed.
     pub probes: bool,
+    /// Whether triggers may run commands, as the user.
+    pub commands: bool,
     /// Bytes of the rings of all channels of one user.
     pub memory: u64,
     /// Number of sessions of one user.
@@ -90,7 +95,7 @@ impl Grant {
     /// What was expected and found, and where.
     pub fn parse(file: &Path, text: &str, report: &mut dyn FnMut(String)) -> Result<Self, String> {
         let parsed: GrantFile = toml::from_str(text).map_err(|error| describe_toml_error(&error, text))?;
-        let GrantFile { users, programs, kernel, probes, memory, sessions } = parsed;
+        let GrantFile { users, programs, kernel, probes, commands, memory, sessions } = parsed;
         if users.is_empty() {
             return Err("expected users or @groups in `users`, found none".into());
         }
@@ -133,6 +138,7 @@ impl Grant {
             programs: others,
             kernel,
             probes,
+            commands,
             memory,
             sessions,
         })
@@ -166,9 +172,10 @@ impl fmt::Display for Grant {
             (true, false) => ", kernel events",
             (true, true) => ", kernel events, probes",
         };
+        let commands = if self.commands { ", commands of triggers" } else { "" };
         write!(
             formatter,
-            "{}: {}: own programs{}{kernel}; {} bytes of memory, {} sessions",
+            "{}: {}: own programs{}{kernel}{commands}; {} bytes of memory, {} sessions",
             self.file.display(),
             if users.is_empty() { "no user".into() } else { users.join(", ") },
             others.concat(),
@@ -212,6 +219,7 @@ mod tests {
     fn a_grant_is_for_its_users_and_groups_and_no_others() {
         let grant = parse("users = [1000, '1001', '@2000']\nmemory = '64M'").expect("a grant");
         assert_eq!((grant.kernel, grant.probes, grant.memory, grant.sessions), (false, false, 64 << 20, 4));
+        assert!(!grant.commands);
         for (user, groups, is_for) in [
             (1000, &[7][..], true),
             (1001, &[], true),
@@ -223,14 +231,15 @@ mod tests {
             assert_eq!(grant.is_for(&member(user, groups)), is_for, "{user} {groups:?}");
         }
         assert_eq!(grant.users_for(1000), [1000]);
-        let others = "users = [1000]\nmemory = '1G'\nkernel = true\nprobes = true\nsessions = 9\n\
+        let others = "users = [1000]\nmemory = '1G'\nkernel = true\nprobes = true\nsessions = 9\ncommands = true\n\
                       programs.user = [7, 1000]";
         let others = parse(others).expect("a grant");
         assert_eq!((others.users_for(1000), others.users_for(5)), (vec![1000, 7], vec![5, 7, 1000]));
         assert_eq!((others.kernel, others.probes, others.sessions), (true, true, 9));
         assert_eq!(
             others.to_string(),
-            "/etc/a.toml: user 1000: own programs, of user 7, of user 1000, kernel events, probes; \
+            "/etc/a.toml: user 1000: own programs, of user 7, of user 1000, kernel events, probes, \
+             commands of triggers; \
              1073741824 bytes of memory, 9 sessions"
         );
     }

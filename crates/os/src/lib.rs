@@ -78,7 +78,7 @@ pub use probe::{ProbePlace, attach_probe, attach_program, attach_to_tracepoint, 
 pub use process::{
     FileLimit, Inheritance, Interest, Poller, ProcessWatch, Signals, at_exit, end_by_signal, executable_of,
     file_limit, find_on_path, has_locked_memory, ignore_until_exec, is_privileged_start, kill, kill_group,
-    name_of, on_fork, raise_file_limit, replace_standard_error,
+    limit_command, name_of, on_fork, raise_file_limit, replace_standard_error,
 };
 pub use process_stat::{start_ticks, stat_field};
 pub use processor::{
@@ -108,8 +108,8 @@ pub use thread::{
 };
 pub use unused_memory::release_unused_memory;
 pub use user::{
-    FileRights, User, act_as_invoking_user, file_user, group_named, run_with_rights_of_process, user_named,
-    users_of,
+    FileRights, GROUPS_VARIABLE, User, act_as_invoking_user, file_user, group_named,
+    run_with_rights_of_process, user_named, users_of,
 };
 
 /// The last system call's error.

@@ -119,6 +119,36 @@ pub fn end_by_signal(signal: i32) {
     }
 }
 
+/// Limits what a command of another user's choice takes, and what it starts: each process has 60 s
+/// of CPU time and 1 GiB of memory, and no core file. All processes of the user together are 4,096
+/// for it. It runs with the least priority.
+///
+/// Source: `setrlimit(2)`.
+pub fn limit_command(command: &mut Command) {
+    const LIMITS: [(libc::c_uint, u64); 4] = [
+        (libc::RLIMIT_CPU as libc::c_uint, 60),
+        (libc::RLIMIT_DATA as libc::c_uint, 1 << 30),
+        (libc::RLIMIT_NPROC as libc::c_uint, 4096),
+        (libc::RLIMIT_CORE as libc::c_uint, 0),
+    ];
+    let limit = || {
+        for (kind, most) in LIMITS {
+            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: the structure is live.
+            check(unsafe { libc::getrlimit(kind as _, &raw mut limit) })?;
+            let most = limit.rlim_max.min(most);
+            limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+            // SAFETY: as above.
+            check(unsafe { libc::setrlimit(kind as _, &raw const limit) })?;
+        }
+        // SAFETY: a plain system call.
+        check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) }).map(drop)
+    };
+    // SAFETY: the closure runs in the forked child, which has one thread, and makes only system
+    // calls on its own memory.
+    unsafe { command.pre_exec(limit) };
+}
+
 /// Sends a signal to all processes of the group that this one leads.
 ///
 /// # Errors

@@ -19,6 +19,10 @@ const MAX_GROUPS: usize = 65536;
 const SUDO_VARIABLES: [&str; 7] =
     ["SUDO_COMMAND", "SUDO_UID", "SUDO_GID", "SUDO_USER", "SUDO_HOME", "SUDO_TTY", "SUDO_ASKPASS"];
 
+/// Variable that names groups by their numbers, with commas between: of the user behind this
+/// program, no others count. A supervisor sets it for users that had shed some when they called.
+pub const GROUPS_VARIABLE: &str = "TOMPION_GROUPS";
+
 /// A user, with what a login gives to his programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
@@ -39,7 +43,16 @@ impl User {
         }
         let number = |name: &str| std::env::var(name).ok()?.parse().ok();
         let uid = number("SUDO_UID").filter(|uid| *uid != 0 && *uid != u32::MAX)?;
-        Some(Self::new(uid, number("SUDO_GID").unwrap_or(uid)))
+        let user = Self::new(uid, number("SUDO_GID").unwrap_or(uid));
+        let had = std::env::var(GROUPS_VARIABLE).ok();
+        Some(had.map_or_else(|| user.clone(), |had| user.without_groups_beyond(&had)))
+    }
+
+    /// The same user, without the groups that a list does not have.
+    fn without_groups_beyond(&self, list: &str) -> Self {
+        let had: Vec<u32> = list.split(',').filter_map(|group| group.parse().ok()).collect();
+        let groups = self.groups.iter().copied().filter(|group| had.contains(group)).collect();
+        Self { groups, ..self.clone() }
     }
 
     /// User as the machine's database has it, with the first group that it has there; an unknown
@@ -91,7 +104,7 @@ impl User {
     /// than he has.
     pub fn run(&self, command: &mut Command) {
         command.envs(self.own.iter().cloned());
-        for name in SUDO_VARIABLES {
+        for name in SUDO_VARIABLES.iter().chain(&[GROUPS_VARIABLE]) {
             command.env_remove(name);
         }
         let Self { uid, gid, groups, .. } = self.clone();
@@ -350,6 +363,14 @@ mod tests {
     use tompion_testing::TestDir;
 
     use super::*;
+
+    #[test]
+    fn groups_that_a_caller_had_shed_do_not_count() {
+        let user = User { uid: 7, gid: 7, groups: vec![7, 20, 30], own: Vec::new() };
+        for (list, groups) in [("30,7,99", &[7, 30][..]), ("", &[]), ("x,20", &[20])] {
+            assert_eq!(user.without_groups_beyond(list).groups(), groups, "{list}");
+        }
+    }
 
     #[test]
     fn users_are_found_by_their_names() {

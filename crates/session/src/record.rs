@@ -124,6 +124,8 @@ pub struct Config {
     pub chunks: Option<tompion_chunks::Policy>,
     /// Triggers.
     pub triggers: Vec<Trigger>,
+    /// Whether triggers that run commands are refused: the grant has none.
+    pub refuses_commands: bool,
     /// Rules by which events are counted in place.
     pub counts: Vec<Rule>,
     /// Sink of jobs' begins and ends as they happen; then nothing is written, and nothing is left
@@ -149,7 +151,11 @@ pub struct Config {
 impl Config {
     /// Abilities of the recording that triggers need.
     pub fn abilities(&self) -> Abilities {
-        Abilities { is_flight_recorder: self.mode == Mode::Overwrite, is_in_chunks: self.chunks.is_some() }
+        Abilities {
+            is_flight_recorder: self.mode == Mode::Overwrite,
+            is_in_chunks: self.chunks.is_some(),
+            refuses_commands: self.refuses_commands,
+        }
     }
 
     /// Whether another user records by a grant: that user's commands get no file of this process.

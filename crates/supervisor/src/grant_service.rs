@@ -111,6 +111,12 @@ fn size(memory: Option<&str>) -> u64 {
     memory.and_then(|text| tompion_units::size(text).ok()).unwrap_or(0)
 }
 
+/// The caller as the kernel noted it when it connected: its process may be another one by now.
+fn member_of(caller: &Caller) -> Result<Member, CallError> {
+    let groups = caller.groups.clone().ok_or_else(|| not_permitted("a kernel that tells groups"))?;
+    Ok(Member { user: caller.peer.uid, groups: groups.all })
+}
+
 /// Returns the caller's grant.
 fn grant_of<'a>(grants: &'a Grants, member: &Member) -> Result<&'a Grant, CallError> {
     let needs = || {
@@ -149,8 +155,18 @@ impl Service for GrantService {
         DESCRIPTION
     }
 
-    fn admits(&self, user: u32) -> bool {
-        tompion_os::is_one_user(user)
+    /// Users without a grant are refused here, unless they have sessions of an earlier one, so that
+    /// they keep no connection from others.
+    fn admit(&self, caller: &Caller) -> Result<(), CallError> {
+        let user = caller.peer.uid;
+        if !tompion_os::is_one_user(user) {
+            return Err(CallError::permission_denied());
+        }
+        if user == 0 || self.shared.state().has_user(user) {
+            return Ok(());
+        }
+        let member = member_of(caller)?;
+        grant_of(&self.shared.grants(), &member).map(drop)
     }
 
     fn call(&self, caller: &Caller, method: &str, call: &Call) -> Result<Value, CallError> {
@@ -158,9 +174,8 @@ impl Service for GrantService {
         if user == 0 {
             return Err(not_permitted("a user other than root, which has a socket of its own"));
         }
-        // What the kernel noted when the caller connected: its process may be another one by now.
-        let groups = caller.groups.clone().ok_or_else(|| not_permitted("a kernel that tells groups"))?;
-        let member = Member { user, groups: groups.all };
+        let member = member_of(caller)?;
+        let first = caller.groups.as_ref().map_or(user, |groups| groups.first);
         // One after the other: what is left of a grant is known.
         let turn = format!("user {user}");
         match method {
@@ -172,7 +187,7 @@ impl Service for GrantService {
             "Run" => {
                 let run = call.parameters()?;
                 grant_of(&self.shared.grants(), &member)?;
-                let applied = self.shared.operate(&turn, || self.run(&member, groups.first, run));
+                let applied = self.shared.operate(&turn, || self.run(&member, first, run));
                 applied.map(|applied| json!(applied))
             }
             // Also without a grant, which the user may have had.

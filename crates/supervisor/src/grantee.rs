@@ -10,8 +10,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tompion_grants::{Grant, Member};
-use tompion_os::{Capability, User, confine};
+use tompion_os::{Capability, GROUPS_VARIABLE, User, confine};
 use tompion_programs::ProgramSets;
+use tompion_triggers::Trigger;
 
 use crate::session_file::{Channel, SessionFile, Start};
 
@@ -60,6 +61,9 @@ pub struct Grantee {
     programs: Vec<u32>,
     /// Whether kernel events may be recorded.
     kernel: bool,
+    /// Whether triggers may run commands.
+    #[serde(default)]
+    commands: bool,
 }
 
 /// Reason why a session is not within a grant.
@@ -105,13 +109,16 @@ impl Grantee {
     /// A user with a grant. `group` is the first group of a user that the data base does not have.
     pub fn new(member: &Member, group: u32, grant: &Grant) -> Self {
         let user = User::known_or(member.user, group);
+        // One that the caller had shed is not given back.
+        let usual = Some(user.gid()).filter(|usual| member.groups.contains(usual));
         Self {
             user: member.user,
-            group: user.gid(),
+            group: usual.unwrap_or(group),
             groups: member.groups.clone(),
             home: user.home().map(Path::to_owned),
             programs: grant.users_for(member.user),
             kernel: grant.kernel,
+            commands: grant.commands,
         }
     }
 
@@ -125,7 +132,8 @@ impl Grantee {
     /// Whether its recorders can do no more than a grant says by now.
     pub fn is_within(&self, grant: &Grant) -> bool {
         let users = grant.users_for(self.user);
-        (grant.kernel || !self.kernel) && self.programs.iter().all(|user| users.contains(user))
+        let is_more = self.kernel && !grant.kernel || self.commands && !grant.commands;
+        !is_more && self.programs.iter().all(|user| users.contains(user))
     }
 
     /// Folder for traces of sessions that name none.
@@ -138,11 +146,16 @@ impl Grantee {
     pub fn confine(&self, command: &mut Command) {
         let users: Vec<String> = self.programs.iter().map(u32::to_string).collect();
         command.arg(format!("--only-users={}", users.join(",")));
+        if !self.commands {
+            command.arg("--no-commands");
+        }
         command.env_clear().env("PATH", SEARCH_PATH).current_dir("/");
         for name in KEPT_VARIABLES {
             command.envs(std::env::var_os(name).map(|value| (name, value)));
         }
         command.env("SUDO_UID", self.user.to_string()).env("SUDO_GID", self.group.to_string());
+        let groups: Vec<String> = self.groups.iter().map(u32::to_string).collect();
+        command.env(GROUPS_VARIABLE, groups.join(","));
         confine(command, if self.kernel { FOR_KERNEL } else { FOR_PROGRAMS });
         command.process_group(0);
     }
@@ -160,6 +173,12 @@ pub fn check(session: &SessionFile, grant: &Grant, user: u32, used: Used) -> Res
     }
     if !grant.probes && session.channel.values().any(has_probe) {
         return needs("probes = true");
+    }
+    // What is no trigger, the recorder refuses.
+    let triggers = session.channel.values().flat_map(|channel| &channel.trigger);
+    let mut triggers = triggers.filter_map(|text| text.parse::<Trigger>().ok());
+    if !grant.commands && triggers.any(|trigger| trigger.runs_command()) {
+        return needs("commands = true");
     }
     let sets = ProgramSets::parse(&session.programs, vec![user]);
     let sets = sets.map_err(|error| Refusal::Invalid(format!("programs: {error}")))?;
@@ -258,6 +277,7 @@ mod tests {
             (format!("{sound}kernel = []"), "kernel = true"),
             (format!("{sound}kernel = ['sched_*,kprobe:do_exit']"), "kernel = true\nprobes = true"),
             (format!("{sound}kernel = ['usdt:/bin/a:b:c']"), "kernel = true\nprobes = true"),
+            (format!("{sound}trigger = ['loss -> notify, run /bin/true']"), "commands = true"),
             (format!("programs = ['uid=1001', 'uid=1000']\n{sound}"), "programs.user = [1001]"),
         ] {
             assert_eq!(permits(&session, more), Ok(()), "{session}");
@@ -301,10 +321,12 @@ mod tests {
         let grantee = Grantee::new(&Member { user: 1000, groups: vec![7] }, 1000, &grant);
         let mut command = Command::new("tompion");
         grantee.confine(&mut command);
-        assert_eq!(command.get_args().collect::<Vec<_>>(), ["--only-users=1000,1001"]);
+        assert_eq!(command.get_args().collect::<Vec<_>>(), ["--only-users=1000,1001", "--no-commands"]);
         let names: Vec<_> = command.get_envs().map(|(name, _)| name.to_string_lossy()).collect();
-        let is_known =
-            |name: &str| ["PATH", "SUDO_UID", "SUDO_GID"].contains(&name) || KEPT_VARIABLES.contains(&name);
+        let is_known = |name: &str| {
+            ["PATH", "SUDO_UID", "SUDO_GID", GROUPS_VARIABLE].contains(&name)
+                || KEPT_VARIABLES.contains(&name)
+        };
         assert!(names.iter().all(|name| is_known(name)) && names.contains(&"SUDO_UID".into()), "{names:?}");
         // Without an entry in the data base, the groups are those that the kernel told.
         if grantee.output().is_none() {

@@ -17,6 +17,7 @@ mod disk;
 mod files;
 mod grant_service;
 mod grantee;
+mod intent;
 mod key;
 mod process;
 mod recorder;

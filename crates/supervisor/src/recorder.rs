@@ -16,6 +16,7 @@ use tompion_os::{DirHandle, Inheritance, Poller};
 use crate::{
     disk::{Answer, Disks, Reply, Unasked},
     grantee::{Grantee, Used, check},
+    intent::{self, Intent},
     key::SessionKey,
     process::{Process, ProcessEnd, ProcessIdentity},
     session_file::SessionFile,
@@ -241,13 +242,36 @@ impl Recorder {
         let new = output.map(|output| output.join(format!("{}-{time}", self.recording)));
         let folder = new.or_else(|| self.folder.clone()).ok_or(io::ErrorKind::NotFound)?;
         let messages = launcher.runtime.recreate(self.messages_name())?;
-        let child = self.spawn(launcher, &folder, &messages)?;
-        let process = Process::started(child, is_second, &launcher.poller)?;
+        // First: a supervisor that is killed from here on leaves a recorder that the next one finds.
+        self.intent(&folder).write(&self.intent_name(), &launcher.runtime)?;
+        let started = self
+            .spawn(launcher, &folder, &messages)
+            .and_then(|child| Process::started(child, is_second, &launcher.poller));
+        let process = started.inspect_err(|_| {
+            let _ = launcher.runtime.remove(self.intent_name());
+        })?;
         // Not before: a start that has failed is tried again, with the same trace.
         self.continues = false;
         self.folder = Some(folder);
         self.state = State::Running(process);
         Ok(())
+    }
+
+    fn intent(&self, folder: &Path) -> Intent {
+        Intent {
+            user: self.key.user,
+            name: self.key.name.clone(),
+            channel: self.channel.clone(),
+            session: self.session.clone(),
+            folder: folder.to_owned(),
+            restarts: self.restarts,
+            grantee: self.grantee.clone(),
+        }
+    }
+
+    /// Name of the file in which a start is written down.
+    pub fn intent_name(&self) -> String {
+        self.key.file(&format!("{}{}", self.recording, intent::ENDING))
     }
 
     /// Name of the recording, with its user.

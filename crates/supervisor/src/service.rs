@@ -25,7 +25,6 @@ use crate::{
     qualified,
     recorder::Recorder,
     session_file::{Channel, SessionFile, Start},
-    state::State,
     supervisor::Shared,
     types::{Applied, SessionStatus, Sessions},
 };
@@ -89,8 +88,6 @@ struct ChangedChannel<'a> {
     key: &'a SessionKey,
     /// The user that it records for, if that is by a grant.
     grantee: Option<&'a Grantee>,
-    /// Number of times that root had ended sessions of users before.
-    ends_by_root: u64,
     channel: &'a str,
     wanted: &'a SessionFile,
     /// The channel's rules in it.
@@ -103,13 +100,6 @@ enum Answer {
     Running(u32, Recording),
     /// It has ended: in order, or for a reason.
     Ended(Option<String>),
-}
-
-impl ChangedChannel<'_> {
-    /// Whether root has ended sessions of users since the change began.
-    fn is_ended_by_root(&self, state: &State) -> bool {
-        self.grantee.is_some() && state.ends_by_root != self.ends_by_root
-    }
 }
 
 impl SupervisorService {
@@ -178,23 +168,34 @@ impl SupervisorService {
             .iter()
             .map(|(channel, it)| Ok((channel, rules_of(it).map_err(|problem| invalid(&problem))?)))
             .collect::<Result<_, CallError>>()?;
+        if grantee.is_none() {
+            return self.apply_to_channels(key, (wanted, None), &rules, restart);
+        }
+        self.shared.state().begin_change(key);
+        let applied = self.apply_to_channels(key, (wanted, grantee), &rules, restart);
+        self.shared.state().end_change(key);
+        applied
+    }
+
+    /// Does what a description says with the rules of its channels.
+    fn apply_to_channels(
+        &self,
+        key: &SessionKey,
+        (wanted, grantee): (&SessionFile, Option<&Grantee>),
+        rules: &[(&String, Rules)],
+        restart: bool,
+    ) -> Result<Applied, CallError> {
         let mut applied = Applied::default();
-        let ends_by_root = self.shared.state().ends_by_root;
-        for channel in self.channels(key, wanted) {
-            match rules.iter().find(|(of, _)| **of == channel) {
-                Some((_, rules)) => {
-                    let changed =
-                        ChangedChannel { key, grantee, ends_by_root, channel: &channel, wanted, rules };
-                    self.apply_to_channel(&changed, restart, &mut applied)?;
-                }
-                None => {
-                    let was_active =
-                        self.shared.state().recorder(key, &channel).is_some_and(|it| it.is_active());
-                    self.stop_channel(key, &channel)?;
-                    self.shared.state().take_idle(key, &channel);
-                    applied.changes.extend(was_active.then(|| format!("{channel}: stopped")));
-                }
-            }
+        // Before others start: what is left of a grant is for one or the other.
+        for channel in self.channels(key, wanted).iter().filter(|it| !wanted.channel.contains_key(*it)) {
+            let was_active = self.shared.state().recorder(key, channel).is_some_and(|it| it.is_active());
+            self.stop_channel(key, channel)?;
+            self.shared.state().take_idle(key, channel);
+            applied.changes.extend(was_active.then(|| format!("{channel}: stopped")));
+        }
+        for (channel, rules) in rules {
+            let changed = ChangedChannel { key, grantee, channel, wanted, rules };
+            self.apply_to_channel(&changed, restart, &mut applied)?;
         }
         Ok(applied)
     }
@@ -248,7 +249,7 @@ impl SupervisorService {
             }
             // It has ended meanwhile: one that fails in a loop runs for moments only. It is started
             // as one that waits. One of a user that root has ended is not.
-            if changed.is_ended_by_root(&self.shared.state()) {
+            if self.shared.state().is_ended_by_root(key) {
                 return Err(failed(channel, ENDED_BY_ROOT));
             }
         }
@@ -290,7 +291,7 @@ impl SupervisorService {
         let started = recorder.start_for_caller(&self.shared.launcher);
         let folder = recorder.folder().map(|folder| folder.display().to_string()).unwrap_or_default();
         let mut state = self.shared.state();
-        if changed.is_ended_by_root(&state) {
+        if state.is_ended_by_root(key) {
             recorder.revoke(ENDED_BY_ROOT, &self.shared.launcher);
         }
         state.insert(key, channel, recorder);
@@ -603,8 +604,8 @@ impl Service for SupervisorService {
         DESCRIPTION
     }
 
-    fn admits(&self, user: u32) -> bool {
-        self.permissions.admits(user)
+    fn admit(&self, caller: &Caller) -> Result<(), CallError> {
+        self.permissions.admit(caller.peer.uid)
     }
 
     fn call(&self, caller: &Caller, method: &str, call: &Call) -> Result<Value, CallError> {
@@ -623,8 +624,9 @@ impl Service for SupervisorService {
                 let stopped = match user {
                     // Without a turn: the user can make its own operations last.
                     Some(user) => {
-                        self.shared.state().ends_by_root += 1;
-                        self.stop(&SessionKey::of(user, name))
+                        let key = SessionKey::of(user, name);
+                        self.shared.state().note_end_by_root(&key);
+                        self.stop(&key)
                     }
                     None => self.shared.operate(&name, || self.stop(&SessionKey::own(&name))),
                 };

@@ -5,6 +5,8 @@
 //! .supervisor/UID.NAME.json    one of a user with a grant
 //! ```
 //!
+//! A start is written down before it is made ([`crate::intent`]).
+//!
 //! These files are in memory (`/run`). After the machine starts again there are none, and only
 //! sessions with `start = "boot"` begin.
 
@@ -16,6 +18,7 @@ use tompion_os::DirHandle;
 
 use crate::{
     grantee::{Grantee, Used, memory_of},
+    intent::{self, Intent},
     key::SessionKey,
     process::ProcessIdentity,
     recorder::{Launcher, Recorder, SavedRecorder},
@@ -31,8 +34,9 @@ const ENDING: &str = ".json";
 pub struct State {
     /// Sessions that were started.
     pub sessions: BTreeMap<SessionKey, BTreeMap<String, Recorder>>,
-    /// Number of times that root has ended a user's session, which waits for no turn.
-    pub ends_by_root: u64,
+    /// Changes of users' sessions that are under way, and whether root has ended the session since:
+    /// root waits for no turn.
+    changes: BTreeMap<SessionKey, bool>,
 }
 
 /// A channel, as it is written down.
@@ -70,7 +74,30 @@ impl State {
                 Err(error) => (launcher.report)(&format!("{name}{ENDING} of an earlier supervisor: {error}")),
             }
         }
+        for (file, intent) in intent::read_all(&launcher.runtime) {
+            match intent {
+                Ok(intent) => state.adopt_start(intent, launcher),
+                Err(error) => (launcher.report)(&format!("{file} of an earlier supervisor: {error}")),
+            }
+        }
         state
+    }
+
+    /// Takes over a recorder whose start an earlier supervisor has written down. If none was
+    /// started, it is now, as one that has failed.
+    fn adopt_start(&mut self, intent: Intent, launcher: &Launcher) {
+        let (key, process) = (intent.key(), intent.process());
+        let Intent { channel, session, folder, restarts, grantee, .. } = intent;
+        let known = self.recorder(&key, &channel);
+        let is_known = known.is_some_and(|known| process.is_none() || known.process() == process);
+        if !is_known {
+            let mut recorder = Recorder::new(&key, &channel, session).for_grantee(grantee);
+            recorder.adopt(SavedRecorder { process, folder: Some(folder), restarts }, launcher);
+            self.insert(&key, &channel, recorder);
+        }
+        if let Err(error) = self.save(&key, &launcher.runtime) {
+            (launcher.report)(&format!("{key}: can't be written down for the next supervisor: {error}"));
+        }
     }
 
     /// Writes a session down, or removes what was written of one that was stopped.
@@ -92,12 +119,43 @@ impl State {
         };
         let channels: BTreeMap<String, SavedChannel> = active.map(saved).collect();
         if channels.is_empty() {
+            self.forget_starts(key, runtime);
             return match runtime.remove(&file) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             };
         }
-        runtime.replace(&file, &serde_json::to_vec_pretty(&channels)?, false)
+        runtime.replace(&file, &serde_json::to_vec_pretty(&channels)?, false)?;
+        self.forget_starts(key, runtime);
+        Ok(())
+    }
+
+    /// Removes what was written about the starts of a session's recorders: its own file has them.
+    fn forget_starts(&self, key: &SessionKey, runtime: &DirHandle) {
+        for recorder in self.sessions.get(key).into_iter().flat_map(BTreeMap::values) {
+            // Without a start since, there is none.
+            let _ = runtime.remove(recorder.intent_name());
+        }
+    }
+
+    /// Begins a change of a user's session. Changes of one follow one another.
+    pub fn begin_change(&mut self, key: &SessionKey) {
+        self.changes.insert(key.clone(), false);
+    }
+
+    /// Ends a change.
+    pub fn end_change(&mut self, key: &SessionKey) {
+        self.changes.remove(key);
+    }
+
+    /// Notes that root ends a session.
+    pub fn note_end_by_root(&mut self, key: &SessionKey) {
+        self.changes.get_mut(key).into_iter().for_each(|is_ended| *is_ended = true);
+    }
+
+    /// Whether root has ended a session since its change began.
+    pub fn is_ended_by_root(&self, key: &SessionKey) -> bool {
+        self.changes.get(key) == Some(&true)
     }
 
     /// Looks at all recorders, and starts those again whose pause is over. Returns the sessions
@@ -147,6 +205,11 @@ impl State {
     /// Returns the sessions of a user with a grant.
     pub fn of_user(&self, user: u32) -> Vec<SessionKey> {
         self.sessions.keys().filter(|key| key.user == Some(user)).cloned().collect()
+    }
+
+    /// Whether a user with a grant has sessions.
+    pub fn has_user(&self, user: u32) -> bool {
+        self.sessions.keys().any(|key| key.user == Some(user))
     }
 
     /// Whether any recorder of a session runs, or will be started again.

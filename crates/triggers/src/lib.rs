@@ -47,6 +47,13 @@ pub struct Trigger {
     pub limit: Option<Limit>,
 }
 
+impl Trigger {
+    /// Whether it runs a command.
+    pub fn runs_command(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::Run(_)))
+    }
+}
+
 /// Cause of a firing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {

@@ -55,8 +55,16 @@ impl Client {
         method: &str,
         parameters: &impl Serialize,
     ) -> Result<T, ClientError> {
-        self.send(Call::new(method, object(parameters)?))?;
-        self.reply(Some(self.timeout))
+        let sent = self.send(Call::new(method, object(parameters)?));
+        let is_closed = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+        match sent {
+            Err(ClientError::Connection(error)) if is_closed(&error) => {
+                // A service that refuses the connection says why before it closes it.
+                let reply = self.reply(Some(self.timeout));
+                if matches!(reply, Err(ClientError::Refused(_))) { reply } else { Err(error.into()) }
+            }
+            sent => sent.and_then(|()| self.reply(Some(self.timeout))),
+        }
     }
 
     /// Calls a method whose replies are to be taken with [`Client::next_reply`].

@@ -70,8 +70,11 @@ pub trait Service: Send + Sync + 'static {
     /// Its description, as `varlinkctl introspect` shows it.
     fn description(&self) -> &'static str;
 
-    /// Whether a user may connect at all.
-    fn admits(&self, user: u32) -> bool;
+    /// Checks whether a program may connect at all.
+    ///
+    /// # Errors
+    /// What it is told instead, before its connection takes anything.
+    fn admit(&self, caller: &Caller) -> Result<(), CallError>;
 
     /// Answers a call of the interface; `method` is its name within the interface. It may take its
     /// time: only this connection waits.
@@ -124,11 +127,11 @@ impl Server {
 
     fn admit(&self, stream: UnixStream) -> io::Result<()> {
         let peer = peer_of(stream.as_fd())?;
-        if !self.service.admits(peer.uid) {
-            let refusal = encode(&Reply::from(Err(CallError::permission_denied())));
+        let caller = Caller { peer, groups: peer_groups_of(stream.as_fd()).ok() };
+        if let Err(refusal) = self.service.admit(&caller) {
+            let refusal = encode(&Reply::from(Err(refusal)));
             return Connection::new(stream).write(&refusal, Duration::from_millis(1));
         }
-        let caller = Caller { peer, groups: peer_groups_of(stream.as_fd()).ok() };
         let Some(slot) = self.connections.enter(&stream, peer.uid, self.max_per_user)? else {
             return Ok(());
         };

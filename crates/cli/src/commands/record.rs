@@ -173,6 +173,9 @@ pub struct Arguments {
     /// grants)
     #[arg(long, hide = true, value_name = "UIDS", value_delimiter = ',', conflicts_with_all = ["command", "pids", "gather_as", "selector", "linger", "resume", "backing"])]
     only_users: Option<Vec<u32>>,
+    /// Refuse triggers that run commands
+    #[arg(long, hide = true, requires = "only_users")]
+    no_commands: bool,
     /// Folder below which programs record themselves (used by libtompion for TOMPION_RECORD)
     #[arg(long, hide = true, value_name = "DIR", requires = "gather_as", conflicts_with_all = ["command", "pids", "output", "programs"])]
     gather_in: Option<PathBuf>,
@@ -318,6 +321,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         backing: arguments.backing.clone(),
         chunks: arguments.chunks.policy(),
         triggers: arguments.chunks.triggers.clone(),
+        refuses_commands: arguments.no_commands,
         counts: arguments.counts.clone(),
         jobs: None,
         selector: selector(arguments.selector)?,

@@ -90,7 +90,7 @@ impl Triggers {
     ) -> io::Result<Self> {
         let observations = Observations::new(&config.triggers, session_config.event_triggers.clone());
         let hook = Hook::new(config.user.clone(), inheritance, config.folder.clone());
-        let hook = if config.is_granted() { hook.without_messages() } else { hook };
+        let hook = if config.is_granted() { hook.by_grant() } else { hook };
         let (saves, windows) = Default::default();
         let mut triggers =
             Self { observations, changes: 0, sightings: None, ends: Vec::new(), saves, windows, hook };

@@ -149,3 +149,46 @@ fn a_recorder_that_does_not_end_with_its_grant_is_killed() {
     });
     assert_eq!((recorder.failure(), recorder.due()), (Some("the grant is gone"), None));
 }
+
+/// A process with the command line of a recorder of a folder, which ends with its input.
+fn as_recorder(dir: &Path, folder: &Path) -> Child {
+    std::fs::write(dir.join("record"), "read line").expect("a script");
+    let mut command = Command::new("sh");
+    command.args(["record", "--session", "a", "--output"]).arg(folder).current_dir(dir);
+    command.stdin(Stdio::piped()).spawn().expect("sh")
+}
+
+#[test]
+fn a_recorder_of_a_supervisor_that_was_killed_at_its_start_is_found() {
+    let dir = TestDir::new("intent");
+    let launcher = launcher(&dir, "/no/such/program");
+    let session = SessionFile::parse("[channel.main]").expect("a session");
+    for key in [SessionKey::own("a"), SessionKey::of(1000, "a")] {
+        let folder = dir.join(format!("traces/{}", key.file("a-1")));
+        let recorder = Recorder::new(&key, "main", session.clone());
+        let leave = || recorder.intent(&folder).write(&recorder.intent_name(), &launcher.runtime);
+        let load = || crate::state::State::load(&launcher);
+        // It was killed before it had made the process: that is done again.
+        leave().expect("a file");
+        let mut state = load();
+        let found = state.recorder(&key, "main").expect("a recorder");
+        assert_eq!((found.pid(), found.is_active()), (None, true));
+        // And behind it.
+        let mut child = as_recorder(&dir, &folder);
+        leave().expect("a file");
+        let mut state = load();
+        let found = state.recorder(&key, "main").expect("a recorder");
+        assert_eq!((found.pid(), found.folder()), (Some(child.id()), Some(&*folder)));
+        assert!(!dir.join(recorder.intent_name()).exists(), "the session's file has it");
+        assert_eq!(load().recorder(&key, "main").and_then(|it| it.pid()), Some(child.id()));
+        drop(child.stdin.take());
+        child.wait().expect("an end");
+        state.sessions.remove(&key);
+        state.save(&key, &launcher.runtime).expect("a file");
+    }
+    // A start that fails leaves nothing.
+    let mut recorder = Recorder::new(&SessionKey::own("b"), "main", session);
+    recorder.session.output = Some(dir.join("traces").display().to_string());
+    recorder.start_now_or_later(&launcher);
+    assert!(recorder.failure().is_some() && !dir.join(recorder.intent_name()).exists());
+}

@@ -34,8 +34,8 @@ impl Service for Echo {
         "interface org.example.Echo\nmethod Say(text: string) -> (text: string)\n"
     }
 
-    fn admits(&self, _user: u32) -> bool {
-        self.admitted
+    fn admit(&self, _caller: &Caller) -> Result<(), CallError> {
+        if self.admitted { Ok(()) } else { Err(CallError::permission_denied()) }
     }
 
     fn call(&self, caller: &Caller, method: &str, call: &Call) -> Result<Value, CallError> {

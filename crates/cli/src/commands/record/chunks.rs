@@ -31,7 +31,8 @@ pub struct ChunkOptions {
 impl ChunkOptions {
     /// Returns the reason why a trigger can't do what it should.
     pub fn obstacle(&self, is_flight_recorder: bool) -> Option<String> {
-        let abilities = Abilities { is_flight_recorder, is_in_chunks: self.rotate.is_some() };
+        let abilities =
+            Abilities { is_flight_recorder, is_in_chunks: self.rotate.is_some(), ..Abilities::default() };
         tompion_triggers::obstacle(&self.triggers, abilities).map(|(_, problem)| problem)
     }
 
