@@ -54,6 +54,8 @@ pub struct ProcessCounts {
 pub struct Collector {
     rules: Vec<Rule>,
     geometry: CountGeometry,
+    /// Maximum number of bytes of the files of all processes that run, if there is one.
+    limit: Option<u64>,
     state: Mutex<State>,
 }
 
@@ -137,7 +139,20 @@ impl Collector {
             unable_names: Vec::new(),
             for_next: None,
         });
-        Ok(Some(Self { rules: rules.to_vec(), geometry, state }))
+        Ok(Some(Self { rules: rules.to_vec(), geometry, limit: None, state }))
+    }
+
+    /// Gives the files of all processes that run this many bytes together. Processes beyond that
+    /// can't count.
+    #[must_use]
+    pub fn limited_to(self, bytes: u64) -> Self {
+        Self { limit: Some(bytes), ..self }
+    }
+
+    /// Whether there is room for the file of one more process.
+    pub fn has_room(&self) -> bool {
+        let files = || lock(&self.state).running.len() as u64 + 1;
+        self.limit.is_none_or(|limit| files().saturating_mul(self.geometry.file_size()) <= limit)
     }
 
     /// Makes the count file of a process.
@@ -371,6 +386,20 @@ mod tests {
         let document = collector.document();
         let other = document.aggregations[0].other.clone().unwrap_or_default();
         (other.count, document.processes.ended)
+    }
+
+    #[test]
+    fn processes_beyond_a_limit_of_memory_can_not_count() {
+        let rules = ["n = sum of x by pid".parse().expect("a rule")];
+        let collector = Collector::new(&rules, 1).expect("room").expect("rules");
+        let size = collector.geometry().file_size();
+        let collector = collector.limited_to(2 * size + size / 2);
+        let first = count(&collector, 1, 1);
+        assert!(collector.has_room());
+        let _second = count(&collector, 2, 1);
+        assert!(!collector.has_room());
+        collector.end(&first, 0);
+        assert!(collector.has_room(), "one has ended");
     }
 
     #[test]

@@ -93,7 +93,8 @@ impl SessionConfig {
         let control_size = control::file_size_for(hello.control_size);
         let given_time = !(self.tsc && hello.tsc);
         let has_room = self.backing.is_none() || self.keeper.is_some();
-        let counts = hello.counts && self.counting.is_some() && has_room;
+        let has_counts = self.counting.as_ref().is_some_and(|counting| counting.has_room());
+        let counts = hello.counts && has_counts && has_room;
         Writing {
             form: form_for(hello),
             given_time,

@@ -235,7 +235,7 @@ fn has_probe(channel: &Channel) -> bool {
 }
 
 /// Returns the bytes that the rings of a session can take. Kernel events have rings of their own,
-/// which take at most as much again.
+/// which take at most as much again, and so do counts of programs.
 ///
 /// # Errors
 /// If a channel has no limit.
@@ -249,7 +249,8 @@ pub fn memory_of(session: &SessionFile) -> Result<u64, Refusal> {
         let memory = tompion_units::size(memory).map_err(|problem| invalid(format!("memory: {problem}")))?;
         let least = MIN_KERNEL_RING * u64::from(tompion_os::possible_cpus());
         let kernel = if channel.kernel.is_some() { memory.max(least) } else { 0 };
-        all = all.saturating_add(memory).saturating_add(kernel);
+        let counts = if channel.count.is_empty() { 0 } else { memory };
+        all = all.saturating_add(memory).saturating_add(kernel).saturating_add(counts);
     }
     Ok(all)
 }
@@ -311,6 +312,8 @@ mod tests {
         assert_eq!(check_text(two, &grant(""), used(99, 1)), exceeds("memory", 62 << 20, 0));
         let kernel = SessionFile::parse("[channel.a]\nmemory = '1G'\nkernel = []").expect("a session");
         assert_eq!(memory_of(&kernel), Ok(2 << 30));
+        let counts = "[channel.a]\nmemory = '1G'\nkernel = []\ncount = ['count a:b by pid']";
+        assert_eq!(memory_of(&SessionFile::parse(counts).expect("a session")), Ok(3 << 30));
         let many = "[channel.a]\nmemory = '17179869183G'\n[channel.b]\nmemory = '17179869183G'";
         assert_eq!(memory_of(&SessionFile::parse(many).expect("a session")), Ok(u64::MAX));
     }

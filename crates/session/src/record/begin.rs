@@ -205,6 +205,10 @@ pub(super) fn session_config(
         jobs: config.jobs.clone(),
         counting: Collector::new(&config.counts, geometry.cpus())?
             .map(|all| if config.linger.is_some() { all.for_next_recorder() } else { all })
+            .map(|all| match config.ring_limit.as_ref().filter(|_| config.is_granted()) {
+                Some(limit) => all.limited_to(limit.bytes),
+                None => all,
+            })
             .map(Arc::new),
         selector: config.selector.clone(),
     })
