@@ -214,7 +214,7 @@ fn a_user_records_what_the_grant_says_and_nothing_else() {
     let environment = fs::read_to_string(format!("/proc/{recorder}/environ")).expect("an environment");
     assert!(!environment.contains("TOMPION_CONTROL") && !environment.contains("CARGO"), "{environment}");
     // Another user sees nothing of it, and root all.
-    assert_eq!(machine.sessions_of(second), json!([]));
+    assert_eq!(machine.sessions_of(second), Value::Null, "it has no grant, and gets no connection");
     let refused = machine.tompion(second, &["stop", "flight"]).exited(1).err;
     assert!(refused.contains("no recording of this user is named flight"), "{refused}");
     assert_eq!(machine.sessions_of(first)[0]["channels"][0]["pid"], recorder);

@@ -84,11 +84,14 @@ fn an_idle_ring_gives_its_pages_back_and_loses_nothing() {
     let full = ring_memory(lull.program.id());
     assert!(full >= 4096, "{full} KiB: the ring was full");
     // The header, what is left of the current sub-buffer, and a quarter of the ring.
-    wait_until("its pages are given back", || ring_memory(lull.program.id()) <= 3 * 512 + 16);
+    // It may have filled those of several CPUs.
+    let kept = full * 3 / 8 + 64;
+    wait_until("its pages are given back", || ring_memory(lull.program.id()) <= kept);
     // A little is written: the ring is idle again.
     (0..100).for_each(|_| lull.say("more"));
     thread::sleep(Duration::from_millis(200));
-    assert!(ring_memory(lull.program.id()) <= 3 * 512 + 32);
+    let left = ring_memory(lull.program.id());
+    assert!(left <= kept + 64, "{left} KiB of {full}");
     lull.end(&dir);
 }
 
