@@ -653,6 +653,42 @@ fn programs_create_and_remove_sessions() {
 }
 
 #[test]
+fn a_session_begins_when_a_trigger_of_another_notifies() {
+    let dir = TestDir::new();
+    let source = "start = 'boot'\nprograms = ['name=none-of-this-name']\n[channel.main]\n\
+                  trigger = ['external:slow -> notify', 'external:quiet -> stop']";
+    describe(&dir, "flight", source);
+    let target = "start = 'trigger:flight'\nprograms = ['name=none-of-this-name']\n[channel.main]";
+    describe(&dir, "detail", target);
+    let supervisor = Supervisor::start(&dir);
+    supervisor.wait_for("flight", "main", "running");
+    assert_eq!(supervisor.channel("detail", "main")["state"], "stopped", "it waits");
+    let fire = || supervisor.command(&["trigger", "flight", "slow"]);
+    let begins = || supervisor.channel("detail", "main")["state"] == "running";
+    // The supervisor may have begun to watch a moment later.
+    wait_until("its begin", || {
+        fire().succeeded();
+        begins()
+    });
+    let first = pid(&supervisor.channel("detail", "main"));
+    fire().succeeded();
+    supervisor.wait_for("detail", "main", "running");
+    assert_eq!(pid(&supervisor.channel("detail", "main")), first, "it runs already");
+    supervisor.command(&["stop", "detail"]).succeeded();
+    // One that was killed leaves the next supervisor to watch.
+    supervisor.kill();
+    let supervisor = Supervisor::start(&dir);
+    wait_until("its begin", || {
+        supervisor.command(&["trigger", "flight", "slow"]).succeeded();
+        supervisor.channel("detail", "main")["state"] == "running"
+    });
+    assert_ne!(pid(&supervisor.wait_for("detail", "main", "running")), first);
+    supervisor.command(&["stop", "detail"]).succeeded();
+    supervisor.command(&["stop", "flight"]).succeeded();
+    supervisor.end().succeeded();
+}
+
+#[test]
 fn a_created_session_that_can_not_start_keeps_its_file_until_it_is_removed() {
     let dir = TestDir::new();
     let folders = std::env::join_paths([dir.path("control"), dir.path("sessions")]).expect("folders");

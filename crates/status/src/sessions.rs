@@ -2,7 +2,7 @@
 
 use std::{io::Write, time::Duration};
 
-use tompion_supervisor::{ChannelStatus, Instance, RecorderState, SessionStatus, Sessions, Start, client};
+use tompion_supervisor::{ChannelStatus, Instance, RecorderState, SessionStatus, Sessions, client};
 
 use tompion_terminal::messages::escape_control;
 
@@ -26,10 +26,8 @@ pub fn write_sessions(title: &str, supervisor: &Sessions, output: &mut dyn Write
 }
 
 fn write_session(session: &SessionStatus, output: &mut dyn Write) -> std::io::Result<()> {
-    let start = match session.start {
-        Start::Boot => "boot",
-        Start::Demand => "demand",
-    };
+    let start = session.start.to_string();
+    let start = escape_control(&start);
     let user = session.user.map(|user| format!(" ({user})")).unwrap_or_default();
     let name = format!("{}{user}", session.name);
     let name = escape_control(&name);
@@ -83,6 +81,8 @@ fn apply_command(session: &SessionStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tompion_supervisor::Start;
+
     use super::*;
 
     #[test]

@@ -200,7 +200,7 @@ pub fn check(session: &SessionFile, grant: &Grant, user: u32, used: Used) -> Res
 fn check_form(session: &SessionFile) -> Result<(), Refusal> {
     let invalid = |problem: String| Err(Refusal::Invalid(problem));
     if session.start != Start::Demand {
-        return invalid("expected start = \"demand\": sessions of grants don't begin at boot".into());
+        return invalid("expected start = \"demand\": sessions of grants begin when they are applied".into());
     }
     if let Some((name, _)) = session.channel.iter().find(|(_, channel)| channel.linger.is_some()) {
         let why = "what a recorder continues by, it would read in the user's folder";

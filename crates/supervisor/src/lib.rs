@@ -23,6 +23,7 @@ mod process;
 mod recorder;
 mod service;
 mod session_file;
+mod start_triggers;
 mod state;
 mod supervisor;
 mod types;

@@ -150,6 +150,7 @@ impl SupervisorService {
 
     /// Does what a session's files say.
     fn apply(&self, name: &str, restart: bool) -> Result<Applied, CallError> {
+        self.shared.read_start_triggers();
         let described = self.shared.files.read(name).ok_or_else(|| no_such_session(name))?;
         let wanted = described.session.map_err(|problem| invalid(&problem))?;
         self.apply_described(&SessionKey::own(name), &wanted, None, restart)
@@ -519,6 +520,7 @@ impl SupervisorService {
         let folders = self.stop(&SessionKey::own(name))?;
         // A session of other files has none there.
         let _ = DirHandle::open(&self.shared.transient).and_then(|folder| folder.remove(file_name(name)));
+        self.shared.read_start_triggers();
         Ok(folders)
     }
 }

@@ -1,8 +1,9 @@
 //! Description of a session, as its files have it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
+use tompion_control::check_session_name;
 use tompion_grants::describe_toml_error;
 
 /// Maximum number of channels: a program takes part in eight recordings at most.
@@ -15,7 +16,7 @@ pub struct SessionFile {
     /// Folder below which each start writes a trace; `{name}` and `{host}` are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// Whether the session begins with the supervisor.
+    /// Begin of the session.
     #[serde(default)]
     pub start: Start,
     /// Programs to record, as `tompion record --programs` takes them; all of the user without any.
@@ -27,14 +28,51 @@ pub struct SessionFile {
 }
 
 /// Begin of a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Start {
     /// With the supervisor.
     Boot,
     /// On demand.
     #[default]
     Demand,
+    /// When a trigger of this other session notifies.
+    Trigger(String),
+}
+
+/// Begin of a start by a trigger, before the session's name.
+const TRIGGER: &str = "trigger:";
+
+impl TryFrom<String> for Start {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match (text.as_str(), text.strip_prefix(TRIGGER)) {
+            ("boot", _) => Ok(Self::Boot),
+            ("demand", _) => Ok(Self::Demand),
+            (_, Some(name)) => match check_session_name(name) {
+                Ok(()) => Ok(Self::Trigger(name.to_owned())),
+                Err(error) => Err(format!("{TRIGGER}{name}: {error}")),
+            },
+            _ => Err(format!("expected `boot`, `demand` or `{TRIGGER}SESSION`, found `{text}`")),
+        }
+    }
+}
+
+impl From<Start> for String {
+    fn from(start: Start) -> Self {
+        start.to_string()
+    }
+}
+
+impl fmt::Display for Start {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Boot => formatter.pad("boot"),
+            Self::Demand => formatter.pad("demand"),
+            Self::Trigger(session) => formatter.pad(&format!("{TRIGGER}{session}")),
+        }
+    }
 }
 
 /// A channel: events, their buffer, and what else one recording has. Keys are named as the options

@@ -29,7 +29,8 @@ use crate::{
     key::SessionKey,
     recorder::{Launcher, Recorder},
     service::SupervisorService,
-    session_file::Start,
+    session_file::{SessionFile, Start},
+    start_triggers::StartTriggers,
     state::State,
     types::RecorderState,
 };
@@ -76,6 +77,8 @@ pub struct Shared {
     /// Grants of users other than root.
     grants: Mutex<Arc<Grants>>,
     grant_folders: Vec<PathBuf>,
+    /// Sessions that begin by triggers of others.
+    pub start_triggers: StartTriggers,
     /// Wakes the loop.
     waker: UnixStream,
 }
@@ -101,7 +104,7 @@ impl Shared {
     }
 
     /// Has the loop look again: a recorder may be due earlier.
-    fn wake(&self) {
+    pub fn wake(&self) {
         // Where there is no room, it has not looked since.
         let _ = (&self.waker).write(&[0]);
     }
@@ -122,16 +125,20 @@ impl Shared {
             Err(problem) => return (self.launcher.report)(&format!("{name}: {problem}")),
         };
         let key = SessionKey::own(name);
-        if self.state().sessions.contains_key(&key) {
-            return;
+        if !self.state().sessions.contains_key(&key) {
+            self.start_channels(&key, &session);
         }
+    }
+
+    /// Starts the recorders of a session that has none. A failure is tried again.
+    pub fn start_channels(&self, key: &SessionKey, session: &SessionFile) {
         for channel in session.channel.keys() {
             // Without the lock: a disk may let it wait, which nothing else is to.
-            let mut recorder = Recorder::new(&key, channel, session.clone());
+            let mut recorder = Recorder::new(key, channel, session.clone());
             recorder.start_now_or_later(&self.launcher);
             let mut state = self.state();
-            state.insert(&key, channel, recorder);
-            self.save(&state, &key);
+            state.insert(key, channel, recorder);
+            self.save(&state, key);
         }
     }
 
@@ -242,8 +249,18 @@ impl Supervisor {
         let operations = Mutex::default();
         let system = SystemSocket::listen()?;
         let grant_folders = system.as_ref().map(|_| Grants::folders()).unwrap_or_default();
-        let grants = Mutex::default();
-        let shared = Shared { launcher, files, transient, operations, state, grants, grant_folders, waker };
+        let (grants, start_triggers) = Default::default();
+        let shared = Shared {
+            launcher,
+            files,
+            transient,
+            operations,
+            state,
+            grants,
+            grant_folders,
+            start_triggers,
+            waker,
+        };
         let shared = Arc::new(shared);
         shared.read_grants();
         let reload = start_reloader(&shared)?;
@@ -251,6 +268,7 @@ impl Supervisor {
         let supervisor = Self { shared, signals, socket, _system, news, reload };
         supervisor.listen(listener)?;
         for_users.map_or(Ok(()), |listener| supervisor.listen_for_users(listener))?;
+        supervisor.shared.read_start_triggers();
         supervisor.shared.start_boot_sessions();
         Ok(supervisor)
     }
@@ -301,9 +319,12 @@ impl Supervisor {
     }
 
     fn look(&self) {
-        let mut state = self.shared.state();
-        let changed = state.look(&self.shared.launcher);
-        changed.iter().for_each(|name| self.shared.save(&state, name));
+        {
+            let mut state = self.shared.state();
+            let changed = state.look(&self.shared.launcher);
+            changed.iter().for_each(|name| self.shared.save(&state, name));
+        }
+        self.shared.watch_start_triggers();
     }
 
     /// Says in a line what runs, for the service manager.
@@ -342,6 +363,7 @@ fn start_reloader(shared: &Arc<Shared>) -> io::Result<SyncSender<()>> {
     let shared = Arc::clone(shared);
     let reload = move |()| {
         shared.read_grants();
+        shared.read_start_triggers();
         shared.start_boot_sessions();
     };
     let run = move || requests.iter().for_each(reload);

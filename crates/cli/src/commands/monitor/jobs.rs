@@ -186,6 +186,7 @@ pub fn run_agent(args: &JobAgentArgs) -> anyhow::Result<()> {
         jobs: Some(JobSink::new(File::from(output))),
         chunks: None,
         triggers: Vec::new(),
+        refuses_commands: false,
         counts: Vec::new(),
         selector: None,
         user: None,
