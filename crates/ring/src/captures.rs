@@ -116,8 +116,8 @@ pub(crate) fn count_match(region: &Part<'_>, at: usize, epoch: u16, most: u32) -
 /// Gives a number's word the next epoch, if it has another one. Matches of the one before are not
 /// counted from then on. Only the session does that, and one thread of it.
 pub(crate) fn begin_epoch(region: &Part<'_>, at: usize, epoch: u16) {
-    // Ordering: only this thread changes epochs. A match finds one epoch or the other. Beside a text,
-    // the word is published with it.
+    // Ordering: only this thread changes epochs. A match finds one epoch or the other. Beside a
+    // text, the word is published with it.
     if layout::epoch(region.load_to_change(at)) != epoch {
         // Once: a program that changes the word all the time is not waited for.
         region.exchange(at, layout::first_word(epoch));

@@ -31,8 +31,8 @@ const IDLE_SHARE: u64 = 16;
 const PIECE: u64 = 256 << 10;
 /// Bytes behind the position that writers have all the time, at least; and share of the ring. To
 /// come to the end of the bytes while a piece is emptied, a program would have to write several
-/// gigabytes a second; to that of the share, while the recorder does not run meanwhile, a quarter of
-/// what makes the ring full without this.
+/// gigabytes a second. While the recorder does not run in between, the share makes the ring full
+/// after a quarter of what does so without this.
 const KEPT_AHEAD: u64 = 256 << 10;
 const KEPT_SHARE: u64 = 4;
 /// Time that a piece takes in a program that maps its rings as the library does, by far. Others, as

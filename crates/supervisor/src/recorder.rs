@@ -242,7 +242,7 @@ impl Recorder {
         let new = output.map(|output| output.join(format!("{}-{time}", self.recording)));
         let folder = new.or_else(|| self.folder.clone()).ok_or(io::ErrorKind::NotFound)?;
         let messages = launcher.runtime.recreate(self.messages_name())?;
-        // First: a supervisor that is killed from here on leaves a recorder that the next one finds.
+        // First: a supervisor that is killed from here on leaves a recorder for the next one.
         self.intent(&folder).write(&self.intent_name(), &launcher.runtime)?;
         let started = self
             .spawn(launcher, &folder, &messages)

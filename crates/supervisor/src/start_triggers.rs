@@ -1,4 +1,4 @@
-//! Sessions with `start = "trigger:SESSION"`: they begin when a trigger of another session notifies.
+//! Sessions with `start = "trigger:SESSION"`: they begin when a trigger of another one notifies.
 //!
 //! A thread for each recorder of such a source waits for its firings. No event passes through: the
 //! recorder says that a trigger has fired, as to any other program that watches.

@@ -1,5 +1,5 @@
-//! Snapshots that were asked for and are not saved yet: a disk may hang. The control thread does not
-//! wait for them, so that programs which start meanwhile are admitted.
+//! Snapshots that were asked for and are not saved yet: a disk may hang. The control thread does
+//! not wait for them, so that programs which start meanwhile are admitted.
 
 use std::{
     sync::mpsc::{Receiver, Sender, TryRecvError},
@@ -110,8 +110,8 @@ impl PendingSaves {
         });
     }
 
-    /// Takes those that are saved, in the order in which they were asked for; all, if they are to be
-    /// waited for. Without the consumer, there is none.
+    /// Takes those that are saved, in the order in which they were asked for; all, if they are to
+    /// be waited for. Without the consumer, there is none.
     pub(super) fn take_saved(&mut self, waits: bool) -> Vec<Saved> {
         let is_pending = |save: &mut PendingSave| {
             let is_over = save.consumer.is_over(waits);
