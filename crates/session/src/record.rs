@@ -15,6 +15,7 @@ use tompion_calls::Requests;
 use tompion_control::PlaceError;
 use tompion_counting::SavedCounts;
 use tompion_counts::Rule;
+use tompion_firings::AfterSave;
 use tompion_jobs::JobSink;
 use tompion_kernel_trace::{Kernel, KernelChoice};
 use tompion_layout::ring::{Geometry, GeometryError};
@@ -51,14 +52,12 @@ mod kernel;
 mod reach;
 mod requests;
 mod resume;
-mod saves;
 mod triggers;
 
 use begin::{Left, Start, begin, create_backing, create_folder, session_config};
 pub(crate) use kernel::plan as kernel_plan;
 use kernel::{leave_out_kernel, prepare_kernel, start_kernel};
 use resume::Unfinished;
-use saves::AfterSave;
 use triggers::Triggers;
 
 use reach::{Reached, ask_again, reach, watch, watch_all};

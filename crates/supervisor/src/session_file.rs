@@ -36,7 +36,7 @@ pub enum Start {
     /// On demand.
     #[default]
     Demand,
-    /// When a trigger of this other session notifies.
+    /// By a trigger of this other session, once it notifies.
     Trigger(String),
 }
 

@@ -4,15 +4,11 @@ use std::sync::mpsc::{self, Sender};
 
 use tompion_calls::{KernelEvents, Request, Requests};
 use tompion_control::Status;
-use tompion_firings::Occurrence;
+use tompion_firings::{AfterSave, MAX_SAVES, Occurrence};
 use tompion_kernel_trace::{Kernel, KernelChoice};
 use tompion_triggers::Condition;
 
-use super::{
-    Config, Control, Error,
-    saves::{AfterSave, MAX_SAVES, Saved},
-    triggers::Save,
-};
+use super::{Config, Control, Error, triggers::Save};
 use crate::{consumer::ConsumerCommand, control, session_config::SessionConfig};
 
 /// Listens for calls about a recording. Without a place for the socket there are none, unless
@@ -113,30 +109,23 @@ impl Control {
 
     /// Has saved what the flight recorders hold, and does something then. Waits for no disk.
     pub(super) fn save(&mut self, incident: Option<String>, then: AfterSave, notice: fn(&str)) {
-        if self.triggers.saves.is_full() {
+        if self.triggers.snapshots.is_full() {
             let problem = "a snapshot is left out: so many wait for the disk already";
             return notice(&format!("{problem} ({MAX_SAVES})"));
         }
         let (sender, consumer) = mpsc::channel();
         let _ = self.commands.send(ConsumerCommand::Snapshot(sender));
         let kernel = self.kernel.as_ref().map(Kernel::snapshot);
-        self.triggers.saves.add((consumer, kernel), incident, then);
+        self.triggers.snapshots.add((consumer, kernel), incident, then);
     }
 
     /// Follows snapshots that have been saved; all, if they are to be waited for.
     pub(super) fn follow_saves(&mut self, waits: bool, notice: fn(&str)) {
-        for Saved { snapshot, total, then } in self.triggers.saves.take_saved(waits) {
-            let events = snapshot.events;
+        for saved in self.triggers.snapshots.take_saved(waits) {
+            notice(&format!("saved {} events", saved.snapshot.events));
             // The program that asked looks for it there.
-            let _ = self.commands.send(ConsumerCommand::NoteSnapshot(snapshot));
-            notice(&format!("saved {events} events"));
-            // Programs that asked may have gone.
-            match then {
-                AfterSave::Nothing => {}
-                AfterSave::Tell(done) => drop(done.send(events)),
-                AfterSave::GoOn(due, done) => self.triggers.go_on(due, total - events, done),
-                AfterSave::End(windows) => windows.into_iter().for_each(|window| window.end(total)),
-            }
+            let _ = self.commands.send(ConsumerCommand::NoteSnapshot(saved.snapshot.clone()));
+            self.triggers.snapshots.follow(saved);
         }
     }
 }

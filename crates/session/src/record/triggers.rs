@@ -16,16 +16,15 @@ use std::{
 };
 
 use tompion_calls::Requests;
-use tompion_firings::{ChangeError, Hook, Observations, Occurrence, Sightings, TriggerChange};
+use tompion_firings::{
+    AfterSave, ChangeError, Hook, Observations, Occurrence, Sightings, Snapshots, TriggerChange,
+};
 use tompion_kernel_trace::Kernel;
 use tompion_manifest::Firing;
 use tompion_os::{Inheritance, Poller};
 use tompion_triggers::{Action, Condition};
 
-use super::{
-    Config, Control,
-    saves::{AfterSave, PendingSaves},
-};
+use super::{Config, Control};
 use crate::{
     acceptor::Interest,
     consumer::{CommandSender, ConsumerCommand, EventWatch, NewTriggers},
@@ -36,8 +35,6 @@ use crate::{
 const HOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum number of changes of a recording's triggers: programs keep what they have compiled.
 const MAX_CHANGES: u32 = 10_000;
-/// Maximum number of snapshots that go on at the same time.
-const MAX_WINDOWS: usize = 64;
 
 /// Triggers of a recording.
 pub(super) struct Triggers {
@@ -48,27 +45,9 @@ pub(super) struct Triggers {
     sightings: Option<Arc<Sightings>>,
     /// Ends of programs that triggers want to know, until they are followed.
     ends: Vec<Occurrence>,
-    /// Snapshots that are being saved.
-    pub(super) saves: PendingSaves,
-    /// Snapshots that go on.
-    windows: Vec<Window>,
+    /// Snapshots that are not over.
+    pub(super) snapshots: Snapshots,
     hook: Hook,
-}
-
-/// A snapshot that goes on until a time.
-pub(super) struct Window {
-    due: Instant,
-    /// Events that had been saved before it.
-    before: u64,
-    done: Option<Sender<u64>>,
-}
-
-impl Window {
-    /// Tells the number of its events, given those of all snapshots.
-    pub(super) fn end(self, total: u64) {
-        // The program that asked may have gone.
-        let _ = self.done.map(|done| done.send(total.saturating_sub(self.before)));
-    }
 }
 
 /// Request to save what the flight recorders hold.
@@ -91,9 +70,8 @@ impl Triggers {
         let observations = Observations::new(&config.triggers, session_config.event_triggers.clone());
         let hook = Hook::new(config.user.clone(), inheritance, config.folder.clone());
         let hook = if config.is_granted() { hook.by_grant() } else { hook };
-        let (saves, windows) = Default::default();
-        let mut triggers =
-            Self { observations, changes: 0, sightings: None, ends: Vec::new(), saves, windows, hook };
+        let (ends, snapshots) = Default::default();
+        let mut triggers = Self { observations, changes: 0, sightings: None, ends, snapshots, hook };
         triggers.begin_sightings(triggers.observations.has_events(), poller)?;
         Ok(triggers)
     }
@@ -139,14 +117,8 @@ impl Triggers {
     /// Time of the next look at what no descriptor tells.
     pub(super) fn next_look(&mut self, now: Instant) -> Option<Instant> {
         let hook = self.hook.is_running().then(|| now + HOOK_INTERVAL);
-        let windows = self.windows.iter().map(|window| window.due);
-        let others = self.saves.next_look(now).into_iter().chain(hook);
-        windows.chain(self.observations.next_look(now)).chain(others).min()
-    }
-
-    /// Has a snapshot go on until a time. Events that were saved before it are not its own.
-    pub(super) fn go_on(&mut self, due: Instant, before: u64, done: Option<Sender<u64>>) {
-        self.windows.push(Window { due, before, done });
+        let others = self.snapshots.next_look(now).into_iter().chain(hook);
+        others.chain(self.observations.next_look(now)).min()
     }
 }
 
@@ -165,11 +137,7 @@ impl Control {
         for occurrence in self.triggers.take_occurrences(self.end_signal) {
             ends |= self.fire(&occurrence, notice).1;
         }
-        let now = Instant::now();
-        let (over, rest) =
-            std::mem::take(&mut self.triggers.windows).into_iter().partition(|it| it.due <= now);
-        self.triggers.windows = rest;
-        let over: Vec<Window> = over;
+        let over = self.triggers.snapshots.take_over(Instant::now());
         if !over.is_empty() {
             self.save(None, AfterSave::End(over), notice);
         }
@@ -262,7 +230,7 @@ impl Control {
     /// Saves what the flight recorders hold, and goes on for a time.
     pub(super) fn save_after(&mut self, save: Save, notice: fn(&str)) {
         let Save { after, done, incident } = save;
-        let goes_on = !after.is_zero() && self.triggers.windows.len() < MAX_WINDOWS;
+        let goes_on = !after.is_zero() && self.triggers.snapshots.can_go_on();
         let due = Instant::now() + after;
         if goes_on {
             // First, so that nothing is overwritten while the disk takes what is saved now.

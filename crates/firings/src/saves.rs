@@ -1,5 +1,6 @@
-//! Snapshots that were asked for and are not saved yet: a disk may hang. The control thread does
-//! not wait for them, so that programs which start meanwhile are admitted.
+//! Snapshots that are not over: those that were asked for and are not saved yet, because a disk may
+//! hang, and those that go on for a time. The control thread waits for neither, so that programs
+//! which start meanwhile are admitted.
 
 use std::{
     sync::mpsc::{Receiver, Sender, TryRecvError},
@@ -8,43 +9,59 @@ use std::{
 
 use tompion_manifest::Snapshot;
 
-use super::triggers::Window;
-
-/// Maximum number of snapshots that wait for a disk.
-pub(super) const MAX_SAVES: usize = 64;
+/// Maximum number of snapshots that wait for a disk, and of those that go on at the same time.
+pub const MAX_SAVES: usize = 64;
+const MAX_WINDOWS: usize = 64;
 /// Time after which a disk counts as slow, and intervals between two looks before and after that.
 const SLOW_TIME: Duration = Duration::from_millis(100);
 const SHORT_INTERVAL: Duration = Duration::from_millis(1);
 const LONG_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Events that a thread has saved: of the snapshot, and of all so far.
-pub(super) type Events = (u64, u64);
+type Events = (u64, u64);
 
-/// What follows when a snapshot is saved.
-pub(super) enum AfterSave {
+/// Consequence of a snapshot, once it is saved.
+#[derive(Debug)]
+pub enum AfterSave {
     /// Nothing.
     Nothing,
-    /// The number of its events is told.
+    /// The number of its events is sent.
     Tell(Sender<u64>),
-    /// It goes on until a time; then the number of all of its events is told.
+    /// It goes on until a time; then the number of all of its events is sent.
     GoOn(Instant, Option<Sender<u64>>),
     /// It has ended snapshots that went on.
     End(Vec<Window>),
 }
 
+/// A snapshot that goes on until a time.
+#[derive(Debug)]
+pub struct Window {
+    due: Instant,
+    /// Events that had been saved before it.
+    before: u64,
+    done: Option<Sender<u64>>,
+}
+
 /// Snapshot that is saved.
-pub(super) struct Saved {
+#[derive(Debug)]
+pub struct Saved {
     /// Its entry in the manifest.
     pub snapshot: Snapshot,
     /// Events of all snapshots so far.
-    pub total: u64,
-    pub then: AfterSave,
+    total: u64,
+    then: AfterSave,
 }
 
-/// Snapshots that are being saved, in their order.
-#[derive(Default)]
-pub(super) struct PendingSaves(Vec<PendingSave>);
+/// Snapshots of a recording that are not over.
+#[derive(Debug, Default)]
+pub struct Snapshots {
+    /// Those that are being saved, in their order.
+    saves: Vec<PendingSave>,
+    /// Those that go on.
+    windows: Vec<Window>,
+}
 
+#[derive(Debug)]
 struct PendingSave {
     since: Instant,
     begun_ns: u64,
@@ -56,6 +73,7 @@ struct PendingSave {
 }
 
 /// Share of a thread in a snapshot.
+#[derive(Debug)]
 enum Part {
     Pending(Receiver<Events>),
     Saved(Events),
@@ -87,20 +105,20 @@ impl Part {
     }
 }
 
-impl PendingSaves {
+impl Snapshots {
     /// Whether no further one may wait.
-    pub(super) fn is_full(&self) -> bool {
-        self.0.len() >= MAX_SAVES
+    pub fn is_full(&self) -> bool {
+        self.saves.len() >= MAX_SAVES
     }
 
     /// Adds a snapshot that was asked of the consumer, and of the kernel's thread if there is one.
-    pub(super) fn add(
+    pub fn add(
         &mut self,
         (consumer, kernel): (Receiver<Events>, Option<Receiver<Events>>),
         incident: Option<String>,
         then: AfterSave,
     ) {
-        self.0.push(PendingSave {
+        self.saves.push(PendingSave {
             since: Instant::now(),
             begun_ns: tompion_os::monotonic_ns(),
             incident,
@@ -112,13 +130,13 @@ impl PendingSaves {
 
     /// Takes those that are saved, in the order in which they were asked for; all, if they are to
     /// be waited for. Without the consumer, there is none.
-    pub(super) fn take_saved(&mut self, waits: bool) -> Vec<Saved> {
+    pub fn take_saved(&mut self, waits: bool) -> Vec<Saved> {
         let is_pending = |save: &mut PendingSave| {
             let is_over = save.consumer.is_over(waits);
             !(is_over && save.kernel.as_mut().is_none_or(|part| part.is_over(waits)))
         };
-        let count = self.0.iter_mut().position(is_pending).unwrap_or(self.0.len());
-        let saved = self.0.drain(..count).filter_map(|save| {
+        let count = self.saves.iter_mut().position(is_pending).unwrap_or(self.saves.len());
+        let saved = self.saves.drain(..count).filter_map(|save| {
             let (events, total) = save.consumer.events()?;
             let (of_kernel, all_of_kernel) = save.kernel.and_then(|part| part.events()).unwrap_or_default();
             let (begun_ns, incident) = (save.begun_ns, save.incident);
@@ -128,11 +146,43 @@ impl PendingSaves {
         saved.collect()
     }
 
+    /// Does what follows a snapshot.
+    pub fn follow(&mut self, saved: Saved) {
+        let Saved { snapshot, total, then } = saved;
+        // Programs that asked may have gone.
+        match then {
+            AfterSave::Nothing => {}
+            AfterSave::Tell(done) => drop(done.send(snapshot.events)),
+            AfterSave::GoOn(due, done) => {
+                self.windows.push(Window { due, before: total - snapshot.events, done });
+            }
+            AfterSave::End(windows) => {
+                for Window { before, done, .. } in windows {
+                    let _ = done.map(|done| done.send(total.saturating_sub(before)));
+                }
+            }
+        }
+    }
+
+    /// Whether another snapshot can go on.
+    pub fn can_go_on(&self) -> bool {
+        self.windows.len() < MAX_WINDOWS
+    }
+
+    /// Takes those that have gone on for their time.
+    pub fn take_over(&mut self, now: Instant) -> Vec<Window> {
+        let (over, rest) = std::mem::take(&mut self.windows).into_iter().partition(|it| it.due <= now);
+        self.windows = rest;
+        over
+    }
+
     /// Time of the next look.
-    pub(super) fn next_look(&self, now: Instant) -> Option<Instant> {
-        let since = self.0.first()?.since;
-        let is_slow = now.saturating_duration_since(since) >= SLOW_TIME;
-        Some(now + if is_slow { LONG_INTERVAL } else { SHORT_INTERVAL })
+    pub fn next_look(&self, now: Instant) -> Option<Instant> {
+        let of_save = self.saves.first().map(|save| {
+            let is_slow = now.saturating_duration_since(save.since) >= SLOW_TIME;
+            now + if is_slow { LONG_INTERVAL } else { SHORT_INTERVAL }
+        });
+        self.windows.iter().map(|window| window.due).chain(of_save).min()
     }
 }
 
@@ -146,10 +196,10 @@ mod tests {
     fn a_snapshot_that_a_disk_holds_up_is_not_waited_for() {
         let (disk, consumer) = mpsc::channel();
         let (kernel, of_kernel) = mpsc::channel();
-        let (told, teller) = mpsc::channel();
-        let mut saves = PendingSaves::default();
+        let (sender, teller) = mpsc::channel();
+        let mut saves = Snapshots::default();
         assert_eq!(saves.next_look(Instant::now()), None);
-        saves.add((consumer, Some(of_kernel)), Some("id".into()), AfterSave::Tell(told));
+        saves.add((consumer, Some(of_kernel)), Some("id".into()), AfterSave::Tell(sender));
         let (next, behind) = mpsc::channel();
         next.send((1, 8)).expect("a receiver");
         saves.add((behind, None), None, AfterSave::Nothing);
@@ -160,14 +210,14 @@ mod tests {
         let saved = saves.take_saved(false);
         let found: Vec<_> = saved.iter().map(|saved| (saved.snapshot.events, saved.total)).collect();
         assert_eq!((found, saved[0].snapshot.incident.as_deref()), (vec![(7, 27), (1, 8)], Some("id")));
-        drop(saved);
-        assert!(teller.recv().is_err(), "its sender is handed over");
+        saved.into_iter().for_each(|saved| saves.follow(saved));
+        assert_eq!(teller.recv(), Ok(7));
         assert_eq!(saves.next_look(Instant::now()), None);
     }
 
     #[test]
     fn without_the_consumer_nothing_is_saved_and_without_the_kernels_thread_the_rest() {
-        let mut saves = PendingSaves::default();
+        let mut saves = Snapshots::default();
         let gone = || mpsc::channel().1;
         saves.add((gone(), None), None, AfterSave::Nothing);
         let (consumer, receiver) = mpsc::channel();
@@ -180,5 +230,26 @@ mod tests {
             saves.add((gone(), None), None, AfterSave::Nothing);
         }
         assert!(saves.is_full());
+    }
+
+    #[test]
+    fn a_snapshot_that_goes_on_tells_all_of_its_events() {
+        let mut saves = Snapshots::default();
+        let (sender, teller) = mpsc::channel();
+        let now = Instant::now();
+        for (events, then) in [((5, 25), AfterSave::GoOn(now, Some(sender))), ((2, 27), AfterSave::Nothing)] {
+            let (consumer, receiver) = mpsc::channel();
+            consumer.send(events).expect("a receiver");
+            saves.add((receiver, None), None, then);
+        }
+        saves.take_saved(true).into_iter().for_each(|saved| saves.follow(saved));
+        assert_eq!((saves.next_look(now), saves.can_go_on()), (Some(now), true));
+        let over = saves.take_over(now);
+        assert_eq!((over.len(), saves.next_look(now)), (1, None));
+        let (consumer, receiver) = mpsc::channel();
+        consumer.send((3, 30)).expect("a receiver");
+        saves.add((receiver, None), None, AfterSave::End(over));
+        saves.take_saved(true).into_iter().for_each(|saved| saves.follow(saved));
+        assert_eq!(teller.recv(), Ok(10), "behind the first 20");
     }
 }
