@@ -17,4 +17,4 @@ mod policy;
 mod series;
 
 pub use policy::{Policy, PolicyError, Retention, Rotation};
-pub use series::{Committed, Series, committed_chunks, dropped_chunk, open_chunk};
+pub use series::{Committed, Listed, Series, committed_chunks, dropped_chunk, list_chunks, open_chunk};

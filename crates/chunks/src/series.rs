@@ -1,7 +1,7 @@
 //! Series of chunks in a recording's folder, while it is recorded.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     io,
     time::{Duration, Instant},
 };
@@ -16,6 +16,8 @@ const PREFIX: &str = "chunk-";
 const OPEN: &str = ".open";
 /// End of the hidden name of one that is being dropped.
 const DROPPED: &str = ".dropped";
+/// End of the hidden name of a committed one that is being removed.
+const EXPIRED: &str = ".expired";
 
 /// Begin of the names of streams, and how many folders deep they are.
 const STREAM: &str = "stream_";
@@ -78,6 +80,59 @@ pub fn open_chunk(folder: &DirHandle) -> io::Result<Option<(u64, DirHandle, DirH
         let committed = name_of(number);
         (number, folder.join(committed.clone() + OPEN), folder.join(committed))
     }))
+}
+
+/// Chunks that one look at a recording's folder has found.
+#[derive(Clone, Debug, Default)]
+pub struct Listed {
+    /// Committed chunks, the oldest first: their numbers and folders.
+    pub committed: Vec<(u64, DirHandle)>,
+    /// The chunk that is being written.
+    pub open: Option<(u64, DirHandle)>,
+    /// Numbers of chunks older than the newest one that are not there any more.
+    pub removed: Vec<u64>,
+}
+
+/// Lists the chunks of a recording that goes on: one that is committed meanwhile is listed once, as
+/// open or as committed, and never as removed.
+///
+/// # Errors
+/// If the folder can't be read.
+pub fn list_chunks(folder: &DirHandle) -> io::Result<Listed> {
+    let (mut committed, mut open) = (BTreeMap::new(), None);
+    for name in folder.names()?.into_iter().filter_map(|name| name.into_string().ok()) {
+        if let Some(number) = open_number(&name) {
+            open = open.max(Some(number));
+        } else if let Some(number) = open_number(&format!("{name}{OPEN}"))
+            && folder.has_directory(&name)
+        {
+            committed.insert(number, folder.join(name));
+        }
+    }
+    let open = open.filter(|number| !committed.contains_key(number));
+    let newest = open.max(committed.last_key_value().map(|(number, _)| *number)).unwrap_or(0);
+    // A list can miss a folder that is renamed meanwhile, a look for its name can't. All chunks
+    // before another one have been committed.
+    let is_gone = |number: &u64| {
+        !committed.contains_key(number) && Some(*number) != open && !folder.has_directory(name_of(*number))
+    };
+    let removed = (1..newest).filter(is_gone).collect();
+    let open = open.map(|number| (number, folder.join(name_of(number) + OPEN)));
+    Ok(Listed { committed: committed.into_iter().collect(), open, removed })
+}
+
+/// Removes what a recorder has left that was killed while it removed old chunks.
+fn remove_expired(folder: &DirHandle) -> io::Result<()> {
+    for name in folder.names()?.into_iter().filter_map(|name| name.into_string().ok()) {
+        let number = |name: &str| {
+            let name = name.strip_prefix('.')?.strip_suffix(EXPIRED)?;
+            open_number(&format!("{name}{OPEN}"))
+        };
+        if number(&name).is_some() {
+            folder.join(name).remove_all()?;
+        }
+    }
+    Ok(())
 }
 
 /// A chunk that is complete.
@@ -152,6 +207,7 @@ impl Series {
     /// If the folder can't be made, or the recording's not be read.
     pub fn resume(folder: DirHandle, policy: Policy, number: u64, age: Duration) -> io::Result<Self> {
         let now = Instant::now();
+        remove_expired(&folder)?;
         let open = folder.join(name_of(number) + OPEN);
         open.make()?;
         let begun = now.checked_sub(age).unwrap_or(now);
@@ -239,7 +295,9 @@ impl Series {
         let mut removed = 0;
         while self.is_beyond_limits(Instant::now()) {
             let Some(oldest) = self.committed.pop_front() else { break };
-            match oldest.folder.remove_all() {
+            // At once, so that no reader takes what is left of it for all of it.
+            let hidden = self.folder.join(format!(".{}{EXPIRED}", name_of(oldest.number)));
+            match oldest.folder.rename_to(&hidden).and_then(|()| hidden.remove_all()) {
                 // A user was faster.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 result => result?,
@@ -399,5 +457,62 @@ mod tests {
         assert_eq!(series.expire().expect("removed"), 0, "the only one stays");
         rotate(&mut series, 1);
         assert_eq!(series.expire().expect("removed"), 1);
+    }
+
+    #[test]
+    fn a_look_finds_what_was_removed_and_a_recorder_removes_what_another_one_left() {
+        let dir = TestDir::new("chunks");
+        let mut series = series(&dir, Rotation::default(), Retention::default());
+        (0..4).for_each(|_| rotate(&mut series, 1));
+        let folder = DirHandle::open(&dir).expect("a folder");
+        let listed = list_chunks(&folder).expect("names");
+        let numbers =
+            |listed: &Listed| listed.committed.iter().map(|(number, _)| *number).collect::<Vec<_>>();
+        assert_eq!((numbers(&listed), listed.removed), (vec![1, 2, 3, 4], vec![]));
+        assert_eq!(listed.open.map(|(number, _)| number), Some(5));
+        // A recorder was killed while it removed the first one, and a user removed the third.
+        fs::rename(dir.join("chunk-000001"), dir.join(".chunk-000001.expired")).expect("a name");
+        fs::remove_dir_all(dir.join("chunk-000003")).expect("removed");
+        let listed = list_chunks(&folder).expect("names");
+        assert_eq!((numbers(&listed), listed.removed), (vec![2, 4], vec![1, 3]));
+        let policy = Policy { rotation: Rotation::default(), retention: Retention::default() };
+        Series::resume(folder, policy, 5, Duration::ZERO).expect("a series");
+        assert_eq!(names(&dir), ["chunk-000002", "chunk-000004", "chunk-000005.open"]);
+    }
+
+    /// Given chunks that are committed and removed all the while, then none is listed as removed
+    /// that is there, and none is seen in part.
+    #[test]
+    fn looks_beside_a_recorder_see_chunks_whole() {
+        let dir = TestDir::new("chunks");
+        let retention = Retention { count: Some(3), ..Retention::default() };
+        let mut series = series(&dir, Rotation::default(), retention);
+        let folder = DirHandle::open(&dir).expect("a folder");
+        let newest_removed = std::sync::atomic::AtomicU64::new(0);
+        let ordering = std::sync::atomic::Ordering::SeqCst;
+        let rounds = tompion_testing::rounds(400, 20_000);
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..rounds {
+                    (0..3).for_each(|file| drop(series.open().create_new(format!("file{file}"))));
+                    series.commit(1).expect("a name");
+                    series.begin_next().expect("a chunk");
+                    // Told before it is done.
+                    newest_removed.store(series.number().saturating_sub(4), ordering);
+                    series.expire().expect("removed");
+                }
+                is_done.store(true, ordering);
+            });
+            while !is_done.load(ordering) {
+                let listed = list_chunks(&folder).expect("names");
+                let most = newest_removed.load(ordering);
+                assert!(listed.removed.iter().all(|number| *number <= most), "{listed:?} {most}");
+                for (_, chunk) in listed.committed {
+                    let Ok(names) = chunk.names() else { continue };
+                    assert!(names.len() == 3 || !chunk.exists(), "{names:?}");
+                }
+            }
+        });
     }
 }

@@ -85,6 +85,7 @@ mod rust_tracing;
 mod servers;
 mod sessions;
 mod shield;
+mod shipping;
 mod snapshot;
 mod state_dumps;
 mod strangers;

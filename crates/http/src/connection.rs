@@ -10,53 +10,67 @@ use rustix::net::RecvFlags;
 use rustls::{ServerConfig, ServerConnection};
 
 use crate::{
-    Limits, Request, Response,
-    message::{self, Refusal},
+    Limits, Program, Request, Response,
+    message::{self, Input, Reading, Refusal},
     slots::{Slot, State},
 };
+
+/// Time in which the rest of a refused request is read.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time that a request gets for its body, in seconds.
+const MAX_BODY_SECONDS: u64 = 24 * 3600;
 
 /// Status by which programs refuse a peer. The connection ends then.
 const FORBIDDEN: u16 = 403;
 
 /// Answers the requests of a connection until it ends.
-pub(crate) fn serve(
-    slot: &Slot,
-    limits: &Limits,
-    tls: Option<Arc<ServerConfig>>,
-    answer: &dyn Fn(&Request) -> Response,
-) {
+pub(crate) fn serve(slot: &Slot, limits: &Limits, tls: Option<Arc<ServerConfig>>, program: &Program) {
     let _ = slot.stream.set_nodelay(true);
     let tls = match tls.map(ServerConnection::new).transpose() {
         Ok(tls) => tls,
         Err(error) => return log::debug!("no TLS: {error}"),
     };
-    let mut channel = Channel { timed: Timed { slot, until: Instant::now() }, tls };
-    serve_requests(&mut channel, limits, answer);
-    channel.close();
+    let rate = limits.min_body_bytes_per_second;
+    let mut channel = Channel { timed: Timed { slot, until: Instant::now() }, tls, rate };
+    match serve_requests(&mut channel, limits, program) {
+        End::Over => channel.close(),
+        End::Refused => {
+            channel.close();
+            channel.discard(limits.max_body);
+        }
+    }
 }
 
-fn serve_requests(channel: &mut Channel<'_>, limits: &Limits, answer: &dyn Fn(&Request) -> Response) {
+/// End of a connection's requests.
+enum End {
+    Over,
+    /// A request was refused, and its body may still come.
+    Refused,
+}
+
+fn serve_requests(channel: &mut Channel<'_>, limits: &Limits, program: &Program) -> End {
     let slot = channel.timed.slot;
+    let gate = program.gate.as_deref().map(|gate| gate as &dyn Fn(&Request) -> Result<(), Response>);
+    let reading = Reading { max_body: limits.max_body, peer: slot.peer, gate };
     let mut pending = Vec::new();
     channel.set_time(limits.request_timeout);
     loop {
         let mut memory = slot.bodies();
-        let request = message::read(channel, &mut pending, limits.max_body, &mut memory);
+        let request = message::read(channel, &mut pending, &reading, &mut memory);
         // The slot may be another connection's by now.
         if !slot.set_state(State::Answering) {
-            return;
+            return End::Over;
         }
-        let mut request = match request {
+        let request = match request {
             Ok(request) => request,
-            Err(Refusal::Over) => return,
+            Err(Refusal::Over) => return End::Over,
             Err(Refusal::Answer(response)) => {
                 let _ = write(channel, limits, response, Manner { keep_alive: false, with_body: true });
-                return;
+                return End::Refused;
             }
         };
-        request.peer = slot.peer;
         let begun = Instant::now();
-        let response = answer(&request);
+        let response = (program.answer)(&request);
         // Without the query, which may have a token.
         let (method, path, status) = (&request.method, &request.path, response.status);
         log::debug!("{method} {path:?}: {status} in {:?}", begun.elapsed());
@@ -64,11 +78,13 @@ fn serve_requests(channel: &mut Channel<'_>, limits: &Limits, answer: &dyn Fn(&R
         let manner = Manner { keep_alive: idle.is_some(), with_body: request.method != "HEAD" };
         drop((request, memory));
         let is_written = write(channel, limits, response, manner).is_ok();
-        let Some(idle) = idle.filter(|_| is_written && slot.set_state(State::Waiting)) else { return };
+        let Some(idle) = idle.filter(|_| is_written && slot.set_state(State::Waiting)) else {
+            return End::Over;
+        };
         if pending.is_empty() {
             channel.set_time(idle);
             if message::read_more(channel, &mut pending).is_err() {
-                return;
+                return End::Over;
             }
         }
         channel.set_time(limits.request_timeout);
@@ -91,6 +107,8 @@ fn write(channel: &mut Channel<'_>, limits: &Limits, response: Response, manner:
 struct Channel<'a> {
     timed: Timed<'a>,
     tls: Option<ServerConnection>,
+    /// Slowest rate of bodies.
+    rate: Option<u64>,
 }
 
 impl Channel<'_> {
@@ -100,11 +118,33 @@ impl Channel<'_> {
     }
 
     /// Says that nothing more comes, so that the peer knows that nothing was cut off.
-    fn close(mut self) {
+    fn close(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
             let _ = tls.write_tls(&mut self.timed);
         }
+    }
+
+    /// Reads what a peer still sends of a request that was refused: a connection that is closed
+    /// with bytes unread loses its answer.
+    fn discard(&mut self, max: usize) {
+        let slot = self.timed.slot;
+        let _ = slot.stream.shutdown(std::net::Shutdown::Write);
+        self.set_time(DISCARD_TIMEOUT);
+        let (mut bytes, mut left) = ([0; 8192], max);
+        while left > 0 && slot.set_state(State::Waiting) {
+            match self.timed.read(&mut bytes) {
+                Ok(count) if count > 0 => left = left.saturating_sub(count),
+                _ => return,
+            }
+        }
+    }
+}
+
+impl Input for Channel<'_> {
+    fn expect(&mut self, body: usize) {
+        let seconds = self.rate.map_or(0, |rate| body as u64 / rate.max(1));
+        self.timed.until += Duration::from_secs(seconds.min(MAX_BODY_SECONDS));
     }
 }
 

@@ -54,11 +54,16 @@ pub struct Limits {
     /// Slowest rate at which an answer may be taken; a peer gets that much more time. Without it,
     /// it gets none.
     pub min_bytes_per_second: Option<u64>,
+    /// Slowest rate at which a request's body may come; a request with a body gets that much more
+    /// time. Without it, it gets none.
+    pub min_body_bytes_per_second: Option<u64>,
     /// Maximum length of a request's body in bytes.
     pub max_body: usize,
     /// Maximum number of bytes of all bodies that are in memory at one time. A request beyond it is
     /// answered with 503.
     pub max_bodies: usize,
+    /// Maximum number of bytes of the bodies of one peer among them.
+    pub max_bodies_per_peer: usize,
 }
 
 /// Maximum length of a body that programs for browsers and scrapers need, in bytes.
@@ -68,6 +73,16 @@ pub const MAX_BODIES: usize = 64 * MAX_BODY;
 
 /// Function that answers requests.
 pub type Answer = Arc<dyn Fn(&Request) -> Response + Send + Sync>;
+
+/// Check of a request by its head, before its body is read: an answer to one that is refused.
+pub type Gate = Arc<dyn Fn(&Request) -> Result<(), Response> + Send + Sync>;
+
+/// Program's part in a connection.
+#[derive(Clone)]
+pub(crate) struct Program {
+    pub(crate) gate: Option<Gate>,
+    pub(crate) answer: Answer,
+}
 
 /// Listening socket and the connections that came of it.
 #[derive(Debug)]
@@ -103,20 +118,29 @@ impl Server {
 
     /// Accepts connections and has their requests answered, for ever.
     pub fn run(&self, answer: &Answer) -> ! {
+        self.run_program(&Program { gate: None, answer: answer.clone() })
+    }
+
+    /// The same; requests are checked by their heads before their bodies are read.
+    pub fn run_with_gate(&self, gate: &Gate, answer: &Answer) -> ! {
+        self.run_program(&Program { gate: Some(gate.clone()), answer: answer.clone() })
+    }
+
+    fn run_program(&self, program: &Program) -> ! {
         loop {
             match self.listener.accept() {
-                Ok((stream, _)) => self.admit(stream, answer.clone()),
+                Ok((stream, _)) => self.admit(stream, program.clone()),
                 Err(_) => thread::sleep(ACCEPT_RETRY_INTERVAL),
             }
         }
     }
 
     /// Begins a connection's thread if its peer may have one more.
-    fn admit(&self, stream: TcpStream, answer: Answer) {
+    fn admit(&self, stream: TcpStream, program: Program) {
         let Some(slot) = self.slots.enter(Peer::of(&stream), stream) else { return };
         let limits = self.limits;
         let tls = self.tls.clone();
-        let serve = move || connection::serve(&slot, &limits, tls, &*answer);
+        let serve = move || connection::serve(&slot, &limits, tls, &program);
         // Where no thread can be begun, the slot is given up with the closure.
         let _ = thread::Builder::new().name("http".into()).spawn(serve);
     }

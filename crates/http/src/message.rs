@@ -202,13 +202,27 @@ impl From<io::Error> for Refusal {
     }
 }
 
+/// Connection from which requests are read.
+pub(crate) trait Input: Read {
+    /// Gives the request the time that a body of this length needs.
+    fn expect(&mut self, body: usize);
+}
+
+/// Manner in which a connection's requests are read.
+pub(crate) struct Reading<'a> {
+    pub(crate) max_body: usize,
+    pub(crate) peer: Peer,
+    pub(crate) gate: Option<&'a dyn Fn(&Request) -> Result<(), Response>>,
+}
+
 /// Reads a request; `pending` has what came behind the one before.
 pub(crate) fn read(
-    stream: &mut dyn Read,
+    stream: &mut dyn Input,
     pending: &mut Vec<u8>,
-    max_body: usize,
+    manner: &Reading<'_>,
     memory: &mut Bodies,
 ) -> Result<Request, Refusal> {
+    let max_body = manner.max_body;
     let wrong = |status, line: &str| Refusal::Answer(Response::error(status, line));
     let (mut request, head) = loop {
         if let Some(parsed) = parse(pending)? {
@@ -217,31 +231,57 @@ pub(crate) fn read(
         if pending.len() >= MAX_HEAD {
             return Err(wrong(431, "expected a request of at most 16384 bytes, found a longer one"));
         }
-        read_more(stream, pending)?;
+        read_more(&mut *stream, pending)?;
     };
     if request.header("transfer-encoding").is_some() {
         return Err(wrong(400, "expected a body with its length, found one in chunks"));
     }
-    let length = match request.header("content-length") {
-        None => 0,
-        Some(length) => length.parse().map_err(|_| wrong(400, "expected a number as Content-Length"))?,
-    };
+    let length = content_length(&request)?;
     if length > max_body {
         return Err(wrong(413, &format!("expected a body of at most {max_body} bytes, found a longer one")));
+    }
+    request.peer = manner.peer;
+    // A peer without rights is refused before its body is read.
+    if let Some(gate) = manner.gate {
+        gate(&request).map_err(Refusal::Answer)?;
     }
     if !memory.take(length) {
         return Err(wrong(503, "expected fewer large requests at one time: try again later"));
     }
-    while pending.len() < head + length {
-        read_more(stream, pending)?;
+    stream.expect(length);
+    let behind = head.saturating_add(length).min(pending.len());
+    let mut body = Vec::with_capacity(length);
+    body.extend_from_slice(pending.get(head..behind).unwrap_or_default());
+    pending.drain(..behind);
+    while body.len() < length {
+        let mut piece = [0; 8192];
+        let most = (length - body.len()).min(piece.len());
+        let count = stream.read(&mut piece[..most])?;
+        if count == 0 {
+            return Err(Refusal::Over);
+        }
+        body.extend_from_slice(&piece[..count]);
     }
-    request.body = pending.get(head..head + length).unwrap_or_default().to_vec();
-    pending.drain(..head + length);
+    request.body = body;
     Ok(request)
 }
 
+/// Length of the body. Two lengths, or one that isn't a plain number, could be read in another way
+/// by a proxy in between.
+fn content_length(request: &Request) -> Result<usize, Refusal> {
+    let wrong = || Refusal::Answer(Response::error(400, "expected one plain number as Content-Length"));
+    let mut lengths = request.headers("content-length");
+    match (lengths.next(), lengths.next()) {
+        (None, _) => Ok(0),
+        (Some(length), None) if !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit()) => {
+            length.parse().map_err(|_| wrong())
+        }
+        _ => Err(wrong()),
+    }
+}
+
 /// Reads the bytes that come next.
-pub(crate) fn read_more(stream: &mut dyn Read, pending: &mut Vec<u8>) -> Result<(), Refusal> {
+pub(crate) fn read_more(stream: &mut (impl Input + ?Sized), pending: &mut Vec<u8>) -> Result<(), Refusal> {
     let mut bytes = [0; 8192];
     let count = stream.read(&mut bytes)?;
     if count == 0 {
@@ -282,13 +322,19 @@ mod tests {
     use super::*;
     use crate::MAX_BODY;
 
+    impl Input for &[u8] {
+        fn expect(&mut self, _: usize) {}
+    }
+
+    const READING: Reading<'static> = Reading { max_body: MAX_BODY, peer: Peer::Unknown, gate: None };
+
     #[test]
     fn requests_come_whole_or_in_pieces() {
         let text = b"POST /api/notes?a=%41+b&c HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\n\r\n";
         let mut pending = Vec::new();
         let mut input = &text[..];
         let mut memory = Bodies::new(1 << 20);
-        let mut read = |input: &mut &[u8]| read(input, &mut pending, MAX_BODY, &mut memory);
+        let mut read = |input: &mut &[u8]| read(input, &mut pending, &READING, &mut memory);
         let Ok(first) = read(&mut input) else { panic!("a request") };
         assert_eq!((first.method.as_str(), first.path.as_str()), ("POST", "/api/notes"));
         assert_eq!(first.query.text("a"), Some("A b"));
@@ -308,7 +354,7 @@ mod tests {
         let try_one = |memory: &mut Bodies, length| match read(
             &mut text(length).as_bytes(),
             &mut Vec::new(),
-            MAX_BODY,
+            &READING,
             memory,
         ) {
             Ok(request) => request.body.len(),
@@ -324,12 +370,49 @@ mod tests {
     }
 
     #[test]
+    fn one_peer_has_a_part_of_the_memory() {
+        let mut first = Bodies::new(100_000).with_max_per_peer(50_000);
+        let mut second = first.another();
+        assert!(first.take(40_000) && !second.take(40_000), "both are of one peer");
+        let mut other = first.of_peer(Peer::OtherUser(7));
+        assert!(other.take(50_000) && !other.take(20_000));
+        drop(first);
+        assert!(second.take(40_000));
+    }
+
+    #[test]
+    fn a_peer_without_rights_is_refused_before_its_body_is_read() {
+        let gate = |_: &Request| Err(Response::error(403, "no right"));
+        let reading = Reading { gate: Some(&gate), ..READING };
+        // Its body never comes.
+        let mut input = &b"PUT / HTTP/1.1\r\nContent-Length: 900000\r\n\r\n"[..];
+        let mut memory = Bodies::new(1 << 20);
+        match read(&mut input, &mut Vec::new(), &reading, &mut memory) {
+            Err(Refusal::Answer(response)) => assert_eq!(response.status, 403),
+            _ => panic!("expected 403"),
+        }
+        assert!(memory.take(1 << 20), "no memory was taken");
+    }
+
+    #[test]
     fn what_is_too_long_or_no_request_is_refused() {
         let long = [&b"GET /"[..], &[b'a'; 20_000]].concat();
         let body = b"POST / HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n".to_vec();
         let chunks = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
-        for (bytes, status) in [(long, 431), (body, 413), (chunks, 400), (b"\0\0\r\n\r\n".to_vec(), 400)] {
-            match read(&mut &bytes[..], &mut Vec::new(), MAX_BODY, &mut Bodies::new(1 << 20)) {
+        let lengths = |lines: &str| format!("POST / HTTP/1.1\r\n{lines}\r\n\r\nabcdef").into_bytes();
+        for (bytes, status) in [
+            (long, 431),
+            (body, 413),
+            (chunks, 400),
+            (b"\0\0\r\n\r\n".to_vec(), 400),
+            (lengths("Content-Length: +5"), 400),
+            (lengths("Content-Length: 5\r\nContent-Length: 6"), 400),
+            (lengths("Content-Length: 5\r\nContent-Length: 5"), 400),
+            (lengths("Content-Length: 5, 5"), 400),
+            (lengths("Content-Length: 99999999999999999999999"), 400),
+            (lengths("Content-Length:"), 400),
+        ] {
+            match read(&mut &bytes[..], &mut Vec::new(), &READING, &mut Bodies::new(1 << 20)) {
                 Err(Refusal::Answer(response)) => assert_eq!(response.status, status),
                 _ => panic!("expected {status}"),
             }

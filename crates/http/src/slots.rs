@@ -9,10 +9,7 @@
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr, Shutdown, TcpStream},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
@@ -62,42 +59,80 @@ impl Peer {
 /// Longest body that is not counted, in bytes: connections are few, and each has at most one.
 const SMALL_BODY: usize = 16 << 10;
 
+/// Memory for bodies, by the peers that have it.
+#[derive(Debug)]
+struct Memory {
+    max: usize,
+    max_per_peer: usize,
+    taken: Mutex<BTreeMap<Peer, usize>>,
+}
+
+impl Memory {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Peer, usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Bytes of bodies of one connection, out of those that all may have.
 #[derive(Debug)]
 pub(crate) struct Bodies {
-    free: Arc<AtomicUsize>,
+    memory: Arc<Memory>,
+    peer: Peer,
     taken: usize,
 }
 
 impl Bodies {
     #[cfg(test)]
-    pub(crate) fn new(free: usize) -> Self {
-        Self { free: Arc::new(AtomicUsize::new(free)), taken: 0 }
+    pub(crate) fn new(max: usize) -> Self {
+        let memory = Memory { max, max_per_peer: max, taken: Mutex::default() };
+        Self { memory: Arc::new(memory), peer: Peer::Unknown, taken: 0 }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_max_per_peer(self, max_per_peer: usize) -> Self {
+        let memory = Memory { max: self.memory.max, max_per_peer, taken: Mutex::default() };
+        Self { memory: Arc::new(memory), peer: self.peer, taken: 0 }
     }
 
     #[cfg(test)]
     pub(crate) fn another(&self) -> Self {
-        Self { free: self.free.clone(), taken: 0 }
+        self.of_peer(self.peer)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_peer(&self, peer: Peer) -> Self {
+        Self { memory: self.memory.clone(), peer, taken: 0 }
     }
 
     /// Takes memory for a body. False if there is not enough.
     #[must_use]
     pub(crate) fn take(&mut self, length: usize) -> bool {
-        let is_small = length <= SMALL_BODY;
-        // Ordering: a count of bytes; no memory is published by it.
-        let less = |free: usize| free.checked_sub(length);
-        let is_taken = is_small || self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
-        if is_taken && !is_small {
-            self.taken += length;
+        if length <= SMALL_BODY {
+            return true;
         }
-        is_taken
+        let mut taken = self.memory.lock();
+        let all = taken.values().fold(length, |sum, taken| sum.saturating_add(*taken));
+        let of_peer = taken.get(&self.peer).map_or(length, |taken| taken.saturating_add(length));
+        if all > self.memory.max || of_peer > self.memory.max_per_peer {
+            return false;
+        }
+        taken.insert(self.peer, of_peer);
+        self.taken += length;
+        true
     }
 }
 
 impl Drop for Bodies {
     fn drop(&mut self) {
-        // Ordering: as in `take`.
-        self.free.fetch_add(self.taken, Ordering::Relaxed);
+        if self.taken == 0 {
+            return;
+        }
+        let mut taken = self.memory.lock();
+        let left = taken.get(&self.peer).map_or(0, |of_peer| of_peer.saturating_sub(self.taken));
+        match left {
+            0 => drop(taken.remove(&self.peer)),
+            left => drop(taken.insert(self.peer, left)),
+        }
     }
 }
 
@@ -105,13 +140,14 @@ impl Drop for Bodies {
 #[derive(Debug)]
 pub(crate) struct Slots {
     table: Mutex<Table<Arc<TcpStream>>>,
-    /// Bytes that further bodies may have.
-    free: Arc<AtomicUsize>,
+    memory: Arc<Memory>,
 }
 
 impl Slots {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { table: Mutex::new(Table::new(limits)), free: Arc::new(AtomicUsize::new(limits.max_bodies)) }
+        let Limits { max_bodies: max, max_bodies_per_peer: max_per_peer, .. } = limits;
+        let memory = Arc::new(Memory { max, max_per_peer, taken: Mutex::default() });
+        Self { table: Mutex::new(Table::new(limits)), memory }
     }
 
     /// Gives a connection a slot, which another one may lose for it. Without room, the connection
@@ -149,7 +185,7 @@ pub(crate) struct Slot {
 impl Slot {
     /// Memory for the body of the next request.
     pub(crate) fn bodies(&self) -> Bodies {
-        Bodies { free: self.slots.free.clone(), taken: 0 }
+        Bodies { memory: self.slots.memory.clone(), peer: self.peer, taken: 0 }
     }
 
     /// Notes what the connection does. False if its slot went to another connection meanwhile.
@@ -294,8 +330,10 @@ mod tests {
             idle_timeout: None,
             answer_timeout: Duration::ZERO,
             min_bytes_per_second: None,
+            min_body_bytes_per_second: None,
             max_body: 0,
             max_bodies: 0,
+            max_bodies_per_peer: 0,
         })
     }
 

@@ -21,8 +21,10 @@ const LIMITS: Limits = Limits {
     idle_timeout: Some(TEST_TIMEOUT),
     answer_timeout: TEST_TIMEOUT,
     min_bytes_per_second: None,
+    min_body_bytes_per_second: None,
     max_body: tompion_http::MAX_BODY,
     max_bodies: tompion_http::MAX_BODIES,
+    max_bodies_per_peer: tompion_http::MAX_BODIES,
 };
 
 /// Serves the path of each request, for as long as the program runs.
@@ -104,4 +106,46 @@ fn connections_stay_where_both_want_it() {
     }
     let once = serve(Limits { idle_timeout: None, ..LIMITS });
     assert_eq!(answer_to(connect(once), both).matches("HTTP/1.1 200 OK\r\n").count(), 1);
+}
+
+#[test]
+fn given_a_body_that_comes_slowly_then_its_length_gives_it_time() {
+    let limits =
+        Limits { request_timeout: Duration::from_millis(400), min_body_bytes_per_second: Some(10), ..LIMITS };
+    let address = serve(limits);
+    let mut slow = connect(address);
+    slow.write_all(b"PUT /slow HTTP/1.1\r\nConnection: close\r\nContent-Length: 100\r\n\r\n").unwrap();
+    for _ in 0..20 {
+        thread::sleep(Duration::from_millis(50));
+        slow.write_all(b"12345").unwrap();
+    }
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("/slow"), "{answer:?}");
+    // The head alone has no more time than before.
+    let mut slow = connect(address);
+    let begun = Instant::now();
+    while slow.write_all(b"P").is_ok() {
+        assert!(begun.elapsed() < TEST_TIMEOUT, "it is read for ever");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn given_a_request_that_is_refused_by_its_head_then_the_answer_arrives_whatever_still_comes() {
+    let server = Server::bind("127.0.0.1:0".parse().unwrap(), LIMITS).unwrap();
+    let address = server.address();
+    let gate: tompion_http::Gate = Arc::new(|request| match request.path.as_str() {
+        "/open" => Ok(()),
+        _ => Err(Response::error(401, "expected a token")),
+    });
+    let answer: Answer = Arc::new(|request| Response::new(200, "text/plain", request.path.as_bytes()));
+    thread::spawn(move || server.run_with_gate(&gate, &answer));
+    let body = "x".repeat(900_000);
+    for (path, status) in [("/open", "200 OK"), ("/closed", "401 Unauthorized")] {
+        let head =
+            format!("PUT {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+        let answer = answer_to(connect(address), &(head + &body));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{answer:?}");
+    }
 }

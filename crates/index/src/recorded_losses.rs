@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use tompion_reader::{TraceSet, manifest};
+use tompion_reader::{TraceSet, dropped, manifest, text};
 
 /// Number of parent folders of a trace in which the file is searched.
 pub const LEVELS: usize = 4;
@@ -25,6 +25,9 @@ pub struct RecordedLosses {
 /// Returns the losses that the recordings of these traces counted.
 pub fn recorded_losses(traces: &TraceSet) -> RecordedLosses {
     let mut losses = RecordedLosses::default();
+    let dropped = dropped::dropped_chunks(traces);
+    let line = |dropped| text::dropped_warning(dropped, &text::PrintOptions::default());
+    losses.damages.extend(dropped.iter().map(line));
     let mut folders: BTreeMap<PathBuf, ()> = BTreeMap::new();
     for trace in traces.traces() {
         for folder in trace.path.ancestors().take(LEVELS) {

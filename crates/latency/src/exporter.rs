@@ -13,8 +13,10 @@ pub const LIMITS: Limits = Limits {
     idle_timeout: None,
     answer_timeout: Duration::from_secs(2),
     min_bytes_per_second: None,
+    min_body_bytes_per_second: None,
     max_body: tompion_http::MAX_BODY,
     max_bodies: tompion_http::MAX_BODIES,
+    max_bodies_per_peer: tompion_http::MAX_BODIES,
 };
 
 /// Content type of pages for Prometheus.

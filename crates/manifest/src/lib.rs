@@ -15,6 +15,7 @@ use tompion_os::DirHandle;
 
 mod beyond_limits;
 mod counted;
+mod dropped;
 mod join;
 mod session;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod tests;
 
 pub use beyond_limits::BeyondLimits;
 pub use counted::{REFUSED, add_counted};
+pub use dropped::{DROPPED_FILE, DroppedChunk, RECEIVED_FOLDER};
 pub use session::{Channel, Clock, Host, Recorder, Session, Snapshot};
 
 /// Name of the file in a recording's folder.

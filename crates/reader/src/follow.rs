@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use crate::discover::{self, Opened, Trace};
+use crate::dropped::dropped_chunks;
 use crate::json::JsonOptions;
 use crate::lines::{Lines, Moment, print_after};
 use crate::merge::growing::Positions;
@@ -85,7 +86,12 @@ impl Follow {
             Format::Json(_) | Format::Csv => PrintOptions::default(),
         };
         let corruptions = set.corruptions().iter().map(ToString::to_string).collect();
-        Ok(Round { events, losses: text::loss_warnings(&set, &options), corruptions })
+        let mut losses = text::loss_warnings(&set, &options);
+        if is_last {
+            let dropped = dropped_chunks(&set);
+            losses.extend(dropped.iter().map(|dropped| text::dropped_warning(dropped, &options)));
+        }
+        Ok(Round { events, losses, corruptions })
     }
 
     fn print<L: Lines>(

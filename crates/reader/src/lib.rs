@@ -18,6 +18,7 @@ pub mod calls;
 mod collect;
 pub mod coverage;
 mod discover;
+pub mod dropped;
 mod event;
 mod file;
 pub mod filter;

@@ -7,6 +7,7 @@ use serde::Serialize;
 use tompion_ctf::decode::Fields;
 use tompion_ctf::metadata::EnvironmentValue;
 
+use crate::dropped::{DroppedChunk, dropped_chunks};
 use crate::manifest::{self, RUNNING};
 use crate::merge::tally::{Counter, Run};
 use crate::{Error, LossKind, Place, Trace, TraceSet};
@@ -50,6 +51,10 @@ pub struct Summary {
     /// time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<manifest::Target>,
+    /// Chunks that were removed before all of them was sent here. The number of their events is
+    /// unknown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped_chunks: Vec<DroppedChunk>,
     /// Number of missing packets, by their sequence numbers. The number of their events is unknown.
     pub lost_packets: u64,
     /// Number of events that a flight recorder overwrote by design.
@@ -184,6 +189,8 @@ fn summarize_with(traces: &mut TraceSet, threads: usize) -> Summary {
     let mut summary = Summary::default();
     let info = manifest::read_all(traces);
     (summary.losses_unknown, summary.rejected_processes) = (info.losses_unknown, info.rejected_processes);
+    summary.dropped_chunks = dropped_chunks(traces);
+    summary.losses_unknown |= !summary.dropped_chunks.is_empty();
     summary.beyond_limits = info.beyond_limits;
     (summary.rule_changes, summary.targets) = (info.rule_changes, info.targets);
     (summary.trigger_changes, summary.firings) = (info.trigger_changes, info.firings);

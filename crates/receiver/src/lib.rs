@@ -16,6 +16,6 @@ mod store;
 mod tokens;
 
 pub use certificates::{CertificateError, make_certificates, server_config};
-pub use service::{Access, Config, Receiver, ReceiverError};
+pub use service::{Access, Config, ConnectionLimits, Receiver, ReceiverError};
 pub use store::{Refusal, Store, StoreLimits, Taken};
 pub use tokens::{Right, TokenError, Tokens, make_token};

@@ -5,7 +5,10 @@
 //! | `PUT /v1/HOST/BOOT/SESSION/CHUNK/FILE/SEQUENCE` | 201 stored, 200 there already, 412 another one is there, 409 others must come before, 507 no room |
 //! | `GET /v1/HOST/BOOT/SESSION/CHUNK` | state of the chunk as JSON: last segment of each file |
 //! | `HEAD /v1/HOST/BOOT/SESSION/CHUNK/FILE` | sequence number of the last segment, and the file's length |
-//! | `GET /v1` | counts of requests as JSON |
+//! | the same with `?contents=1` | sums of the contents of its files |
+//! | the same as `HEAD`, with `?from=BYTE` | bytes of the file from there on |
+//! | `GET /v1/HOST/BOOT/SESSION` | chunks of the session, and their ends |
+//! | `GET /v1`, with `?sessions=1` | counts of requests as JSON, sessions that may be read |
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +21,7 @@ use std::{
 
 use serde_json::json;
 use tompion_http::{Limits, Peer, Request, Response, Server, ServerConfig};
-use tompion_segments::{Conflict, FilePath, MAX_ENCODED, Name, Place, Segment};
+use tompion_segments::{Conflict, FilePath, MAX_ENCODED, Name, Place, Segment, SessionPlace};
 
 use crate::{Refusal, Right, Store, StoreLimits, Taken, Tokens};
 
@@ -27,17 +30,41 @@ const JSON: &str = "application/json";
 /// decompressed while it is stored.
 const MAX_BODIES: usize = 64 << 20;
 
-/// Limits of connections.
-const LIMITS: Limits = Limits {
-    max_connections: 512,
-    max_per_peer: 128,
-    request_timeout: Duration::from_secs(30),
-    idle_timeout: Some(Duration::from_secs(60)),
-    answer_timeout: Duration::from_secs(30),
-    min_bytes_per_second: Some(16 << 10),
-    max_body: MAX_ENCODED,
-    max_bodies: MAX_BODIES,
-};
+/// Slowest rate at which a body may come, in bytes per second. Senders on slow links send small
+/// segments.
+const MIN_RATE: u64 = 1 << 10;
+
+/// Limits on connections.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionLimits {
+    /// Maximum number of connections.
+    pub all: usize,
+    /// Maximum number of connections of one address, or of another user of this machine.
+    pub per_peer: usize,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self { all: 512, per_peer: 128 }
+    }
+}
+
+/// Limits of the server.
+fn server_limits(connections: ConnectionLimits) -> Limits {
+    Limits {
+        max_connections: connections.all,
+        max_per_peer: connections.per_peer,
+        request_timeout: Duration::from_secs(30),
+        idle_timeout: Some(Duration::from_secs(60)),
+        answer_timeout: Duration::from_secs(30),
+        min_bytes_per_second: Some(MIN_RATE),
+        min_body_bytes_per_second: Some(MIN_RATE),
+        max_body: MAX_ENCODED,
+        max_bodies: MAX_BODIES,
+        // So that one address alone keeps no others out.
+        max_bodies_per_peer: MAX_BODIES / 2,
+    }
+}
 
 /// Rule by which peers have access.
 #[derive(Clone, Debug)]
@@ -59,6 +86,8 @@ pub struct Config {
     pub store: PathBuf,
     /// Limits of the store.
     pub limits: StoreLimits,
+    /// Limits on connections.
+    pub connections: ConnectionLimits,
     /// TLS; in the clear without.
     pub tls: Option<Arc<ServerConfig>>,
     /// Access.
@@ -107,9 +136,10 @@ impl Receiver {
     /// # Errors
     /// If one of them fails.
     pub fn bind(config: Config) -> Result<Self, ReceiverError> {
-        let Config { listen, store, limits, tls, access } = config;
+        let Config { listen, store, limits, connections, tls, access } = config;
         let opened = Store::open(&store, limits).map_err(|error| ReceiverError::Store(store, error))?;
-        let server = Server::bind(listen, LIMITS).map_err(|error| ReceiverError::Listen(listen, error))?;
+        let server = Server::bind(listen, server_limits(connections));
+        let server = server.map_err(|error| ReceiverError::Listen(listen, error))?;
         let server = match tls {
             Some(tls) => server.with_tls(tls),
             None => server,
@@ -125,19 +155,44 @@ impl Receiver {
     /// Serves for ever.
     pub fn run(self) -> ! {
         let Self { server, service } = self;
+        let service = Arc::new(service);
+        let checked = service.clone();
+        let gate: tompion_http::Gate = Arc::new(move |request: &Request| checked.check_head(request));
         let answer: tompion_http::Answer = Arc::new(move |request: &Request| service.answer(request));
-        server.run(&answer)
+        server.run_with_gate(&gate, &answer)
     }
 }
 
 impl Service {
     fn answer(&self, request: &Request) -> Response {
         let response = self.respond(request).unwrap_or_else(|refused| refused);
-        if response.status >= 400 && response.status != 404 {
-            let mut counts = self.counts();
-            *counts.refused.entry(response.status).or_default() += 1;
-        }
+        self.count_refused(response.status);
         response
+    }
+
+    fn count_refused(&self, status: u16) {
+        if status >= 400 && status != 404 {
+            *self.counts().refused.entry(status).or_default() += 1;
+        }
+    }
+
+    /// Checks a request before its body is read, which takes memory.
+    fn check_head(&self, request: &Request) -> Result<(), Response> {
+        let check = || match request.method.as_str() {
+            "PUT" => self.check_put(request).map(drop),
+            _ if request.header("content-length").is_none_or(|length| length == "0") => Ok(()),
+            _ => Err(Response::error(413, "expected a request without a body")),
+        };
+        check().inspect_err(|refused| self.count_refused(refused.status))
+    }
+
+    fn check_put(&self, request: &Request) -> Result<Name, Response> {
+        let name = Name::parse(&request.path).map_err(|error| Response::error(400, &error.to_string()))?;
+        self.check_access(request, Right::Write, name.place.session.host.as_str())?;
+        if request.header("if-none-match").is_some_and(|value| value != "*") {
+            return Err(Response::error(400, "expected If-None-Match: *: a segment never changes"));
+        }
+        Ok(name)
     }
 
     fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
@@ -147,18 +202,51 @@ impl Service {
     fn respond(&self, request: &Request) -> Result<Response, Response> {
         match request.method.as_str() {
             "PUT" => self.put(request),
-            "GET" | "HEAD" if request.path == "/v1" => {
-                self.check_access(request, Right::Write, "")?;
-                let Counts { stored, known, bytes, refused } = &*self.counts();
-                let page = json!({ "stored": stored, "known": known, "bytes": bytes, "refused": refused });
-                Ok(Response::new(200, JSON, page.to_string()))
-            }
-            "GET" | "HEAD" => match Place::parse(&request.path) {
-                Ok(place) => self.chunk(request, &place),
-                Err(_) => self.file(request),
+            "GET" | "HEAD" if request.path == "/v1" => match request.query.text("sessions") {
+                Some(_) => self.sessions(request),
+                None => self.totals(request),
             },
+            "GET" | "HEAD" => {
+                if let Ok(session) = SessionPlace::parse(&request.path) {
+                    return self.chunks(request, &session);
+                }
+                match Place::parse(&request.path) {
+                    Ok(place) => self.chunk(request, &place),
+                    Err(_) => self.file(request),
+                }
+            }
             _ => Err(Response::error(405, "expected PUT, GET or HEAD")),
         }
+    }
+
+    fn totals(&self, request: &Request) -> Result<Response, Response> {
+        self.check_access(request, Right::Write, "")?;
+        let Counts { stored, known, bytes, refused } = &*self.counts();
+        let page = json!({ "stored": stored, "known": known, "bytes": bytes, "refused": refused });
+        Ok(Response::new(200, JSON, page.to_string()))
+    }
+
+    /// Sessions of hosts on which the peer may read or follow.
+    fn sessions(&self, request: &Request) -> Result<Response, Response> {
+        let may = |place: &SessionPlace| self.check_reader(request, place.host.as_str());
+        let (mut sessions, mut refused) = (Vec::new(), None);
+        for place in self.store.session_places() {
+            match may(&place) {
+                Ok(()) => sessions.push(place.to_string()),
+                Err(response) => drop(refused.get_or_insert(response)),
+            }
+        }
+        match refused {
+            // A peer without any right is told so, and not that there is nothing.
+            Some(response) if sessions.is_empty() => Err(response),
+            _ => Ok(Response::new(200, JSON, json!({ "sessions": sessions }).to_string())),
+        }
+    }
+
+    fn chunks(&self, request: &Request, session: &SessionPlace) -> Result<Response, Response> {
+        self.check_reader(request, session.host.as_str())?;
+        let chunks = self.store.chunks(session).map_err(|refusal| refuse(&refusal))?;
+        Ok(Response::new(200, JSON, json!({ "chunks": chunks }).to_string()))
     }
 
     /// Checks that the peer has a right on a host's recordings.
@@ -181,11 +269,7 @@ impl Service {
 
     fn put(&self, request: &Request) -> Result<Response, Response> {
         let wrong = |error: &dyn std::fmt::Display| Response::error(400, &error.to_string());
-        let name = Name::parse(&request.path).map_err(|error| wrong(&error))?;
-        self.check_access(request, Right::Write, name.place.session.host.as_str())?;
-        if request.header("if-none-match").is_some_and(|value| value != "*") {
-            return Err(Response::error(400, "expected If-None-Match: *: a segment never changes"));
-        }
+        let name = self.check_put(request)?;
         let segment = Segment::decode(name, &request.body).map_err(|error| wrong(&error))?;
         let taken = self.store.put(&segment).map_err(|refusal| {
             log::debug!("{}: {refusal}", segment.name.to_key());
@@ -205,14 +289,20 @@ impl Service {
         }
     }
 
-    fn check_reader(&self, request: &Request, place: &Place) -> Result<(), Response> {
-        let host = place.session.host.as_str();
-        self.check_access(request, Right::Write, host)
-            .or_else(|_| self.check_access(request, Right::Read, host))
+    /// Checks that the peer may know what there is of a host.
+    fn check_reader(&self, request: &Request, host: &str) -> Result<(), Response> {
+        let check = |right| self.check_access(request, right, host);
+        check(Right::Write).or_else(|_| check(Right::Read)).or_else(|_| check(Right::Live))
     }
 
     fn chunk(&self, request: &Request, place: &Place) -> Result<Response, Response> {
-        self.check_reader(request, place)?;
+        self.check_reader(request, place.session.host.as_str())?;
+        if request.query.text("contents").is_some() {
+            let contents = self.store.contents(place).map_err(|refusal| refuse(&refusal))?;
+            let sums: BTreeMap<&str, String> =
+                contents.iter().map(|(path, sum)| (path.as_str(), sum.to_string())).collect();
+            return Ok(Response::new(200, JSON, json!({ "contents": sums }).to_string()));
+        }
         let state = self.store.chunk_state(place).map_err(|refusal| refuse(&refusal))?;
         let page = serde_json::to_vec(&state).map_err(|error| Response::error(500, &error.to_string()))?;
         Ok(Response::new(200, JSON, page))
@@ -221,13 +311,25 @@ impl Service {
     fn file(&self, request: &Request) -> Result<Response, Response> {
         let (place, path): (Place, FilePath) =
             Name::parse_file(&request.path).map_err(|error| Response::error(400, &error.to_string()))?;
-        self.check_reader(request, &place)?;
+        self.check_reader(request, place.session.host.as_str())?;
         let state = self.store.chunk_state(&place).map_err(|refusal| refuse(&refusal))?;
-        let Some(file) = state.files.get(&path) else {
-            return Err(Response::error(404, "expected a file of which a segment came"));
+        let missing = || Response::error(404, "expected a file of which a segment came");
+        let file = state.files.get(&path).ok_or_else(missing)?;
+        let mut response = match request.query.text("from") {
+            None => {
+                let page =
+                    serde_json::to_vec(file).map_err(|error| Response::error(500, &error.to_string()))?;
+                Response::new(200, JSON, page)
+            }
+            Some(from) => {
+                // What goes on is followed; what has ended is read.
+                let right = if state.end.is_some() { Right::Read } else { Right::Live };
+                self.check_access(request, right, place.session.host.as_str())?;
+                let from = from.parse().map_err(|_| Response::error(400, "expected ?from=BYTE"))?;
+                let bytes = self.store.read(&place, &path, from).map_err(|refusal| refuse(&refusal))?;
+                Response::new(200, "application/octet-stream", bytes.ok_or_else(missing)?)
+            }
         };
-        let page = serde_json::to_vec(file).map_err(|error| Response::error(500, &error.to_string()))?;
-        let mut response = Response::new(200, JSON, page);
         response.headers.push(("Tompion-Sequence", file.sequence.to_string()));
         response.headers.push(("Tompion-Length", file.total().to_string()));
         Ok(response)

@@ -6,22 +6,25 @@
 //! replaced is written beside the old one, and renamed when it is whole.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fs::File,
-    io,
+    io::{self, Read as _},
     os::unix::fs::FileExt,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use tompion_manifest::DroppedChunk;
 use tompion_os::{DirHandle, Lock};
 use tompion_segments::{
-    Admission, ChunkState, Conflict, End, FilePath, FileState, Header, Journal, JournalError, Kind, Place,
-    Segment, WHOLE,
+    Admission, Checksum, ChunkState, Conflict, ContentSum, End, FilePath, FileState, Header, Journal,
+    JournalError, Kind, Label, Place, Segment, SessionPlace, WHOLE, digest,
 };
 
 /// Maximum number of chunks that are held open.
 const MAX_OPEN: usize = 256;
+/// Maximum number of bytes of a file that are read at one time.
+const MAX_READ: u64 = 1 << 20;
 /// End of the folder's name of a chunk that has not ended.
 const OPEN: &str = ".open";
 
@@ -107,6 +110,9 @@ type Slot = Arc<Mutex<Option<OpenChunk>>>;
 /// Chunks that are held open.
 #[derive(Debug, Default)]
 struct Chunks {
+    /// Chunks that have not ended, the journals of which this process has written whole: the medium
+    /// has what they say.
+    trusted: HashSet<Place>,
     /// Their slots, and when each was used last.
     by_place: HashMap<Place, (u64, Slot)>,
     uses: u64,
@@ -119,6 +125,10 @@ struct OpenChunk {
     session: DirHandle,
     state: ChunkState,
     journal: File,
+    /// Contents of the files that came whole since it was opened.
+    contents: BTreeMap<FilePath, ContentSum>,
+    /// Folders that the medium has.
+    folders: BTreeSet<Option<String>>,
 }
 
 /// No thread panics while it holds these locks, and what they guard is sound at any time.
@@ -136,7 +146,103 @@ impl Store {
         let Some(lock) = tompion_os::try_lock(&root)? else {
             return Err(io::Error::other("another receiver has this store: end it, or take another folder"));
         };
-        Ok(Self { root, limits, chunks: Mutex::default(), _lock: lock })
+        let store = Self { root, limits, chunks: Mutex::default(), _lock: lock };
+        store.finish_ended();
+        Ok(store)
+    }
+
+    /// Finishes the chunks that had ended when a receiver was killed.
+    fn finish_ended(&self) {
+        for place in self.session_places() {
+            let session = self.root.join(place.folder());
+            let names = session.names().unwrap_or_default().into_iter();
+            let open = names.filter_map(|name| Some(name.to_str()?.strip_suffix(OPEN)?.to_owned()));
+            for chunk in open.filter_map(|name| Label::new(&name).ok()) {
+                let place = Place { session: place.clone(), chunk };
+                // One that can't be finished now is when something asks for it.
+                if let Err(refusal) = self.chunk_state(&place) {
+                    log::warn!("{place}: {refusal}");
+                }
+            }
+        }
+    }
+
+    /// Places of all sessions.
+    pub fn session_places(&self) -> Vec<SessionPlace> {
+        let below = |folder: &DirHandle, prefix: &str| -> Vec<Label> {
+            let names = folder.names().unwrap_or_default().into_iter();
+            names.filter_map(|name| Label::new(name.to_str()?.strip_prefix(prefix)?).ok()).collect()
+        };
+        let mut places = Vec::new();
+        for host in below(&self.root, "host=") {
+            let of_host = self.root.join(format!("host={host}"));
+            for boot in below(&of_host, "boot=") {
+                let of_boot = of_host.join(format!("boot={boot}"));
+                places.extend(below(&of_boot, "session=").into_iter().map(|session| SessionPlace {
+                    host: host.clone(),
+                    boot: boot.clone(),
+                    session,
+                }));
+            }
+        }
+        places.sort();
+        places
+    }
+
+    /// Chunks of a session, and their ends.
+    ///
+    /// # Errors
+    /// If a journal can't be read.
+    pub fn chunks(&self, session: &SessionPlace) -> Result<BTreeMap<Label, Option<End>>, Refusal> {
+        let folder = self.root.join(session.folder());
+        let mut chunks = BTreeMap::new();
+        for chunk in Journal::chunks(&folder)? {
+            let place = Place { session: session.clone(), chunk };
+            let end = self.chunk_state(&place)?.end;
+            chunks.insert(place.chunk, end);
+        }
+        Ok(chunks)
+    }
+
+    /// Reads so many bytes of a file from an offset on, as far as they are acknowledged.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub fn read(&self, place: &Place, path: &FilePath, from: u64) -> Result<Option<Vec<u8>>, Refusal> {
+        let state = self.chunk_state(place)?;
+        let Some(file) = state.files.get(path).filter(|file| !file.header.is_removed) else {
+            return Ok(None);
+        };
+        let session = self.root.join(place.session.folder());
+        let (folder, name) = place_of(&chunk_folder(&session, place, state.end), path);
+        let opened = match folder.read(name) {
+            // It is not whole yet, or its chunk has ended meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let length = opened.metadata()?.len().min(file.total());
+        let count = length.saturating_sub(from).min(MAX_READ);
+        let mut bytes = vec![0; count as usize];
+        opened.read_exact_at(&mut bytes, from.min(length))?;
+        Ok(Some(bytes))
+    }
+
+    /// Contents of a chunk's files.
+    ///
+    /// # Errors
+    /// If one can't be read.
+    pub fn contents(&self, place: &Place) -> Result<BTreeMap<FilePath, Checksum>, Refusal> {
+        let slot = lock(&self.chunks).hold(place);
+        let mut slot = lock(&slot);
+        if slot.is_none() {
+            let session = self.root.join(place.session.folder());
+            if Journal::new(&session, &place.chunk).read()?.0 == ChunkState::default() {
+                return Ok(BTreeMap::new());
+            }
+            *slot = Some(self.open_chunk(place)?);
+        }
+        let Some(chunk) = &mut *slot else { return Ok(BTreeMap::new()) };
+        Ok(chunk.sums()?.into_iter().map(|(path, (_, sum))| (path, sum)).collect())
     }
 
     /// State of a chunk; empty if there is none.
@@ -148,9 +254,18 @@ impl Store {
         if let Some(state) = open.and_then(|open| lock(&open).as_ref().map(|chunk| chunk.state.clone())) {
             return Ok(state);
         }
-        // Nothing is made or mended for a question.
-        let journal = Journal::new(&self.root.join(place.session.folder()), &place.chunk);
-        Ok(journal.read()?.0)
+        // Nothing is made for a question.
+        let session = self.root.join(place.session.folder());
+        let state = Journal::new(&session, &place.chunk).read()?.0;
+        if state.end.is_some() && session.has_directory(format!("{}{OPEN}", place.chunk)) {
+            // A receiver was killed between its end and its new name.
+            let slot = lock(&self.chunks).hold(place);
+            let mut slot = lock(&slot);
+            if slot.is_none() {
+                *slot = Some(self.open_chunk(place)?);
+            }
+        }
+        Ok(state)
     }
 
     /// Takes a segment: on return, the medium has it.
@@ -158,32 +273,73 @@ impl Store {
     /// # Errors
     /// If it is not taken. What was there is unchanged.
     pub fn put(&self, segment: &Segment) -> Result<Taken, Refusal> {
-        let open = lock(&self.chunks).hold(&segment.name.place);
+        let place = &segment.name.place;
+        let open = lock(&self.chunks).hold(place);
         let mut slot = lock(&open);
         let chunk = match &mut *slot {
             Some(chunk) => chunk,
-            empty => empty.insert(self.open_chunk(&segment.name.place)?),
+            empty => {
+                self.check_first(segment)?;
+                empty.insert(self.open_chunk(place)?)
+            }
         };
         let admission = chunk.state.admit(segment)?;
         if admission == Admission::Known {
             return chunk.compare(segment);
         }
-        self.check_room(segment, chunk)?;
+        if let Admission::End(End::Committed) = admission
+            && chunk.digest()? != segment.content
+        {
+            return Err(Conflict::Digest.into());
+        }
+        self.check_room(segment, &chunk.state)?;
         let result = chunk.take(segment, admission);
         if result.is_err() {
             // It is read again, and what has no line is cut off.
             *slot = None;
         }
+        if result.is_err() || matches!(admission, Admission::End(_)) {
+            lock(&self.chunks).trusted.remove(place);
+        }
         result.map(|()| Taken::Stored)
+    }
+
+    /// Checks the first segment of a chunk since it was opened: nothing is made for one that is
+    /// refused.
+    fn check_first(&self, segment: &Segment) -> Result<(), Refusal> {
+        let session = self.root.join(segment.name.place.session.folder());
+        let (state, _) = Journal::new(&session, &segment.name.place.chunk).read()?;
+        match state.admit(segment)? {
+            Admission::Known => Ok(()),
+            Admission::End(End::Committed)
+                if state.files.is_empty() && segment.content != digest_of(BTreeMap::new()) =>
+            {
+                Err(Conflict::Digest.into())
+            }
+            _ => self.check_room(segment, &state),
+        }
     }
 
     fn open_chunk(&self, place: &Place) -> Result<OpenChunk, Refusal> {
         let session = self.make_session(place)?;
         let journal = Journal::new(&session, &place.chunk);
         let (state, length) = journal.read()?;
-        let journal = journal.open(length)?;
-        let mut chunk = OpenChunk { place: place.clone(), session, state, journal };
+        if state.end.is_none() && !lock(&self.chunks).trusted.contains(place) {
+            journal.rewrite(length)?;
+        }
+        let file = journal.open(length)?;
+        let mut chunk = OpenChunk {
+            place: place.clone(),
+            session,
+            state,
+            journal: file,
+            contents: BTreeMap::new(),
+            folders: BTreeSet::new(),
+        };
         chunk.mend()?;
+        if chunk.state.end.is_none() {
+            lock(&self.chunks).trusted.insert(place.clone());
+        }
         Ok(chunk)
     }
 
@@ -203,12 +359,12 @@ impl Store {
         Ok(folder)
     }
 
-    fn check_room(&self, segment: &Segment, chunk: &OpenChunk) -> Result<(), Refusal> {
-        let is_new = !chunk.state.files.contains_key(&segment.name.file);
-        if is_new && chunk.state.files.len() >= self.limits.max_files {
+    fn check_room(&self, segment: &Segment, state: &ChunkState) -> Result<(), Refusal> {
+        let is_new = !state.files.contains_key(&segment.name.file);
+        if is_new && state.files.len() >= self.limits.max_files {
             return Err(Refusal::TooMany(self.limits.max_files));
         }
-        let space = rustix::fs::fstatvfs(&chunk.journal).map_err(io::Error::from)?;
+        let space = rustix::fs::statvfs(self.root.path()).map_err(io::Error::from)?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);
         match free.checked_sub(segment.content.len() as u64) {
             Some(left) if left >= self.limits.min_free => Ok(()),
@@ -238,19 +394,36 @@ impl Chunks {
 }
 
 impl OpenChunk {
-    /// Folder of the chunk's files.
-    fn folder(&self) -> DirHandle {
-        match (self.place.chunk.as_str(), self.state.end) {
-            (WHOLE, _) => self.session.clone(),
-            (name, None) => self.session.join(format!("{name}{OPEN}")),
-            (name, Some(_)) => self.session.join(name),
-        }
+    fn place_of<'a>(&self, file: &'a FilePath) -> (DirHandle, &'a str) {
+        place_of(&chunk_folder(&self.session, &self.place, self.state.end), file)
     }
 
-    fn place_of<'a>(&self, file: &'a FilePath) -> (DirHandle, &'a str) {
-        let (below, name) = file.split();
-        let folder = self.folder();
-        (below.map_or(folder.clone(), |below| folder.join(below)), name)
+    /// Lengths and contents of the files that are there.
+    fn sums(&mut self) -> io::Result<BTreeMap<FilePath, (u64, Checksum)>> {
+        let mut sums = BTreeMap::new();
+        for (path, state) in self.state.files.iter().filter(|(_, state)| !state.header.is_removed) {
+            let known = self.contents.remove(path).filter(|sum| sum.length() == state.total());
+            let sum = match known {
+                Some(sum) => sum,
+                None => {
+                    let (folder, name) = self.place_of(path);
+                    let staged = staging(name);
+                    ContentSum::of_file(
+                        &folder.read(if state.header.is_whole { name } else { &staged })?,
+                        state.total(),
+                    )?
+                }
+            };
+            sums.insert(path.clone(), (sum, state.total()));
+        }
+        let ready = sums.iter().map(|(path, (sum, _))| (path.clone(), sum.sum())).collect();
+        self.contents = sums.into_iter().map(|(path, (sum, _))| (path, sum)).collect();
+        Ok(ready)
+    }
+
+    /// Digest that a commit of the present files has.
+    fn digest(&mut self) -> io::Result<Vec<u8>> {
+        Ok(digest_of(self.sums()?))
     }
 
     /// Compares a segment with the one that has its name.
@@ -265,15 +438,28 @@ impl OpenChunk {
     }
 
     fn take(&mut self, segment: &Segment, admission: Admission) -> Result<(), Refusal> {
+        let path = &segment.name.file;
         match admission {
             Admission::Append => self.append(segment)?,
             Admission::Restart => self.restart(segment)?,
-            Admission::Remove => self.remove(&segment.name.file)?,
-            Admission::End(_) | Admission::Known => {}
+            Admission::Remove => self.remove(path)?,
+            // The tombstone needs a place.
+            Admission::End(End::Dropped) => chunk_folder(&self.session, &self.place, None).make()?,
+            Admission::End(End::Committed) | Admission::Known => {}
         }
-        self.note(&segment.name.file, segment.name.sequence, segment.header)?;
-        if let Admission::End(end) = admission {
-            self.finish(end)?;
+        self.note(path, segment.name.sequence, segment.header)?;
+        match admission {
+            Admission::Append => self.contents.get_mut(path).into_iter().for_each(|sum| {
+                sum.add(&segment.content);
+            }),
+            Admission::Restart => {
+                let mut sum = ContentSum::default();
+                sum.add(&segment.content);
+                self.contents.insert(path.clone(), sum);
+            }
+            Admission::Remove => drop(self.contents.remove(path)),
+            Admission::End(end) => self.finish(end)?,
+            Admission::Known => {}
         }
         Ok(())
     }
@@ -289,25 +475,30 @@ impl OpenChunk {
     fn append(&self, segment: &Segment) -> io::Result<()> {
         let (folder, name) = self.place_of(&segment.name.file);
         let was_whole = self.state.files.get(&segment.name.file).is_some_and(|state| state.header.is_whole);
-        let staged = staging(name);
-        let file = folder.write(if was_whole { name } else { &staged })?;
-        let offset = segment.header.offset;
+        let (staged, offset) = (staging(name), segment.header.offset);
+        let is_in_place = was_whole && segment.header.is_whole;
+        let file = match was_whole {
+            _ if is_in_place => folder.write(name)?,
+            true => copy(&folder, name, offset)?,
+            false => folder.write(&staged)?,
+        };
         let written = file.write_all_at(&segment.content, offset).and_then(|()| file.sync_data());
         if let Err(error) = written {
             let _ = file.set_len(offset);
             return Err(error);
         }
-        if was_whole || !segment.header.is_whole {
+        if is_in_place {
             return Ok(());
         }
-        folder.rename(&staged, &folder, name)?;
+        if segment.header.is_whole {
+            folder.rename(&staged, &folder, name)?;
+        }
         folder.sync()
     }
 
     /// Begins a file again: beside the old one, until it is whole.
-    fn restart(&self, segment: &Segment) -> io::Result<()> {
+    fn restart(&mut self, segment: &Segment) -> io::Result<()> {
         let (folder, name) = self.place_of(&segment.name.file);
-        let is_new = !folder.exists();
         folder.make()?;
         let staged = staging(name);
         let file = folder.recreate(&staged)?;
@@ -319,24 +510,40 @@ impl OpenChunk {
         if segment.header.is_whole {
             folder.rename(&staged, &folder, name)?;
         }
-        if is_new { folder.sync_up() } else { folder.sync() }
+        let below = segment.name.file.split().0.map(str::to_owned);
+        if self.folders.contains(&below) {
+            return folder.sync();
+        }
+        folder.sync_up()?;
+        self.folders.insert(below);
+        Ok(())
     }
 
     fn remove(&self, file: &FilePath) -> io::Result<()> {
         let (folder, name) = self.place_of(file);
+        let mut is_changed = false;
         for name in [name, &staging(name)] {
             match folder.remove(name) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                result => {
+                    result?;
+                    is_changed = true;
+                }
             }
         }
-        Ok(())
+        if is_changed { folder.sync() } else { Ok(()) }
     }
 
-    /// Gives the folder of a chunk that has ended its final name.
-    fn finish(&self, _: End) -> io::Result<()> {
+    /// Gives the folder of a chunk that has ended its final name; one that was dropped gets a
+    /// tombstone, which readers show.
+    fn finish(&self, end: End) -> io::Result<()> {
         let name = self.place.chunk.as_str();
-        let open = self.session.join(format!("{name}{OPEN}"));
+        let open = chunk_folder(&self.session, &self.place, None);
+        if end == End::Dropped && open.exists() {
+            let number = name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+            DroppedChunk { number, reason: "removed by its sender before all of it was sent".into() }
+                .write(&open)?;
+        }
         if name == WHOLE || !open.exists() {
             return Ok(());
         }
@@ -350,7 +557,9 @@ impl OpenChunk {
             return Ok(self.finish(end)?);
         }
         for (path, state) in self.state.files.clone() {
-            if !state.header.is_removed && !self.is_as_noted(&path, &state)? {
+            if state.header.is_removed {
+                self.remove(&path)?;
+            } else if !self.is_as_noted(&path, &state)? {
                 log::warn!("{}: {path}: not what was received: it is asked for again", self.place);
                 self.remove(&path)?;
                 let header = Header { is_removed: true, ..Segment::header(state.header.kind, 0, false) };
@@ -383,7 +592,67 @@ impl OpenChunk {
     }
 }
 
+/// Folder of a chunk's files.
+fn chunk_folder(session: &DirHandle, place: &Place, end: Option<End>) -> DirHandle {
+    match (place.chunk.as_str(), end) {
+        (WHOLE, _) => session.clone(),
+        (name, None) => session.join(format!("{name}{OPEN}")),
+        (name, Some(_)) => session.join(name),
+    }
+}
+
+fn place_of<'a>(chunk: &DirHandle, file: &'a FilePath) -> (DirHandle, &'a str) {
+    let (below, name) = file.split();
+    (below.map_or(chunk.clone(), |below| chunk.join(below)), name)
+}
+
+/// Content of the commit of these files.
+fn digest_of(files: BTreeMap<FilePath, (u64, Checksum)>) -> Vec<u8> {
+    digest(files.iter().map(|(path, sum)| (path, *sum))).to_string().into_bytes()
+}
+
+/// Copies the first bytes of a file beside it, where it is continued until it is whole.
+fn copy(folder: &DirHandle, name: &str, length: u64) -> io::Result<File> {
+    let mut copy = folder.recreate(staging(name))?;
+    io::copy(&mut folder.read(name)?.take(length), &mut copy)?;
+    Ok(copy)
+}
+
 /// Name of a file that is not whole yet. It is hidden, so readers don't take it for a stream.
 fn staging(name: &str) -> String {
     format!(".{name}.part")
+}
+
+#[cfg(test)]
+mod tests {
+    use tompion_segments::Name;
+    use tompion_testing::TestDir;
+
+    use super::*;
+
+    #[test]
+    fn after_a_journal_that_could_not_be_synchronised_its_lines_are_written_again() {
+        let dir = TestDir::new("journal-sync");
+        let store = Store::open(&dir, StoreLimits { min_free: 0, ..StoreLimits::default() }).unwrap();
+        let segment = |sequence: u64, offset, content: &[u8]| {
+            let name = Name::parse(&format!("/v1/robot/boot/night/whole/stream_0/{sequence}")).unwrap();
+            Segment::new(name, Segment::header(Kind::Packets, offset, true), content.to_vec())
+        };
+        store.put(&segment(1, 0, b"first")).unwrap();
+        let place = segment(1, 0, b"").name.place;
+        let journal = dir.join("host=robot/boot=boot/session=night/.segments/whole.journal");
+        let inode = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&journal).unwrap());
+        let before = inode();
+        // Pipes take what is written and can't be synchronised.
+        let (_reader, writer) = io::pipe().unwrap();
+        let slot = lock(&store.chunks).find(&place).unwrap();
+        lock(&slot).as_mut().unwrap().journal = File::from(std::os::fd::OwnedFd::from(writer));
+        assert!(matches!(store.put(&segment(2, 5, b"second")), Err(Refusal::Io(_))));
+        assert_eq!(store.chunk_state(&place).unwrap().files.values().next().unwrap().sequence, 1);
+        assert_eq!(store.put(&segment(2, 5, b"second")).unwrap(), Taken::Stored);
+        assert_ne!(inode(), before, "the old one may lack lines on the medium");
+        assert_eq!(store.put(&segment(1, 0, b"first")).unwrap(), Taken::Known);
+        let stream = dir.join("host=robot/boot=boot/session=night/stream_0");
+        assert_eq!(std::fs::read_to_string(stream).unwrap(), "firstsecond");
+    }
 }

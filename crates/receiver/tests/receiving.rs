@@ -10,10 +10,10 @@ use std::{
 };
 
 use tompion_receiver::{
-    Access, Config, Receiver, Refusal, Store, StoreLimits, Taken, Tokens, make_certificates, make_token,
-    server_config,
+    Access, Config, ConnectionLimits, Receiver, Refusal, Store, StoreLimits, Taken, Tokens,
+    make_certificates, make_token, server_config,
 };
-use tompion_segments::{Conflict, End, Kind, Name, Segment, digest};
+use tompion_segments::{Conflict, ContentSum, End, FilePath, Kind, Name, Segment, digest};
 use tompion_testing::{Random, TestDir, rounds, seed, wait_until};
 
 fn segment(path: &str, kind: Kind, offset: u64, content: &[u8]) -> Segment {
@@ -25,6 +25,17 @@ fn packets(path: &str, offset: u64, content: &[u8]) -> Segment {
     segment(path, Kind::Packets, offset, content)
 }
 
+/// Content of the commit of these files.
+fn digest_of(files: &[(&str, &[u8])]) -> String {
+    let sums = files.iter().map(|(path, content)| {
+        let mut sum = ContentSum::default();
+        sum.add(content);
+        (path.parse::<FilePath>().unwrap(), sum.sum())
+    });
+    let sums: Vec<_> = sums.collect();
+    digest(sums.iter().map(|(path, sum)| (path, *sum))).to_string()
+}
+
 fn limits(min_free: u64) -> StoreLimits {
     StoreLimits { min_free, ..StoreLimits::default() }
 }
@@ -34,7 +45,8 @@ const STREAM: &str = "host=robot/boot=boot/session=night/chunk-000001.open/user/
 fn serve(store: &Path, access: Access, tls: Option<&Path>) -> SocketAddr {
     let tls = tls.map(|folder| server_config(folder).unwrap());
     let listen = "127.0.0.1:0".parse().unwrap();
-    let config = Config { listen, store: store.to_owned(), limits: limits(0), tls, access };
+    let connections = ConnectionLimits::default();
+    let config = Config { listen, store: store.to_owned(), limits: limits(0), connections, tls, access };
     let receiver = Receiver::bind(config).unwrap();
     let address = receiver.address();
     thread::spawn(move || receiver.run());
@@ -82,9 +94,11 @@ fn segments_become_the_files_of_a_trace() {
     assert_eq!(status, 200);
     let state: tompion_segments::ChunkState =
         serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!((state.end, state.files.len()), (None, 1));
     let commit = |content: &str| segment("chunk-000001/@commit/1", Kind::Commit, 0, content.as_bytes());
     assert_eq!(put(address, &commit("another"), ""), 409);
-    let content = digest(state.files.iter()).to_string();
+    assert_eq!(put(address, &commit(&digest_of(&[("user/a-1/stream_0", b"first SECOND")])), ""), 409);
+    let content = digest_of(&[("user/a-1/stream_0", b"first second")]);
     assert_eq!(put(address, &commit(&content), ""), 201);
     assert_eq!(put(address, &commit(&content), ""), 200);
     let committed = STREAM.replace(".open", "");
@@ -299,4 +313,128 @@ fn many_silent_and_slow_connections_keep_no_sender_out() {
         wait_until("an answer", || matches!(put(address, &sound, ""), 200 | 201));
     }
     assert_eq!(fs::metadata(dir.join("host=robot/boot=boot/session=night/stream_0")).unwrap().len(), 80);
+}
+
+#[test]
+fn a_file_that_grows_by_several_parts_is_seen_as_it_was_until_it_is_whole() {
+    let dir = TestDir::new("grows");
+    let store = Store::open(&dir, limits(0)).unwrap();
+    let part = |sequence: u64, offset, is_whole, content: &[u8]| {
+        let name = Name::parse(&format!("/v1/robot/boot/night/whole/metadata/{sequence}")).unwrap();
+        let header = Segment::header(Kind::File, offset, is_whole);
+        store.put(&Segment::new(name, header, content.to_vec())).unwrap()
+    };
+    let file = dir.join("host=robot/boot=boot/session=night/metadata");
+    part(1, 0, true, b"old");
+    part(2, 3, false, b" and");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+    part(3, 7, false, b" more");
+    part(4, 12, true, b" text");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "old and more text");
+}
+
+#[test]
+fn a_request_that_is_refused_leaves_no_folder() {
+    let dir = TestDir::new("refused");
+    let store = dir.join("store");
+    let address = serve(&store, Access::OwnUser, None);
+    let commit = segment("chunk-000001/@commit/1", Kind::Commit, 0, b"digest");
+    for (refused, status) in [
+        (packets("whole/stream_0/2", 0, b"x"), 409),
+        (packets("whole/stream_0/1", 5, b"x"), 409),
+        (commit, 409),
+    ] {
+        assert_eq!(put(address, &refused, ""), status);
+    }
+    let names = fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.filter(|name| name.to_string_lossy().starts_with("host")).count(), 0);
+}
+
+#[test]
+fn files_of_no_chunk_are_never_in_a_chunks_folder() {
+    let dir = TestDir::new("bypass");
+    let address = serve(&dir, Access::OwnUser, None);
+    let body = packets("whole/stream_0/1", 0, b"x").encode();
+    for path in ["whole/chunk-000001/user/a/1", "whole/chunk-000001.open/a/1", "user/a/1", "x.open/a/1"] {
+        let head = format!("PUT /v1/robot/boot/night/{path} HTTP/1.1");
+        assert_eq!(ask(address, &head, &body).0, 400, "{path}");
+    }
+}
+
+#[test]
+fn what_a_killed_receiver_had_not_finished_is_finished_by_the_next() {
+    let dir = TestDir::new("finish");
+    let session = dir.join("host=robot/boot=boot/session=night");
+    let store = Store::open(&dir, limits(0)).unwrap();
+    for chunk in 1..=2 {
+        store.put(&packets(&format!("chunk-00000{chunk}/stream_0/1"), 0, b"content")).unwrap();
+        let content = digest_of(&[("stream_0", b"content")]);
+        let path = format!("chunk-00000{chunk}/@commit/1");
+        store.put(&segment(&path, Kind::Commit, 0, content.as_bytes())).unwrap();
+        // Killed between its commit and its name.
+        fs::rename(
+            session.join(format!("chunk-00000{chunk}")),
+            session.join(format!("chunk-00000{chunk}.open")),
+        )
+        .unwrap();
+    }
+    // A sender that asks finds it ended, and sends nothing more.
+    drop(store);
+    drop(Store::open(&dir, limits(0)).unwrap());
+    assert!(session.join("chunk-000001/stream_0").exists() && session.join("chunk-000002/stream_0").exists());
+}
+
+#[test]
+fn a_dropped_chunk_leaves_a_tombstone_for_readers() {
+    let dir = TestDir::new("tombstone");
+    let session = dir.join("host=robot/boot=boot/session=night");
+    let store = Store::open(&dir, limits(0)).unwrap();
+    store.put(&packets("chunk-000002/stream_0/1", 0, b"content")).unwrap();
+    for chunk in 1..=2 {
+        let path = format!("chunk-00000{chunk}/@dropped/1");
+        assert_eq!(store.put(&segment(&path, Kind::Dropped, 0, b"{}")).unwrap(), Taken::Stored);
+        assert_eq!(store.put(&segment(&path, Kind::Dropped, 0, b"{}")).unwrap(), Taken::Known);
+        let folder = tompion_os::DirHandle::open(&session.join(format!("chunk-00000{chunk}"))).unwrap();
+        assert_eq!(tompion_manifest::DroppedChunk::read(&folder).unwrap().number, chunk);
+    }
+    assert!(session.join("chunk-000002/stream_0").exists(), "what came of it stays");
+}
+
+#[test]
+fn rights_to_read_and_follow_give_what_was_acknowledged() {
+    let dir = TestDir::new("read");
+    let file = dir.join("tokens");
+    let token = |rights: &str, hosts: &str| make_token(&file, rights, hosts).unwrap();
+    let (writer, reader, live) = (token("write", "*"), token("read", "robot"), token("live", "robot"));
+    let other = token("read,live", "cloud");
+    let address = serve(&dir.join("store"), Access::Tokens(Tokens::read(&file).unwrap()), None);
+    let with = |token: &str| format!("\r\nAuthorization: Bearer {token}");
+    let get = |path: &str, token: &str| {
+        let (status, answer) = ask(address, &format!("GET {path} HTTP/1.1{}", with(token)), b"");
+        (status, answer.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
+    };
+    for chunk in 1..=2 {
+        let first = packets(&format!("chunk-00000{chunk}/user/a b/stream_0/1"), 0, b"content");
+        assert_eq!(put(address, &first, &with(&writer)), 201);
+    }
+    let content = digest_of(&[("user/a b/stream_0", b"content")]);
+    let commit = segment("chunk-000001/@commit/1", Kind::Commit, 0, content.as_bytes());
+    assert_eq!(put(address, &commit, &with(&writer)), 201);
+    let of = |chunk: u32, from: u32| {
+        format!("/v1/robot/boot/night/chunk-00000{chunk}/user/a%20b/stream_0?from={from}")
+    };
+    assert_eq!(get(&of(1, 0), &reader), (200, "content".into()));
+    assert_eq!(get(&of(1, 3), &reader), (200, "tent".into()));
+    assert_eq!(get(&of(1, 99), &reader), (200, String::new()));
+    assert_eq!(get(&of(2, 0), &reader).0, 403, "it goes on");
+    assert_eq!(get(&of(2, 0), &live), (200, "content".into()));
+    assert_eq!(get(&of(1, 0), &live).0, 403);
+    assert_eq!(get(&of(1, 0), &writer).0, 403, "who sends need not read");
+    assert_eq!(get(&of(1, 0), &other).0, 403);
+    assert_eq!(get(&of(1, 0), "guess").0, 401);
+    assert_eq!(get(&of(3, 0), &live).0, 404);
+    let chunks = r#"{"chunks":{"chunk-000001":"committed","chunk-000002":null}}"#;
+    assert_eq!(get("/v1/robot/boot/night", &reader), (200, chunks.into()));
+    assert_eq!(get("/v1?sessions=1", &reader), (200, r#"{"sessions":["robot/boot/night"]}"#.into()));
+    assert_eq!(get("/v1?sessions=1", &other).0, 403);
 }

@@ -5,7 +5,8 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 use anyhow::{Context, bail};
 use clap::Args;
 use tompion_receiver::{
-    Access, Config, Receiver, StoreLimits, Tokens, make_certificates, make_token, server_config,
+    Access, Config, ConnectionLimits, Receiver, StoreLimits, Tokens, make_certificates, make_token,
+    server_config,
 };
 
 use tompion_terminal::messages::print_status;
@@ -36,6 +37,12 @@ pub struct Arguments {
     /// Leave this many bytes of the file system free
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = tompion_units::size)]
     min_free: u64,
+    /// Keep at most this many connections
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u16).range(1..))]
+    connections: u16,
+    /// Keep at most this many connections of one address; senders behind one router have one
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
+    connections_per_address: u16,
     /// Serve other machines without certificates: everyone on the way can read and change segments
     #[arg(long)]
     insecure: bool,
@@ -92,8 +99,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let limits = StoreLimits { min_free: arguments.min_free, ..StoreLimits::default() };
     let tls = arguments.certificates.as_ref().map(|folder| server_config(folder)).transpose()?;
-    let receiver =
-        Receiver::bind(Config { listen: arguments.listen, store: store.clone(), limits, tls, access })?;
+    let connections = ConnectionLimits {
+        all: arguments.connections.into(),
+        per_peer: arguments.connections_per_address.into(),
+    };
+    let listen = arguments.listen;
+    let receiver = Receiver::bind(Config { listen, store: store.clone(), limits, connections, tls, access })?;
     print_status(format!("receiving on {} into {}", receiver.address(), store.display()));
     receiver.run()
 }

@@ -10,14 +10,14 @@
 //! A line is written after the medium has the bytes that it tells of. What a file has beyond its
 //! lines is cut off.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read as _, Write};
 
 use tompion_os::DirHandle;
 
 use crate::{Checksum, ChunkState, FilePath, Header, Kind, Label};
 
 /// Folder of the journals in a session's folder.
-pub const JOURNAL_FOLDER: &str = ".segments";
+pub const JOURNAL_FOLDER: &str = tompion_manifest::RECEIVED_FOLDER;
 const SUFFIX: &str = ".journal";
 /// Longest line that is read, in bytes.
 const MAX_LINE: u64 = 2048;
@@ -90,20 +90,33 @@ impl Journal {
     }
 
     /// Opens it for writing, without what a crash has left of its last line; made if it isn't
-    /// there.
+    /// there. The medium has its name on return.
     ///
     /// # Errors
     /// If it can't be opened.
     pub fn open(&self, length: u64) -> io::Result<std::fs::File> {
         self.folder.make()?;
-        let is_new = !self.folder.has(&self.file);
         let file = self.folder.append(&self.file)?;
-        if is_new {
-            self.folder.sync_up()?;
-        } else {
+        if file.metadata()?.len() > length {
             file.set_len(length)?;
         }
+        // Always: a process that was killed may have made it and not come so far.
+        self.folder.sync_up()?;
         Ok(file)
+    }
+
+    /// Writes its lines again, to a new file. After a failed synchronisation, the system may have
+    /// lines in memory that it never writes.
+    ///
+    /// # Errors
+    /// If the system refuses; then the old one stays.
+    pub fn rewrite(&self, length: u64) -> io::Result<()> {
+        let mut lines = Vec::new();
+        match self.folder.read(&self.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file?.take(length).read_to_end(&mut lines)?,
+        };
+        self.folder.replace(&self.file, &lines, true)
     }
 
     /// Writes a line of a segment to the open journal.
@@ -129,7 +142,7 @@ impl Journal {
         let (mut length, mut number, mut line) = (0, 0, Vec::new());
         loop {
             line.clear();
-            io::Read::take(&mut file, MAX_LINE).read_until(b'\n', &mut line)?;
+            (&mut file).take(MAX_LINE).read_until(b'\n', &mut line)?;
             number += 1;
             let parsed = line.strip_suffix(b"\n").and_then(|line| parse(std::str::from_utf8(line).ok()?));
             match parsed {
@@ -197,6 +210,11 @@ mod tests {
             drop(journal.open(length).unwrap());
             assert_eq!(fs::metadata(&file).unwrap().len(), length);
         }
+        // Written again, it is the same, without what was torn.
+        fs::write(&file, [&whole[..], b"1 w"].concat()).unwrap();
+        let length = journal.read().unwrap().1;
+        journal.rewrite(length).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), whole);
         let damaged = [&whole[..20], b"\n", &whole[..]].concat();
         fs::write(&file, damaged).unwrap();
         assert!(matches!(journal.read(), Err(JournalError::Damaged { line: 1 })));

@@ -13,6 +13,7 @@
 //! segments travel, and permissions, are left to others.
 #![forbid(unsafe_code)]
 
+mod content;
 mod cursor;
 mod journal;
 mod ledger;
@@ -21,9 +22,10 @@ mod packets;
 mod recording;
 mod segment;
 
+pub use content::{ContentSum, digest};
 pub use cursor::{Cursor, MAX_PIECE};
 pub use journal::{JOURNAL_FOLDER, Journal, JournalError};
-pub use ledger::{Admission, ChunkState, Conflict, End, FileState, digest};
+pub use ledger::{Admission, ChunkState, Conflict, End, FileState};
 pub use name::{FilePath, Label, MAX_DEPTH, Name, NameError, Place, SessionPlace};
 pub use recording::{LocalChunk, LocalFile, Look, Recording, WHOLE, find_recordings};
 pub use segment::{Checksum, HEADER_SIZE, Header, Kind, MAX_ENCODED, MAX_RAW, Segment, SegmentError};

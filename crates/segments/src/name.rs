@@ -10,6 +10,8 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+use crate::recording::{OPEN, WHOLE, is_chunk};
+
 /// Maximum length of a label in bytes: file names have at most 255, and get suffixes.
 const MAX_LABEL: usize = 200;
 /// Maximum number of labels of a file's path.
@@ -181,6 +183,17 @@ pub struct SessionPlace {
 }
 
 impl SessionPlace {
+    /// Parses the path of a request, decoded.
+    ///
+    /// # Errors
+    /// If a part is missing, or refused.
+    pub fn parse(path: &str) -> Result<Self, NameError> {
+        match &parts_of(path)?[..] {
+            [host, boot, session] => session_place(host, boot, session),
+            _ => refuse("/v1/HOST/BOOT/SESSION", path),
+        }
+    }
+
     fn to_path(&self) -> String {
         let Self { host, boot, session } = self;
         encode(&[VERSION, host.as_str(), boot.as_str(), session.as_str()])
@@ -268,10 +281,9 @@ impl Name {
         let [host, boot, session, chunk, file @ ..] = &parts[..] else {
             return refuse("/v1/HOST/BOOT/SESSION/CHUNK/FILE", path);
         };
-        Ok((
-            Place { session: session_place(host, boot, session)?, chunk: Label::new(chunk)? },
-            file.join("/").parse()?,
-        ))
+        let place = Place { session: session_place(host, boot, session)?, chunk: chunk_label(chunk)? };
+        let file = file_of(&place, file)?;
+        Ok((place, file))
     }
 }
 
@@ -300,11 +312,13 @@ impl Target {
         match &parts[..] {
             [host, boot, session, chunk] => Ok(Self::Chunk(Place {
                 session: session_place(host, boot, session)?,
-                chunk: Label::new(chunk)?,
+                chunk: chunk_label(chunk)?,
             })),
             [host, boot, session, chunk, file @ .., sequence] if !file.is_empty() => {
-                let place = Place { session: session_place(host, boot, session)?, chunk: Label::new(chunk)? };
-                Ok(Self::Segment(place.name(file.join("/").parse()?, number(sequence)?)))
+                let place =
+                    Place { session: session_place(host, boot, session)?, chunk: chunk_label(chunk)? };
+                let file = file_of(&place, file)?;
+                Ok(Self::Segment(place.name(file, number(sequence)?)))
             }
             _ => refuse("/v1/HOST/BOOT/SESSION…", path),
         }
@@ -335,6 +349,25 @@ fn parts_of(path: &str) -> Result<Vec<&str>, NameError> {
 
 fn session_place(host: &str, boot: &str, session: &str) -> Result<SessionPlace, NameError> {
     Ok(SessionPlace { host: Label::new(host)?, boot: Label::new(boot)?, session: Label::new(session)? })
+}
+
+/// Takes a text as the name of a chunk: one of the recording's, or that of files in none. No other
+/// folder can be a chunk's, so none can be written to under two names.
+fn chunk_label(text: &str) -> Result<Label, NameError> {
+    if text == WHOLE || is_chunk(text) && !text.ends_with(OPEN) {
+        return Label::new(text);
+    }
+    refuse("`whole` or chunk-NUMBER", text)
+}
+
+/// Path of a file of a chunk. Files in no chunk's folder are in none of a chunk.
+fn file_of(place: &Place, parts: &[&str]) -> Result<FilePath, NameError> {
+    match parts.first() {
+        Some(first) if place.chunk.as_str() == WHOLE && is_chunk(first) => {
+            refuse("a file in no chunk's folder", first)
+        }
+        _ => parts.join("/").parse(),
+    }
 }
 
 fn number(text: &str) -> Result<u64, NameError> {
@@ -410,12 +443,17 @@ mod tests {
             "/v2/h/b/s/whole/f/1",
             "/v1/h/b/s/../f/1",
             "/v1/../b/s/c/f/1",
-            "/v1/h/b/s/c/f/0",
-            "/v1/h/b/s/c/f/-1",
-            "/v1/h/b/s/c/f/01",
-            "/v1/h/b/s/c/f/+1",
-            "/v1/h/b/s/c/f/9999999999999",
-            "/v1/h/b/s/c/1",
+            "/v1/h/b/s/whole/f/0",
+            "/v1/h/b/s/whole/f/-1",
+            "/v1/h/b/s/whole/f/01",
+            "/v1/h/b/s/whole/f/+1",
+            "/v1/h/b/s/whole/f/9999999999999",
+            "/v1/h/b/s/whole/1",
+            "/v1/h/b/s/user/f/1",
+            "/v1/h/b/s/chunk-000001.open/f/1",
+            "/v1/h/b/s/whole/chunk-000001/f/1",
+            "/v1/h/b/s/whole/chunk-000001.open/f/1",
+            "/v1/h/b/s/whole/chunk-000001/1",
         ] {
             assert!(Name::parse(path).is_err(), "{path:?}");
         }

@@ -5,6 +5,7 @@
 
 use std::{
     io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -13,12 +14,12 @@ use sha2::{Digest, Sha256};
 use tompion_manifest as manifest;
 use tompion_os::DirHandle;
 
-use crate::{ChunkState, End, FilePath, Journal, Kind, Label, MAX_DEPTH, Place, SessionPlace};
+use crate::{ChunkState, End, FilePath, FileState, Journal, Kind, Label, MAX_DEPTH, Place, SessionPlace};
 
 /// Name of the chunk that has all files of a recording that are in no chunk's folder.
 pub const WHOLE: &str = "whole";
 /// End of the folder's name of a chunk that is being written.
-const OPEN: &str = ".open";
+pub(crate) const OPEN: &str = ".open";
 
 /// Recording that is sent.
 #[derive(Clone, Debug)]
@@ -75,6 +76,9 @@ struct Origin {
     in_chunks: bool,
     host: manifest::Host,
     clock: manifest::Clock,
+    /// Older versions wrote none without `--backing`.
+    #[serde(default)]
+    id: Option<String>,
     #[serde(default)]
     channel: ChannelMode,
 }
@@ -83,6 +87,27 @@ struct Origin {
 struct ChannelMode {
     #[serde(default)]
     mode: String,
+}
+
+impl Origin {
+    /// Place of the recording. Its session's name is that of the folder, with eight digits of its
+    /// id: several recordings may have the same folder after each other.
+    fn session_place(&self, folder: &DirHandle) -> SessionPlace {
+        let begin = || format!("{} {}", self.host.boot_id, self.clock.realtime_offset_ns);
+        let id = self.id.clone().unwrap_or_else(begin);
+        let hash = Sha256::digest(id.as_bytes());
+        let hash: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let name = folder.path().file_name().map(|name| name.to_string_lossy().into_owned());
+        let mut name = name.unwrap_or_default();
+        while name.len() > 100 {
+            name.pop();
+        }
+        SessionPlace {
+            host: Label::approximate(&self.host.name),
+            boot: Label::approximate(&self.host.boot_id),
+            session: Label::approximate(&format!("{name}-{hash}")),
+        }
+    }
 }
 
 fn origin(folder: &DirHandle) -> Result<Origin, String> {
@@ -142,21 +167,40 @@ impl Recording {
             return Ok(Self { place, folder, is_stored: true });
         }
         let origin = origin(&folder)?;
-        let name = folder.path().file_name().map(|name| name.to_string_lossy().into_owned());
-        // Recordings of one boot may have the same folder after each other, not the same begin.
-        let begin = format!("{} {}", origin.host.boot_id, origin.clock.realtime_offset_ns);
-        let hash = Sha256::digest(begin.as_bytes());
-        let hash: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        let mut name = name.unwrap_or_default();
-        while name.len() > 100 {
-            name.pop();
-        }
-        let place = SessionPlace {
-            host: Label::approximate(&origin.host.name),
-            boot: Label::approximate(&origin.host.boot_id),
-            session: Label::approximate(&format!("{name}-{hash}")),
-        };
+        let place = origin.session_place(&folder);
         Ok(Self { place, folder, is_stored: false })
+    }
+
+    /// Whether a chunk still has the files that a look has found: nothing of it was removed.
+    ///
+    /// # Errors
+    /// If its folder can't be read.
+    pub fn has_files_of(&self, chunk: &LocalChunk) -> io::Result<bool> {
+        if self.is_stored {
+            return Ok(true);
+        }
+        let folder = match chunk.label.as_str() {
+            WHOLE => self.folder.clone(),
+            name => self.folder.join(name),
+        };
+        let files = match self.files(&folder, true, &mut Vec::new()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            files => files?,
+        };
+        Ok(files.iter().map(|file| &file.path).eq(chunk.files.iter().map(|file| &file.path)))
+    }
+
+    /// Whether its folder was removed, or another recording is at its path.
+    pub fn is_gone(&self) -> bool {
+        let path = self.folder.path();
+        if !path.exists() {
+            return true;
+        }
+        let identity =
+            |folder: &DirHandle| folder.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
+        // One that can't be read now may be readable soon.
+        Self::open(path)
+            .is_ok_and(|other| other.place != self.place || identity(&other.folder) != identity(&self.folder))
     }
 
     /// Place of one of its chunks.
@@ -185,32 +229,40 @@ impl Recording {
         let is_over = !origin.state.is_empty() && origin.state != manifest::RECORDING;
         let mut look =
             Look { is_flight_recorder: origin.channel.mode == manifest::OVERWRITE, ..Look::default() };
-        let (committed, open) = match origin.in_chunks {
-            true => {
-                (tompion_chunks::committed_chunks(&self.folder)?, tompion_chunks::open_chunk(&self.folder)?)
-            }
-            false => (Vec::new(), None),
+        if origin.session_place(&self.folder) != self.place {
+            return Err(io::Error::other("another recording is at this place now"));
+        }
+        let listed = match origin.in_chunks {
+            true => tompion_chunks::list_chunks(&self.folder)?,
+            false => tompion_chunks::Listed::default(),
         };
-        let first =
-            committed.first().map(|(number, _)| *number).or(open.as_ref().map(|(number, ..)| *number));
-        for number in 1..first.unwrap_or(1) {
-            let label = chunk_label(number);
+        look.is_complete = is_over && listed.open.is_none();
+        for label in listed.removed.iter().map(|number| chunk_label(*number)) {
             if !is_done(&label) {
                 look.chunks.push(LocalChunk { label, end: Some(End::Dropped), files: Vec::new() });
             }
         }
-        for (number, folder) in &committed {
+        for (number, folder) in &listed.committed {
             let label = chunk_label(*number);
-            if !is_done(&label) {
-                let files = self.files(folder, true, &mut look.problems)?;
-                look.chunks.push(LocalChunk { label, end: Some(End::Committed), files });
+            if is_done(&label) {
+                continue;
+            }
+            match self.files(folder, true, &mut look.problems) {
+                Ok(files) => look.chunks.push(LocalChunk { label, end: Some(End::Committed), files }),
+                // It was removed meanwhile: the next look says so.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => look.is_complete = false,
+                Err(error) => return Err(error),
             }
         }
-        look.is_complete = is_over && open.is_none();
-        if let Some((number, folder, _)) = &open {
-            let files = self.files(folder, false, &mut look.problems)?;
-            look.chunks.push(LocalChunk { label: chunk_label(*number), end: None, files });
+        if let Some((number, folder)) = &listed.open {
+            match self.files(folder, false, &mut look.problems) {
+                Ok(files) => look.chunks.push(LocalChunk { label: chunk_label(*number), end: None, files }),
+                // It was committed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => look.is_complete = false,
+                Err(error) => return Err(error),
+            }
         }
+        look.chunks.sort_by(|a, b| a.label.cmp(&b.label));
         let label = Label::approximate(WHOLE);
         if !is_done(&label) {
             let files = self.files(&self.folder, look.is_complete, &mut look.problems)?;
@@ -242,13 +294,14 @@ impl Recording {
             _ if self.folder.has_directory(name) => self.folder.join(name),
             _ => self.folder.join(format!("{name}{OPEN}")),
         };
-        let present = state.files.iter().filter(|(_, state)| !state.header.is_removed);
+        // A file that is not whole yet stands beside the old one; it is sent when it is.
+        let is_present = |state: &FileState| !state.header.is_removed && state.header.is_whole;
+        let present = state.files.iter().filter(|(_, state)| is_present(state));
         let mut files: Vec<LocalFile> = present
             .map(|(path, state)| {
                 let (below, name) = path.split();
                 let folder = below.map_or(folder.clone(), |below| folder.join(below));
-                // A file that is not whole yet stands beside the old one; it is sent when it is.
-                let limit = (state.header.kind == Kind::Packets).then(|| state.total());
+                let limit = Some(state.total());
                 LocalFile { path: path.clone(), kind: state.header.kind, folder, name: name.into(), limit }
             })
             .collect();
@@ -296,7 +349,7 @@ fn stored_place(path: &Path) -> Option<SessionPlace> {
 }
 
 /// Collects the files below a folder. Of one that is not final, indexes and files that are about to
-/// be renamed are left out.
+/// be renamed are left out, and folders that vanish meanwhile.
 fn collect(
     folder: &DirHandle,
     below: &str,
@@ -315,7 +368,7 @@ fn collect(
         let path = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
         if folder.has_directory(name) {
             match collect(&folder.join(name), &path, (is_final, false), each) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Err(error) if is_final || error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => continue,
             }
         }
@@ -330,7 +383,7 @@ fn collect(
 }
 
 /// Whether a name is that of a chunk's folder.
-fn is_chunk(name: &str) -> bool {
+pub(crate) fn is_chunk(name: &str) -> bool {
     let digits = name.strip_prefix("chunk-").map(|name| name.strip_suffix(OPEN).unwrap_or(name));
     digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -64,8 +64,8 @@ impl Kind {
     }
 }
 
-/// Checksum of a segment.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Checksum of a segment, or of a file's content.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Checksum(pub [u8; 32]);
 
 impl Checksum {

@@ -16,7 +16,8 @@ use tompion_manifest::{self as manifest, Manifest, Session};
 use tompion_os::DirHandle;
 use tompion_schema::{Event, Field, Integer, Kind as EventKind, Level, Type};
 use tompion_segments::{
-    Admission, ChunkState, Cursor, End, FilePath, Kind, LocalChunk, Place, Recording, Segment, digest,
+    Admission, ChunkState, ContentSum, Cursor, End, FilePath, Kind, LocalChunk, MAX_PIECE, Place, Recording,
+    Segment, digest,
 };
 use tompion_testing::{Random, TestDir, rounds, seed};
 use tompion_writer::{Mark, SourceWriter, WriteMode, resume};
@@ -102,7 +103,16 @@ impl Mirror {
             Admission::Restart => drop(self.files.insert(key, segment.content)),
             Admission::Remove => drop(self.files.remove(&key)),
             Admission::Known => panic!("sent twice"),
-            Admission::End(_) => {}
+            Admission::End(End::Committed) => {
+                let of_chunk = self.files.iter().filter(|((other, _), _)| *other == key.0);
+                let sums = of_chunk.map(|((_, path), bytes)| {
+                    let mut sum = ContentSum::default();
+                    sum.add(bytes);
+                    (path, sum.sum())
+                });
+                assert_eq!(digest(sums).to_string().as_bytes(), segment.content);
+            }
+            Admission::End(End::Dropped) => {}
         }
     }
 
@@ -115,7 +125,7 @@ impl Mirror {
         }
         for file in &chunk.files {
             let mut cursor = Cursor::new(ledger.files.get(&file.path).copied());
-            while let Some(segment) = cursor.next(place, file, is_final).unwrap() {
+            while let Some(segment) = cursor.next(place, file, is_final, MAX_PIECE).unwrap() {
                 self.take(&segment);
                 cursor.advance(&segment);
             }
@@ -126,9 +136,8 @@ impl Mirror {
                 self.take(&Cursor::new(Some(*state)).removal(place, path).unwrap());
             }
         }
-        let files = &self.ledgers.entry(place.chunk.as_str().into()).or_default().files;
         let (file, kind, content) = match end {
-            End::Committed => (FilePath::commit(), Kind::Commit, digest(files.iter()).to_string()),
+            End::Committed => (FilePath::commit(), Kind::Commit, local_digest(chunk)),
             End::Dropped => (FilePath::dropped(), Kind::Dropped, "{}".into()),
         };
         self.take(&Segment::new(place.name(file, 1), Segment::header(kind, 0, true), content.into()));
@@ -154,6 +163,21 @@ impl Mirror {
         assert_eq!(local.keys().collect::<Vec<_>>(), here.keys().collect::<Vec<_>>());
         assert!(local == here, "contents differ");
     }
+}
+
+/// Digest of a chunk by its files alone.
+fn local_digest(chunk: &LocalChunk) -> String {
+    let mut sums = BTreeMap::new();
+    for file in &chunk.files {
+        // A cursor that has sent everything at once.
+        let mut cursor = Cursor::default();
+        let name = Place::parse("/v1/h/b/s/whole").unwrap();
+        while let Some(segment) = cursor.next(&name, file, true, MAX_PIECE).unwrap() {
+            cursor.advance(&segment);
+        }
+        sums.insert(file.path.clone(), cursor.content(file).unwrap());
+    }
+    digest(sums.iter().map(|(path, sum)| (path, *sum))).to_string()
 }
 
 fn read_tree(
@@ -313,7 +337,101 @@ fn given_odd_names_and_links_then_they_are_left_out() {
     assert_eq!(files, ["link", manifest::FILE]);
     let place = recording.chunk_place(&look.chunks[0].label);
     assert!(
-        Cursor::new(None).next(&place, &look.chunks[0].files[0], true).is_err(),
+        Cursor::new(None).next(&place, &look.chunks[0].files[0], true, MAX_PIECE).is_err(),
         "links are not followed"
     );
+}
+
+#[test]
+fn given_a_file_with_the_inode_of_an_older_one_then_it_begins_again() {
+    let dir = TestDir::new("inode");
+    write_manifest(&dir, manifest::RECORDING, false);
+    let folder = dir.join("user/a-1");
+    let inode = || std::os::unix::fs::MetadataExt::ino(&fs::metadata(folder.join("stream_0")).unwrap());
+    let recording = Recording::open(&dir).unwrap();
+    let place = recording.chunk_place(&tompion_segments::Label::new("whole").unwrap());
+    let next = |cursor: &mut Cursor| {
+        let look = recording.look(&|_| false).unwrap();
+        let stream = |file: &&tompion_segments::LocalFile| file.path.as_str() == "user/a-1/stream_0";
+        let file = look.chunks[0].files.iter().find(stream).unwrap().clone();
+        cursor.next(&place, &file, false, MAX_PIECE).unwrap()
+    };
+    let (mut cursor, mut reused, mut events) = (Cursor::default(), false, 100);
+    // File systems give an inode away again soon; ext4 does at once.
+    for _ in 0..100 {
+        let old = folder.exists().then(inode);
+        let _ = fs::remove_dir_all(&folder);
+        Trace::new(&dir, 1).write(0, 0, events);
+        let segment = next(&mut cursor).unwrap();
+        assert_eq!(segment.header.offset, 0, "another file is not continued");
+        assert_eq!(segment.content, fs::read(folder.join("stream_0")).unwrap());
+        cursor.advance(&segment);
+        reused |= old == Some(inode());
+        events += 100;
+    }
+    println!("an inode was used again: {reused}");
+}
+
+#[test]
+fn given_recordings_of_one_name_in_one_boot_then_their_ids_tell_them_apart() {
+    let dir = TestDir::new("ids");
+    let place = |id: Option<&str>, begin: i64| {
+        let mut session = Session { id: id.map(Into::into), ..Session::default() };
+        (session.host.name, session.host.boot_id) = ("robot".into(), "boot".into());
+        session.clock.realtime_offset_ns = begin;
+        let state = manifest::COMPLETE.into();
+        let manifest = Manifest { schema: 1, state, session, ..Manifest::default() };
+        manifest.write(&DirHandle::open(&dir).unwrap(), false).unwrap();
+        Recording::open(&dir).unwrap()
+    };
+    let first = place(Some("one"), 7);
+    assert_eq!(first.place, place(Some("one"), 8).place, "its clock was set");
+    let second = place(Some("two"), 7);
+    assert_ne!(first.place, second.place);
+    assert!(first.look(&|_| false).unwrap_err().contains("another recording"));
+    assert!(second.look(&|_| false).is_ok());
+    assert_ne!(place(None, 7).place, place(None, 8).place, "older versions wrote no id");
+}
+
+#[test]
+fn given_a_chunk_that_is_removed_after_the_look_then_it_is_not_whole() {
+    let dir = TestDir::new("removed");
+    write_manifest(&dir, manifest::RECORDING, true);
+    let chunk = dir.join("chunk-000001");
+    fs::create_dir(&chunk).unwrap();
+    Trace::new(&chunk, 2).write(0, 0, 100);
+    fs::create_dir(dir.join("chunk-000002.open")).unwrap();
+    let recording = Recording::open(&dir).unwrap();
+    let look = recording.look(&|_| false).unwrap();
+    assert!(recording.has_files_of(&look.chunks[0]).unwrap());
+    fs::remove_file(chunk.join("user/a-1/stream_0")).unwrap();
+    assert!(!recording.has_files_of(&look.chunks[0]).unwrap());
+    fs::remove_dir_all(chunk).unwrap();
+    assert!(!recording.has_files_of(&look.chunks[0]).unwrap());
+    assert_eq!(recording.look(&|_| false).unwrap().chunks[0].end, Some(End::Dropped));
+}
+
+#[test]
+fn given_a_file_that_was_changed_unnoticed_then_its_sum_tells() {
+    let dir = TestDir::new("sums");
+    write_manifest(&dir, manifest::COMPLETE, false);
+    let recording = Recording::open(&dir).unwrap();
+    let look = recording.look(&|_| false).unwrap();
+    let file = &look.chunks[0].files[0];
+    let place = recording.chunk_place(&look.chunks[0].label);
+    let mut cursor = Cursor::default();
+    let sent = cursor.next(&place, file, true, 10).unwrap().unwrap();
+    assert_eq!(sent.content.len(), 10, "pieces are as long as they may be");
+    cursor.advance(&sent);
+    while let Some(segment) = cursor.next(&place, file, true, MAX_PIECE).unwrap() {
+        cursor.advance(&segment);
+    }
+    let before = cursor.content(file).unwrap();
+    let mut bytes = fs::read(dir.join(manifest::FILE)).unwrap();
+    assert_eq!(before.0, bytes.len() as u64);
+    bytes[0] = b'[';
+    fs::write(dir.join(manifest::FILE), &bytes).unwrap();
+    assert_ne!(cursor.content(file).unwrap(), before);
+    cursor.begin_again();
+    assert_eq!(cursor.next(&place, file, true, MAX_PIECE).unwrap().unwrap().content, bytes);
 }

@@ -61,7 +61,9 @@ pub fn incomplete(path: &Path) -> Option<PathBuf> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let opened = DirHandle::open(folder).ok()?;
     let is_recording = Manifest::read(&opened).is_ok_and(|manifest| manifest.is_recording());
-    (is_recording && tompion_os::is_unlocked(folder)).then(|| folder.to_owned())
+    // What a receiver copies has its recorder on another machine.
+    let is_own = !opened.has_directory(manifest::RECEIVED_FOLDER);
+    (is_recording && is_own && tompion_os::is_unlocked(folder)).then(|| folder.to_owned())
 }
 
 /// Result of a recovery.
@@ -85,6 +87,10 @@ pub struct Recovered {
 /// A line for people: what was expected, what was found, where, and what to do. The trace is then
 /// as it was, or completed in part; what is left can be completed later.
 pub fn recover(folder: &Path) -> Result<Recovered, String> {
+    if folder.join(manifest::RECEIVED_FOLDER).is_dir() {
+        let shown = folder.display();
+        return Err(format!("{shown}: expected a recording, found a receiver's copy: recover the original"));
+    }
     let named = open(folder)?;
     // Root completes what another user recorded with no more than that user's file rights: nothing
     // that lies there, nor the paths that the descriptions name, can lead to what is root's.

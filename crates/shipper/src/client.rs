@@ -13,8 +13,10 @@ use crate::Trouble;
 
 /// Time for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for a request and its answer: a segment of 1 MiB at 10 kB/s.
+/// Time for a request and its answer, beside what its length allows.
 const CALL_TIMEOUT: Duration = Duration::from_secs(120);
+/// Slowest link that makes progress, in bytes per second.
+const MIN_RATE: u64 = 1 << 10;
 /// Largest answer that is read, in bytes: the state of a chunk with very many files.
 const MAX_ANSWER: u64 = 64 << 20;
 /// Files in which distributions keep the authorities that a machine trusts.
@@ -102,6 +104,11 @@ pub(crate) fn agent(certificates: &Certificates, connections: usize) -> Agent {
         .new_agent()
 }
 
+/// Time for a request with a body of so many bytes.
+pub(crate) fn timeout(bytes: usize) -> Duration {
+    CALL_TIMEOUT + Duration::from_secs(bytes as u64 / MIN_RATE)
+}
+
 /// Status and body of an answer.
 pub(crate) fn answer(result: Result<Response<Body>, ureq::Error>) -> Result<(u16, Vec<u8>), Trouble> {
     let broken = |error: ureq::Error| Trouble::Broken(error.to_string());
@@ -119,6 +126,6 @@ pub(crate) fn trouble(status: u16, body: &[u8]) -> Trouble {
     let text = format!("the other side answers {status}: {said}");
     match status {
         409 | 412 => Trouble::Conflict(text),
-        _ => Trouble::Broken(text),
+        _ => Trouble::Refused(text),
     }
 }

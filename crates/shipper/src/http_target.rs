@@ -1,6 +1,9 @@
 //! Tompion's receiver as a target.
 
-use tompion_segments::{ChunkState, Place, Segment};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, de::DeserializeOwned};
+use tompion_segments::{Checksum, ChunkState, FilePath, Place, Segment};
 use ureq::Agent;
 
 use crate::{
@@ -40,9 +43,15 @@ impl HttpTarget {
     }
 }
 
-impl Target for HttpTarget {
-    fn chunk_state(&self, place: &Place) -> Result<ChunkState, Trouble> {
-        let mut request = self.agent.get(format!("{}{}", self.address, place.to_path()));
+/// Contents of files in JSON.
+#[derive(Deserialize)]
+struct Contents {
+    contents: BTreeMap<FilePath, String>,
+}
+
+impl HttpTarget {
+    fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Trouble> {
+        let mut request = self.agent.get(format!("{}{path}", self.address));
         if let Some(value) = self.authorization() {
             request = request.header("Authorization", value);
         }
@@ -53,6 +62,18 @@ impl Target for HttpTarget {
         serde_json::from_slice(&body)
             .map_err(|error| Trouble::Broken(format!("expected a chunk's state: {error}")))
     }
+}
+
+impl Target for HttpTarget {
+    fn chunk_state(&self, place: &Place) -> Result<ChunkState, Trouble> {
+        self.get(&place.to_path())
+    }
+
+    fn contents(&self, place: &Place) -> Result<BTreeMap<FilePath, Checksum>, Trouble> {
+        let Contents { contents } = self.get(&format!("{}?contents=1", place.to_path()))?;
+        let sums = contents.into_iter().filter_map(|(path, sum)| Some((path, Checksum::parse(&sum)?)));
+        Ok(sums.collect())
+    }
 
     fn put(&self, segment: &Segment) -> Result<(), Trouble> {
         let mut request = self.agent.put(format!("{}{}", self.address, segment.name.to_path()));
@@ -60,7 +81,10 @@ impl Target for HttpTarget {
         if let Some(value) = self.authorization() {
             request = request.header("Authorization", value);
         }
-        match client::answer(request.send(&segment.encode()[..]))? {
+        let bytes = segment.encode();
+        let timeout = Some(client::timeout(bytes.len()));
+        let request = request.config().timeout_global(timeout).build();
+        match client::answer(request.send(&bytes[..]))? {
             (200 | 201, _) => Ok(()),
             (status, body) => Err(client::trouble(status, &body)),
         }

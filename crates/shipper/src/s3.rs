@@ -11,7 +11,7 @@ use hmac::{Hmac, Mac};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tompion_segments::{
-    ChunkState, End, FilePath, FileState, HEADER_SIZE, Header, Kind, Name, Place, Segment,
+    Checksum, ChunkState, End, FilePath, FileState, HEADER_SIZE, Header, Kind, Name, Place, Segment,
 };
 use ureq::Agent;
 
@@ -150,7 +150,10 @@ impl S3Target {
         match self.call(&Request { method: "GET", path, query, headers: Vec::new(), body: b"" })? {
             (200, body) => {
                 let text = String::from_utf8_lossy(&body);
-                let keys = elements(&text, "Key").map(|key| decode(&key)).collect();
+                // Stores that don't know the request's word send names as they are.
+                let is_encoded = elements(&text, "EncodingType").next().as_deref() == Some("url");
+                let keys = elements(&text, "Key").map(|key| if is_encoded { decode(&key) } else { key });
+                let keys = keys.collect();
                 let is_cut = elements(&text, "IsTruncated").next().as_deref() == Some("true");
                 Ok((keys, elements(&text, "NextContinuationToken").next().filter(|_| is_cut)))
             }
@@ -221,9 +224,14 @@ impl Target for S3Target {
             }
             (412, body) => Err(client::trouble(412, &body)),
             // Another request for this object is under way.
-            (409, _) => Err(Trouble::Broken("the store is busy with this object".into())),
+            (409, _) => Err(Trouble::Refused("the store is busy with this object".into())),
             (status, body) => Err(client::trouble(status, &body)),
         }
+    }
+
+    /// A store of objects compares nothing.
+    fn contents(&self, _: &Place) -> Result<BTreeMap<FilePath, Checksum>, Trouble> {
+        Ok(BTreeMap::new())
     }
 }
 

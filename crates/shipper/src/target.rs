@@ -1,6 +1,8 @@
 //! Targets of segments.
 
-use tompion_segments::{ChunkState, Place, Segment};
+use std::collections::BTreeMap;
+
+use tompion_segments::{Checksum, ChunkState, FilePath, Place, Segment};
 
 /// Place to which segments are sent.
 pub trait Target: Sync {
@@ -15,6 +17,12 @@ pub trait Target: Sync {
     /// # Errors
     /// If it was not taken, or may not have been.
     fn put(&self, segment: &Segment) -> Result<(), Trouble>;
+
+    /// Contents of a chunk's files, by which a sender finds those that differ.
+    ///
+    /// # Errors
+    /// If they can't be told now.
+    fn contents(&self, place: &Place) -> Result<BTreeMap<FilePath, Checksum>, Trouble>;
 }
 
 /// Reason why a segment was not acknowledged. None of them is final.
@@ -23,8 +31,11 @@ pub enum Trouble {
     /// The target has other segments than this sender believes: its state is asked for again.
     #[error("{0}")]
     Conflict(String),
-    /// The link is broken, or the target is busy, full or wrongly set up: the segment is sent again
-    /// later.
+    /// The target answers, and takes nothing of this now: it is busy, full or wrongly set up, or the
+    /// recording can't be read. Others may be taken; this is sent again later.
+    #[error("{0}")]
+    Refused(String),
+    /// The link is broken: all is sent again later.
     #[error("{0}")]
     Broken(String),
 }

@@ -81,8 +81,13 @@ fn list(objects: &BTreeMap<String, Vec<u8>>, bucket: &str, query: &str) -> Vec<u
     let from = parameter("continuation-token").unwrap_or_default();
     let found: Vec<&String> = objects.keys().filter(|key| key.starts_with(&prefix) && **key > from).collect();
     let shown = &found[..found.len().min(MAX_KEYS)];
+    // Some stores don't know the word by which names are asked for encoded.
+    let is_encoded = bucket != "plain";
     let key = |key: &&String| {
-        let key = key.strip_prefix(&format!("{bucket}/")).unwrap().replace(' ', "%20").replace('+', "%2B");
+        let mut key = key.strip_prefix(&format!("{bucket}/")).unwrap().to_owned();
+        if is_encoded {
+            key = key.replace('%', "%25").replace(' ', "%20").replace('+', "%2B");
+        }
         format!("<Contents><Key>{key}</Key></Contents>")
     };
     let keys: String = shown.iter().map(key).collect();
@@ -91,7 +96,9 @@ fn list(objects: &BTreeMap<String, Vec<u8>>, bucket: &str, query: &str) -> Vec<u
         .last()
         .filter(|_| is_cut)
         .map(|key| format!("<NextContinuationToken>{key}</NextContinuationToken>"));
-    format!("<List>{keys}<IsTruncated>{is_cut}</IsTruncated>{}</List>", next.unwrap_or_default()).into_bytes()
+    let encoding = if is_encoded { "<EncodingType>url</EncodingType>" } else { "" };
+    let next = next.unwrap_or_default();
+    format!("<List>{encoding}{keys}<IsTruncated>{is_cut}</IsTruncated>{next}</List>").into_bytes()
 }
 
 fn decode(text: &str) -> String {

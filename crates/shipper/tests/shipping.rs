@@ -4,14 +4,17 @@ mod fake_s3;
 mod support;
 
 use std::{
+    collections::BTreeMap,
     fs,
     sync::{Arc, Mutex, atomic::AtomicBool},
     thread,
 };
 
-use support::{assert_same, breaking_link, options, receiver, stored, target, tree, write_recording};
+use support::{
+    assert_same, breaking_link, find_stored, options, receiver, stored, target, tree, write_recording,
+};
 use tompion_receiver::{Access, Store, StoreLimits, Tokens, make_certificates, make_token};
-use tompion_segments::{Name, Segment};
+use tompion_segments::{Checksum, FilePath, Name, Place, Segment};
 use tompion_shipper::{Certificates, Credentials, HttpTarget, Options, S3Target, ship};
 use tompion_testing::{TestDir, rounds, wait_until};
 
@@ -123,10 +126,7 @@ struct HalfFull<'a> {
 }
 
 impl tompion_shipper::Target for HalfFull<'_> {
-    fn chunk_state(
-        &self,
-        place: &tompion_segments::Place,
-    ) -> Result<tompion_segments::ChunkState, tompion_shipper::Trouble> {
+    fn chunk_state(&self, place: &Place) -> Result<tompion_segments::ChunkState, tompion_shipper::Trouble> {
         Ok(self.store.chunk_state(place).unwrap())
     }
 
@@ -134,7 +134,7 @@ impl tompion_shipper::Target for HalfFull<'_> {
         let mut refusals = self.refusals.lock().unwrap();
         if *refusals > 0 && segment.name.sequence > 1 {
             *refusals -= 1;
-            return Err(tompion_shipper::Trouble::Broken("the disk is full".into()));
+            return Err(tompion_shipper::Trouble::Refused("the disk is full".into()));
         }
         drop(refusals);
         self.store
@@ -142,10 +142,192 @@ impl tompion_shipper::Target for HalfFull<'_> {
             .map(drop)
             .map_err(|error| tompion_shipper::Trouble::Conflict(error.to_string()))
     }
+
+    fn contents(&self, place: &Place) -> Result<BTreeMap<FilePath, Checksum>, tompion_shipper::Trouble> {
+        Ok(self.store.contents(place).unwrap())
+    }
+}
+
+/// Store that refuses all of one recording.
+struct Meddling<'a> {
+    store: &'a Store,
+    refuses: &'a str,
+}
+
+impl tompion_shipper::Target for Meddling<'_> {
+    fn chunk_state(&self, place: &Place) -> Result<tompion_segments::ChunkState, tompion_shipper::Trouble> {
+        Ok(self.store.chunk_state(place).unwrap())
+    }
+
+    fn put(&self, segment: &Segment) -> Result<(), tompion_shipper::Trouble> {
+        let place = &segment.name.place;
+        if !self.refuses.is_empty() && place.session.session.as_str().starts_with(self.refuses) {
+            return Err(tompion_shipper::Trouble::Refused("no right".into()));
+        }
+        let taken = self.store.put(segment);
+        taken.map(drop).map_err(|error| tompion_shipper::Trouble::Conflict(error.to_string()))
+    }
+
+    fn contents(&self, place: &Place) -> Result<BTreeMap<FilePath, Checksum>, tompion_shipper::Trouble> {
+        Ok(self.store.contents(place).unwrap())
+    }
+}
+
+fn open_store(folder: &std::path::Path) -> Store {
+    Store::open(folder, StoreLimits { min_free: 0, ..StoreLimits::default() }).unwrap()
+}
+
+#[test]
+fn given_a_recording_that_is_refused_for_good_then_others_are_sent() {
+    let dir = TestDir::new("refused");
+    for (name, seed) in [("a-refused", 1), ("b-sound", 2)] {
+        write_recording(&dir.join("traces").join(name), seed);
+    }
+    let store_folder = dir.join("store");
+    let opened = open_store(&store_folder);
+    let follow = Options { follow: true, ..options() };
+    let traces = dir.join("traces");
+    // They end with the test's process.
+    let opened: &'static Store = Box::leak(Box::new(opened));
+    thread::spawn(move || {
+        let target = Meddling { store: opened, refuses: "a-refused" };
+        ship(&[traces], &target, &follow, &quiet)
+    });
+    wait_until("the sound one", || find_stored(&store_folder).is_some());
+    wait_until("all of it", || tree(&stored(&store_folder)) == tree(&dir.join("traces/b-sound")));
+}
+
+#[test]
+fn given_a_content_that_differs_unnoticed_then_it_is_sent_again() {
+    let dir = TestDir::new("differs");
+    let (local, store_folder) = (dir.join("night"), dir.join("store"));
+    write_recording(&local, 6);
+    // The receiver has another first part of a stream, and the same last one.
+    let stream = local.join("user/a b+0/stream_0");
+    let sound = fs::read(&stream).unwrap();
+    let mut other = sound.clone();
+    other[17] ^= 0xff;
+    let opened = open_store(&store_folder);
+    let manifest = fs::read_to_string(local.join("tompion.json")).unwrap();
+    fs::write(local.join("tompion.json"), manifest.replace("complete", "recording")).unwrap();
+    fs::write(&stream, &other).unwrap();
+    let target = Meddling { store: &opened, refuses: "" };
+    // All but the end, by a sender that is killed.
+    let recording = tompion_segments::Recording::open(&local).unwrap();
+    let look = recording.look(&|_| false).unwrap();
+    let place = recording.chunk_place(&look.chunks[0].label);
+    for file in &look.chunks[0].files {
+        let mut cursor = tompion_segments::Cursor::default();
+        while let Some(segment) = cursor.next(&place, file, true, tompion_segments::MAX_PIECE).unwrap() {
+            opened.put(&segment).unwrap();
+            cursor.advance(&segment);
+        }
+    }
+    fs::write(&stream, &sound).unwrap();
+    fs::write(local.join("tompion.json"), manifest).unwrap();
+    ship(std::slice::from_ref(&local), &target, &options(), &quiet).unwrap();
+    assert_same(&local, &store_folder);
+}
+
+#[test]
+fn given_a_second_recording_at_a_path_then_it_is_sent_too() {
+    let dir = TestDir::new("second");
+    let (traces, store) = (dir.join("traces"), dir.join("store"));
+    let address = receiver(&store, Access::OwnUser, None);
+    let local = traces.join("night");
+    write_recording(&local, 1);
+    let (from, follow) = (traces.clone(), Options { follow: true, ..options() });
+    thread::spawn(move || ship(&[from], &target(address), &follow, &quiet));
+    let sessions = || support::find_sessions(&store);
+    let is_whole = |folder: &std::path::Path, local: &std::path::Path| tree(folder) == tree(local);
+    wait_until("the first one", || sessions().iter().any(|folder| is_whole(folder, &local)));
+    fs::remove_dir_all(&local).unwrap();
+    write_recording(&local, 2);
+    let manifest = fs::read_to_string(local.join("tompion.json")).unwrap();
+    fs::write(local.join("tompion.json"), manifest.replacen('{', r#"{"id":"another","#, 1)).unwrap();
+    wait_until("the second one", || sessions().iter().any(|folder| is_whole(folder, &local)));
+    assert_eq!(sessions().len(), 2);
+}
+
+#[test]
+fn given_a_recording_that_is_removed_unsent_then_it_is_said_and_sending_ends() {
+    let dir = TestDir::new("gone");
+    let local = dir.join("night");
+    write_recording(&local, 1);
+    let manifest = fs::read_to_string(local.join("tompion.json")).unwrap();
+    fs::write(local.join("tompion.json"), manifest.replace("complete", "recording")).unwrap();
+    let opened = open_store(&dir.join("store"));
+    let target = Meddling { store: &opened, refuses: "" };
+    thread::scope(|scope| {
+        let sent = scope.spawn(|| ship(std::slice::from_ref(&local), &target, &options(), &quiet));
+        wait_until("a part of it", || find_stored(&dir.join("store")).is_some());
+        fs::remove_dir_all(&local).unwrap();
+        assert!(sent.join().unwrap().unwrap_err().contains("removed before all of it was sent"));
+    });
+}
+
+#[test]
+fn given_a_chunk_that_is_removed_while_it_is_sent_then_it_is_a_tombstone_and_never_a_commit() {
+    for round in 0..rounds(8, 200) {
+        let dir = TestDir::new("expires");
+        let (local, store_folder) = (dir.join("night"), dir.join("store"));
+        write_recording(&local, u64::from(round));
+        let manifest = fs::read_to_string(local.join("tompion.json")).unwrap();
+        let in_chunks = manifest.replacen('{', r#"{"in_chunks":true,"#, 1);
+        for chunk in 1..=2 {
+            let folder = local.join(format!("chunk-00000{chunk}"));
+            write_recording(&folder, 50 + chunk);
+        }
+        fs::remove_dir_all(local.join("user")).unwrap();
+        fs::write(local.join("tompion.json"), in_chunks).unwrap();
+        let first = local.join("chunk-000001");
+        let whole = tree(&first);
+        let opened = open_store(&store_folder);
+        let puts = std::sync::atomic::AtomicU32::new(0);
+        let target = Counting { store: &opened, puts: &puts, at: round, first: &first, to: dir.join("gone") };
+        ship(std::slice::from_ref(&local), &target, &options(), &quiet).unwrap();
+        let place = support::find_sessions(&store_folder).remove(0);
+        let journal = fs::read_to_string(place.join(".segments/chunk-000001.journal")).unwrap();
+        match journal.contains("@commit") {
+            true => assert!(tree(&place.join("chunk-000001")) == whole, "committed with less than all"),
+            false => assert!(journal.contains("@dropped"), "{journal}"),
+        }
+    }
+}
+
+/// Store beside which a chunk is removed after so many segments.
+struct Counting<'a> {
+    store: &'a Store,
+    puts: &'a std::sync::atomic::AtomicU32,
+    at: u32,
+    first: &'a std::path::Path,
+    to: std::path::PathBuf,
+}
+
+impl tompion_shipper::Target for Counting<'_> {
+    fn chunk_state(&self, place: &Place) -> Result<tompion_segments::ChunkState, tompion_shipper::Trouble> {
+        Ok(self.store.chunk_state(place).unwrap())
+    }
+
+    fn put(&self, segment: &Segment) -> Result<(), tompion_shipper::Trouble> {
+        if self.puts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == self.at {
+            let _ = fs::rename(self.first, &self.to);
+        }
+        let taken = self.store.put(segment);
+        taken.map(drop).map_err(|error| tompion_shipper::Trouble::Conflict(error.to_string()))
+    }
+
+    fn contents(&self, place: &Place) -> Result<BTreeMap<FilePath, Checksum>, tompion_shipper::Trouble> {
+        Ok(self.store.contents(place).unwrap())
+    }
 }
 
 #[test]
 fn given_a_store_of_objects_then_its_objects_are_the_recording() {
+    ["bucket", "plain"].into_iter().for_each(check_bucket);
+}
+
+fn check_bucket(bucket: &str) {
     let dir = TestDir::new("s3");
     let local = dir.join("night");
     write_recording(&local, 4);
@@ -160,7 +342,7 @@ fn given_a_store_of_objects_then_its_objects_are_the_recording() {
     };
     let target = |credentials: &Credentials| {
         let (endpoint, none) = (format!("http://{link}"), Certificates::default());
-        S3Target::new(&endpoint, "bucket/site 3", credentials.clone(), &none, 4).unwrap()
+        S3Target::new(&endpoint, &format!("{bucket}/site+3"), credentials.clone(), &none, 4).unwrap()
     };
     ship(std::slice::from_ref(&local), &target(&credentials), &options(), &quiet).unwrap();
     let again = ship(std::slice::from_ref(&local), &target(&credentials), &options(), &quiet).unwrap();
@@ -171,7 +353,8 @@ fn given_a_store_of_objects_then_its_objects_are_the_recording() {
     let objects = objects.lock().unwrap().clone();
     let mut commit = None;
     for (key, bytes) in &objects {
-        let path = key.strip_prefix("bucket/site 3/").unwrap().replace("host=", "").replace("boot=", "");
+        let path =
+            key.strip_prefix(&format!("{bucket}/site+3/")).unwrap().replace("host=", "").replace("boot=", "");
         let (file, sequence) = path
             .replace("session=", "")
             .rsplit_once('/')

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use tompion_receiver::{Access, Config, Receiver, StoreLimits, server_config};
+use tompion_receiver::{Access, Config, ConnectionLimits, Receiver, StoreLimits, server_config};
 use tompion_shipper::{Certificates, HttpTarget, Options, Pace};
 use tompion_testing::Random;
 
@@ -29,6 +29,7 @@ pub fn receiver(store: &Path, access: Access, certificates: Option<&Path>) -> So
         listen: "127.0.0.1:0".parse().unwrap(),
         store: store.to_owned(),
         limits: StoreLimits { min_free: 0, ..StoreLimits::default() },
+        connections: ConnectionLimits::default(),
         tls: certificates.map(|folder| server_config(folder).unwrap()),
         access,
     };
@@ -64,6 +65,18 @@ pub fn write_recording(folder: &Path, seed: u64) {
 /// Folder of the only session below a store.
 pub fn stored(store: &Path) -> PathBuf {
     find_stored(store).expect("one session")
+}
+
+/// Folders of all sessions below a store.
+pub fn find_sessions(store: &Path) -> Vec<PathBuf> {
+    ["host=", "boot=", "session="].iter().fold(vec![store.to_owned()], |folders, prefix| {
+        let entries = folders.into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+        let named = entries.map_while(Result::ok);
+        named
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
+            .map(|entry| entry.path())
+            .collect()
+    })
 }
 
 /// The same, if there is one.

@@ -38,8 +38,10 @@ const LIMITS: Limits = Limits {
     idle_timeout: Some(Duration::from_secs(60)),
     answer_timeout: Duration::from_secs(60),
     min_bytes_per_second: Some(16 << 10),
+    min_body_bytes_per_second: None,
     max_body: tompion_http::MAX_BODY,
     max_bodies: tompion_http::MAX_BODIES,
+    max_bodies_per_peer: tompion_http::MAX_BODIES,
 };
 
 /// Traces to show, and the address.

@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 use tompion_os::DirHandle;
 use tompion_reader::{
     Selection, TraceSet, calls,
+    dropped::dropped_chunks,
     follow::{self, Follow},
     json::{self, JsonOptions},
     text::{self, COLOURS, ClockFormat, HeaderFields, Names, PrintOptions, TimeFormat},
@@ -375,6 +376,9 @@ fn has_ended(trace: &Path) -> bool {
 fn report(traces: &TraceSet, options: &PrintOptions) -> ExitCode {
     for loss in traces.losses() {
         print_status(format!("warning: {}", text::loss_warning(traces, loss, options)));
+    }
+    for dropped in dropped_chunks(traces) {
+        print_status(format!("warning: {}", text::dropped_warning(&dropped, options)));
     }
     super::report_problems(traces);
     if traces.corruptions().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) }

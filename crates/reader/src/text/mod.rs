@@ -17,6 +17,7 @@ mod value;
 use std::io::Write;
 use std::sync::Arc;
 
+use crate::dropped::DroppedChunk;
 use crate::lines::{self, First, Lines, Moment};
 use crate::symbols::{self, Symbols};
 use crate::syscall_decode::{self, SyscallDecoder};
@@ -126,6 +127,29 @@ pub fn loss_warnings(traces: &TraceSet, options: &PrintOptions) -> Vec<String> {
     let mut losses: Vec<&Loss> = traces.losses().iter().collect();
     losses.sort_by_key(|loss| loss.between.0);
     losses.into_iter().map(|loss| loss_warning(traces, loss, options)).collect()
+}
+
+/// Formats a hole of a recording: `Chunk 3 is missing after [17:46:22.794565804] and
+/// before [17:46:23.000000000] in recording "…": …`.
+pub fn dropped_warning(dropped: &DroppedChunk, options: &PrintOptions) -> String {
+    let mut times = Times::new(&options.time, false);
+    let mut bound = |word: &str, time: Option<i64>, text: &mut Vec<u8>| {
+        let Some(time) = time else { return };
+        text.extend_from_slice(word.as_bytes());
+        times.time(time, text);
+        text.push(b']');
+    };
+    let mut text = format!("Chunk {} is missing", dropped.number).into_bytes();
+    match (dropped.after_ns, dropped.before_ns) {
+        (None, None) => text.extend_from_slice(b" (unknown time range)"),
+        (after, before) => {
+            bound(" after [", after, &mut text);
+            let word = if after.is_some() { " and before [" } else { " before [" };
+            bound(word, before, &mut text);
+        }
+    }
+    let (text, path) = (String::from_utf8_lossy(&text), dropped.recording.display());
+    format!("{text} in recording \"{path}\": {}", dropped.reason)
 }
 
 /// Formats a loss as babeltrace2 does: `Tracer discarded 3 events between [17:46:22.794565804] and

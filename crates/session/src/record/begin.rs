@@ -270,7 +270,7 @@ fn manifest(config: &Config, session_config: &SessionConfig) -> Manifest {
             recorder: own_recorder(),
             backing: session_config.backing.as_ref().map(|backing| backing.path().to_owned()),
             keeper: config.linger.is_some(),
-            id: session_config.backing.is_some().then(|| uuid::Uuid::new_v4().to_string()),
+            id: Some(uuid::Uuid::new_v4().to_string()),
             ..Session::default()
         },
         ..Manifest::default()
