@@ -194,7 +194,7 @@ fn a_received_recording_is_followed_while_it_grows() {
     let dir = TestDir::new();
     let address = free_address();
     let mut receiver = receive(&dir, address);
-    let mut record = start(&mut recording(&dir, &["--rotate", "500ms"], 3000));
+    let mut record = start(&mut recording(&dir, &["--rotate", "300ms"], 1500));
     wait_until("a recording", || dir.path("trace/tompion.json").exists());
     let sender = start(&mut ship(&dir, "trace", address));
     wait_until("its copy", || find_stored(&dir).is_some_and(|folder| folder.join("tompion.json").exists()));
@@ -208,8 +208,8 @@ fn a_received_recording_is_followed_while_it_grows() {
     let whole = dir.trace("trace").printed();
     for follow in following {
         let followed = finish(follow, "print --follow").succeeded();
-        let mut lines: Vec<&str> = followed.out.lines().map(without_delta).collect();
-        let mut expected: Vec<&str> = whole.lines().map(without_delta).collect();
+        let mut lines = events_of(&followed.out);
+        let mut expected = events_of(&whole);
         // One that comes late is printed when it comes.
         lines.sort_unstable();
         expected.sort_unstable();
@@ -218,7 +218,48 @@ fn a_received_recording_is_followed_while_it_grows() {
     kill(&mut receiver);
 }
 
-/// A line without the time since the line before.
-fn without_delta(line: &str) -> &str {
-    line.split_once(") ").map_or(line, |(_, rest)| rest)
+/// Lines of events without the time since the line before. A follower sees the initial state of
+/// each chunk.
+fn events_of(text: &str) -> Vec<&str> {
+    let events = text.lines().filter(|line| !line.contains(" paced:settings: "));
+    events.map(|line| line.split_once(") ").map_or(line, |(_, rest)| rest)).collect()
+}
+
+/// Starts `tompion live`, and returns it with its address.
+fn live(dir: &TestDir, folder: &str) -> (Child, SocketAddr) {
+    let address = free_address();
+    let child = silent(dir.tompion(&["live", folder, "--listen", &address.to_string()]));
+    wait_until("a server", || TcpStream::connect(address).is_ok());
+    (child, address)
+}
+
+/// Starts babeltrace2, which reads along the only session of a server.
+fn read_along(address: SocketAddr) -> Child {
+    let babeltrace = |url: &str| {
+        let mut command = Command::new("babeltrace2");
+        command.env("TZ", "UTC").args(["-i", "lttng-live", url]);
+        command
+    };
+    let list = run(&mut babeltrace(&format!("net://{address}"))).succeeded().out;
+    let url = list.split_whitespace().find(|word| word.starts_with("net://")).expect("a session");
+    start(&mut babeltrace(url))
+}
+
+#[test]
+fn babeltrace_reads_a_running_recording_along_to_the_text_of_the_complete_one() {
+    let dir = TestDir::new();
+    let mut record = start(&mut recording(&dir, &[], 1500));
+    wait_until("a recording", || dir.path("trace/tompion.json").exists());
+    let (mut server, address) = live(&dir, "trace");
+    let reader = read_along(address);
+    assert!(record.wait().expect("its end").success());
+    let along = finish(reader, "babeltrace2").succeeded();
+    let (mut server_of_complete, address) = live(&dir, "trace");
+    let after = finish(read_along(address), "babeltrace2").succeeded();
+    kill(&mut server);
+    kill(&mut server_of_complete);
+    let local = dir.trace("trace").babeltrace().out;
+    for read in [along.out, after.out] {
+        assert!(read == local, "{} and {} lines", read.lines().count(), local.lines().count());
+    }
 }

@@ -10,8 +10,8 @@ use rustix::net::RecvFlags;
 use rustls::{ServerConfig, ServerConnection};
 
 use crate::{
-    Limits, Program, Request, Response,
-    message::{self, Input, Reading, Refusal},
+    Limits, Program, Response,
+    message::{self, Check, Input, Reading, Refusal},
     slots::{Slot, State},
 };
 
@@ -50,7 +50,7 @@ enum End {
 
 fn serve_requests(channel: &mut Channel<'_>, limits: &Limits, program: &Program) -> End {
     let slot = channel.timed.slot;
-    let gate = program.gate.as_deref().map(|gate| gate as &dyn Fn(&Request) -> Result<(), Response>);
+    let gate = program.gate.as_deref().map(|gate| gate as Check<'_>);
     let reading = Reading { max_body: limits.max_body, peer: slot.peer, gate };
     let mut pending = Vec::new();
     channel.set_time(limits.request_timeout);

@@ -208,11 +208,14 @@ pub(crate) trait Input: Read {
     fn expect(&mut self, body: usize);
 }
 
+/// Check of a request by its head.
+pub(crate) type Check<'a> = &'a dyn Fn(&Request) -> Result<(), Response>;
+
 /// Manner in which a connection's requests are read.
 pub(crate) struct Reading<'a> {
     pub(crate) max_body: usize,
     pub(crate) peer: Peer,
-    pub(crate) gate: Option<&'a dyn Fn(&Request) -> Result<(), Response>>,
+    pub(crate) gate: Option<Check<'a>>,
 }
 
 /// Reads a request; `pending` has what came behind the one before.

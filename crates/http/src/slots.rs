@@ -42,7 +42,7 @@ pub enum Peer {
 
 impl Peer {
     /// The peer of a connection.
-    pub(crate) fn of(stream: &TcpStream) -> Self {
+    pub fn of(stream: &TcpStream) -> Self {
         let Some(endpoints) = Endpoints::new(stream) else { return Self::Unknown };
         match endpoints.owner() {
             SocketOwner::OwnUser => Self::OwnUser,

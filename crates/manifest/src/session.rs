@@ -37,7 +37,7 @@ pub struct Session {
     /// Number of times that a recorder was killed and another one continued the recording.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts: u64,
-    /// Id of the recording, made by chance; with `--backing`, a file beside its rings has it as well.
+    /// Id of the recording, made by chance; with `--backing`, a file beside its rings has it, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }

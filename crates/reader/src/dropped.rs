@@ -1,5 +1,5 @@
-//! Chunks that a receiver never got: their sender removed them before all of them was sent, and said
-//! so by a tombstone.
+//! Chunks that a receiver never got: their sender removed them before all of them was sent, and
+//! said so by a tombstone.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,17 @@ pub struct DroppedChunk {
     pub before_ns: Option<i64>,
 }
 
+impl DroppedChunk {
+    /// Row for a summary: `chunk 3 after … and before …  (why)`; `moment` shows times.
+    pub fn row(&self, moment: &dyn Fn(i64) -> String) -> String {
+        let bound = |word: &str, time: Option<i64>| {
+            time.map_or(String::new(), |time| format!(" {word} {}", moment(time)))
+        };
+        let (after, before) = (bound("after", self.after_ns), bound("before", self.before_ns));
+        format!("chunk {}{after}{before}  ({})", self.number, self.reason)
+    }
+}
+
 /// Finds the chunks that are missing in the recordings of some traces, in the order of their
 /// numbers.
 pub fn dropped_chunks(traces: &TraceSet) -> Vec<DroppedChunk> {
@@ -46,7 +57,10 @@ pub fn dropped_chunks(traces: &TraceSet) -> Vec<DroppedChunk> {
 fn of_recording(folder: &Path) -> Vec<DroppedChunk> {
     let Ok(handle) = DirHandle::open(folder) else { return Vec::new() };
     let chunks = committed_chunks(&handle).unwrap_or_default();
-    let times = |chunk: &DirHandle| Manifest::read(chunk).ok().and_then(|manifest| manifest.chunk);
+    let times = |chunk: &DirHandle| {
+        let bytes = chunk.read_bounded(tompion_manifest::FILE, tompion_manifest::MAX_BYTES).ok()?;
+        Manifest::parse(&bytes).ok()?.chunk
+    };
     let mut dropped = Vec::new();
     for (index, (number, chunk)) in chunks.iter().enumerate() {
         let Some(Tombstone { reason, .. }) = Tombstone::read(chunk) else { continue };

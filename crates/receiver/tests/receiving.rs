@@ -429,7 +429,7 @@ fn rights_to_read_and_follow_give_what_was_acknowledged() {
     assert_eq!(get(&of(2, 0), &reader).0, 403, "it goes on");
     assert_eq!(get(&of(2, 0), &live), (200, "content".into()));
     assert_eq!(get(&of(1, 0), &live).0, 403);
-    assert_eq!(get(&of(1, 0), &writer).0, 403, "who sends need not read");
+    assert_eq!(get(&of(1, 0), &writer).0, 403, "a sender need not read");
     assert_eq!(get(&of(1, 0), &other).0, 403);
     assert_eq!(get(&of(1, 0), "guess").0, 401);
     assert_eq!(get(&of(3, 0), &live).0, 404);

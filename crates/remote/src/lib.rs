@@ -2,6 +2,7 @@
 //! the `tompion` command: the work is in `shipper` and `receiver`.
 #![forbid(unsafe_code)]
 
+mod live;
 mod receive;
 mod ship;
 
@@ -14,6 +15,8 @@ pub enum Command {
     Ship(ship::Arguments),
     /// Receive recordings of other machines
     Receive(receive::Arguments),
+    /// Serve recordings to readers that speak LTTng's live protocol
+    Live(live::Arguments),
 }
 
 impl Command {
@@ -25,6 +28,7 @@ impl Command {
         match self {
             Self::Ship(arguments) => ship::run(arguments),
             Self::Receive(arguments) => receive::run(arguments),
+            Self::Live(arguments) => live::run(arguments),
         }
     }
 }

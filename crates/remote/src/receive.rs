@@ -43,6 +43,9 @@ pub struct Arguments {
     /// Keep at most this many connections of one address; senders behind one router have one
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..))]
     connections_per_address: u16,
+    /// Serve LTTng's live protocol on this address to programs of this user, as `tompion live` does
+    #[arg(long, value_name = "ADDR")]
+    live: Option<SocketAddr>,
     /// Serve other machines without certificates: everyone on the way can read and change segments
     #[arg(long)]
     insecure: bool,
@@ -105,6 +108,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let listen = arguments.listen;
     let receiver = Receiver::bind(Config { listen, store: store.clone(), limits, connections, tls, access })?;
+    if let Some(live) = arguments.live {
+        let server = crate::live::serve(live, vec![store.clone()], false)?;
+        std::thread::Builder::new().name("live".into()).spawn(move || server.run())?;
+    }
     print_status(format!("receiving on {} into {}", receiver.address(), store.display()));
     receiver.run()
 }

@@ -136,8 +136,8 @@ impl Cursor {
         self.is_different = true;
     }
 
-    /// Sum of what was sent of the file, for the chunk's commit. A file that can be replaced is read
-    /// for it, so that a change that went unnoticed is found.
+    /// Sum of what was sent of the file, for the chunk's commit. A file that can be replaced is
+    /// read for it, so that a change that went unnoticed is found.
     ///
     /// # Errors
     /// If the file can't be read.

@@ -220,7 +220,7 @@ struct Sending<'a> {
     cursors: &'a Cursors,
     means: &'a Means<'a>,
     problems: Mutex<Vec<String>>,
-    /// What is no regular file.
+    /// Files that are no regular ones.
     left_out: Mutex<BTreeSet<FilePath>>,
     /// Whether a file has vanished since the look.
     gone: AtomicBool,
@@ -338,8 +338,8 @@ impl Sending<'_> {
         self.means.put(&Segment::new(name, Segment::header(kind, 0, true), content.into_bytes()))
     }
 
-    /// Commits the chunk, if it is still there whole. A file of which the target has another content
-    /// begins again.
+    /// Commits the chunk, if it is still there whole. A file of which the target has another
+    /// content begins again.
     fn commit(&self) -> Result<bool, Trouble> {
         let left_out = lock(&self.left_out);
         let files: BTreeMap<&FilePath, &LocalFile> =

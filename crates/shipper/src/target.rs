@@ -31,8 +31,8 @@ pub enum Trouble {
     /// The target has other segments than this sender believes: its state is asked for again.
     #[error("{0}")]
     Conflict(String),
-    /// The target answers, and takes nothing of this now: it is busy, full or wrongly set up, or the
-    /// recording can't be read. Others may be taken; this is sent again later.
+    /// The target answers, and takes nothing of this now: it is busy, full or wrongly set up, or
+    /// the recording can't be read. Others may be taken; this is sent again later.
     #[error("{0}")]
     Refused(String),
     /// The link is broken: all is sent again later.

@@ -12,7 +12,6 @@ use clap::{Args, ValueEnum};
 use tompion_os::DirHandle;
 use tompion_reader::{
     Selection, TraceSet, calls,
-    dropped::dropped_chunks,
     follow::{self, Follow},
     json::{self, JsonOptions},
     text::{self, COLOURS, ClockFormat, HeaderFields, Names, PrintOptions, TimeFormat},
@@ -374,11 +373,8 @@ fn has_ended(trace: &Path) -> bool {
 
 /// Reports losses and corruptions on standard error.
 fn report(traces: &TraceSet, options: &PrintOptions) -> ExitCode {
-    for loss in traces.losses() {
-        print_status(format!("warning: {}", text::loss_warning(traces, loss, options)));
-    }
-    for dropped in dropped_chunks(traces) {
-        print_status(format!("warning: {}", text::dropped_warning(&dropped, options)));
+    for warning in text::all_warnings(traces, options) {
+        print_status(format!("warning: {warning}"));
     }
     super::report_problems(traces);
     if traces.corruptions().is_empty() { ExitCode::SUCCESS } else { ExitCode::from(messages::FAILED) }

@@ -183,13 +183,10 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         writeln!(output, "rules        changed {times}, last at {at}  (what they leave out is in no count)")?;
     }
     write_triggers(&summary.trigger_changes, &summary.firings, &moment, output)?;
-    for dropped in summary.dropped_chunks.iter().take(MAX_ROWS) {
-        let bound = |word: &str, time: Option<i64>| time.map(|time| format!(" {word} {}", moment(time)));
-        let (after, before) = (bound("after", dropped.after_ns), bound("before", dropped.before_ns));
-        let times = [after, before].into_iter().flatten().collect::<String>();
-        let reason = escape_control(&dropped.reason);
-        writeln!(output, "missing      chunk {}{times}  ({reason})", dropped.number)?;
-    }
+    let dropped = summary.dropped_chunks.iter().take(MAX_ROWS);
+    dropped
+        .map(|it| writeln!(output, "missing      {}", it.row(&moment)))
+        .collect::<std::io::Result<()>>()?;
     more(summary.dropped_chunks.len(), output)?;
     if summary.lost_packets != 0 {
         writeln!(output, "lost packets {}", with_thousands(summary.lost_packets))?;

@@ -17,7 +17,7 @@ mod value;
 use std::io::Write;
 use std::sync::Arc;
 
-use crate::dropped::DroppedChunk;
+use crate::dropped::{DroppedChunk, dropped_chunks};
 use crate::lines::{self, First, Lines, Moment};
 use crate::symbols::{self, Symbols};
 use crate::syscall_decode::{self, SyscallDecoder};
@@ -127,6 +127,13 @@ pub fn loss_warnings(traces: &TraceSet, options: &PrintOptions) -> Vec<String> {
     let mut losses: Vec<&Loss> = traces.losses().iter().collect();
     losses.sort_by_key(|loss| loss.between.0);
     losses.into_iter().map(|loss| loss_warning(traces, loss, options)).collect()
+}
+
+/// Formats all losses, and the holes of the recordings, a line each.
+pub fn all_warnings(traces: &TraceSet, options: &PrintOptions) -> Vec<String> {
+    let losses = traces.losses().iter().map(|loss| loss_warning(traces, loss, options));
+    let dropped = dropped_chunks(traces);
+    losses.chain(dropped.iter().map(|dropped| dropped_warning(dropped, options))).collect()
 }
 
 /// Formats a hole of a recording: `Chunk 3 is missing after [17:46:22.794565804] and
