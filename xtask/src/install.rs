@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::bindings;
 use tompion_tasks::artifacts::{self, Profile, SONAME};
 use tompion_tasks::shell;
 use tompion_tasks::workspace::Workspace;
@@ -33,6 +34,9 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     tree(&workspace.root.join("include/lttng-ust"), &place.staged.join("include/tompion/lttng-ust"))?;
     integrations(&workspace.root.join("integrations"), &place)?;
     lttng(&workspace.root.join("integrations/lttng-ust"), &place, &workspace.version)?;
+    if bindings::stage_python(workspace, &place.staged.join("lib/tompion/python"))? == 0 {
+        eprintln!("without Python's package: no python3 from 3.9 on was found");
+    }
     let pkg_config = place.staged.join("lib/pkgconfig");
     for linking in [Linking::Usual, Linking::Static] {
         let text = pkg_config_text(&place.prefix, &workspace.version, linking);

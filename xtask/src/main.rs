@@ -3,6 +3,7 @@
 
 mod aarch64;
 mod advisories;
+mod bindings;
 mod demo;
 mod fuzz;
 mod go;
@@ -22,8 +23,8 @@ use anyhow::Result;
 
 use tompion_tasks::{artifacts, shell, workspace::Workspace};
 
-const USAGE: &str =
-    "usage: xtask build | test | install | demo | demo-report | layers | links | models | fuzz | page";
+const USAGE: &str = "usage: xtask build | bindings | test | install | demo | demo-report | layers | links | models | fuzz | \
+     page";
 
 fn main() -> ExitCode {
     if let Some(mut again) = shell::without_cargos_libraries() {
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
 fn run(command: &str, arguments: &[String]) -> Result<ExitCode> {
     let workspace = Workspace::load()?;
     match command {
+        "bindings" => bindings::command(&workspace, arguments)?,
         "build" => artifacts::command(&workspace, arguments)?,
         "test" => return test::command(&workspace, arguments),
         "install" => install::command(&workspace, arguments)?,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::suite::{RunOptions, Scope};
-use crate::{aarch64, advisories, go, layers, links, models, musl, page, suite};
+use crate::{aarch64, advisories, bindings, go, layers, links, models, musl, page, suite};
 use tompion_tasks::artifacts::{self, Profile};
 use tompion_tasks::shell;
 use tompion_tasks::workspace::Workspace;
@@ -89,6 +89,7 @@ const STEPS: &[Step] = &[
     ("models", |workspace, _| models(workspace)),
     ("scripts", scripts),
     ("go", with_go),
+    ("python", python),
     ("page", the_page),
     ("aarch64", on_aarch64),
     ("musl", |workspace, _| with_musl(workspace)),
@@ -367,6 +368,19 @@ fn with_go(workspace: &Workspace, options: &Options) -> Outcome {
         Some(why) => Outcome::left_out(&why),
         None => retry_once(options, "go", || Outcome::of(go::test(workspace, options.full))),
     }
+}
+
+/// Python's package, and the conformance suite of all bindings.
+fn python(workspace: &Workspace, options: &Options) -> Outcome {
+    if let Some(why) = bindings::python_unavailable() {
+        return Outcome::left_out(&why);
+    }
+    retry_once(options, "python", || match bindings::test_python(workspace) {
+        Ok(bindings::Counts { passed, failed, skipped }) => {
+            Outcome { passed, failed, ignored: skipped, flaky: 0 }
+        }
+        Err(error) => Outcome::of(Err(error)),
+    })
 }
 
 fn on_aarch64(workspace: &Workspace, options: &Options) -> Outcome {

@@ -103,6 +103,8 @@ pub struct Config {
     pub application_contexts: bool,
     /// Libraries to preload.
     pub preload: Vec<PathBuf>,
+    /// Folder with a module that Python imports at its start, and that records the interpreter.
+    pub python_start: Option<PathBuf>,
     /// Folder of libraries that the command loads before others of their names.
     pub library_folder: Option<PathBuf>,
     /// The library, for programs that load it by themselves.

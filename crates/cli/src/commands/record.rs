@@ -46,6 +46,7 @@ use crate::{
     tompion record -e 'db:*' -x 'db:noisy*' --level info -- ./server\n  \
     tompion record --mode overwrite -o crash -- ./robot    # flight recorder (tompion snapshot)\n  \
     tompion record --preload malloc -- find /usr -name '*.h'\n  \
+    tompion record --preload python -- python3 app.py\n  \
     tompion record --duration 10s --subbuf-size 1M -- ./server\n  \
     tompion record --mode overwrite --memory 256M -- ./server   # for the rings of all its programs\n  \
     tompion record --filter 'rows > 100 && $comm == \"worker*\"' -c comm,prio -- ./server\n  \
@@ -237,6 +238,8 @@ enum Preload {
     Pthread,
     /// entry and exit of functions, in programs compiled with -finstrument-functions
     Func,
+    /// functions, collections, logging and tasks of asyncio, in Python programs
+    Python,
 }
 
 /// Parses a log level.
@@ -285,6 +288,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if let Some(parent) = &arguments.gather_in {
         log_to_file(parent)?;
     }
+    let preloads = preloads(&arguments.preload)?;
     let mut config = Config {
         folder: folder(&arguments, &target),
         rules: Rules {
@@ -308,7 +312,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         tid: !arguments.no_tid,
         contexts: thread_contexts(&arguments.contexts),
         application_contexts: arguments.contexts.contains(&ContextArgument::Application),
-        preload: preloads(&arguments.preload)?,
+        preload: preloads.libraries,
+        python_start: preloads.python_start,
         library_folder: arguments.lttng.then(tompion_installation::lttng_folder).transpose()?,
         library: tompion_installation::library("libtompion.so.0").ok(),
         time: arguments.duration,
@@ -533,17 +538,12 @@ fn default_folder(parent: &Path, name: &str) -> PathBuf {
     std::iter::once(parent.join(&name)).chain(numbered).find(|folder| !folder.exists()).unwrap_or_default()
 }
 
-fn preloads(wanted: &[Preload]) -> anyhow::Result<Vec<PathBuf>> {
+fn preloads(wanted: &[Preload]) -> anyhow::Result<tompion_installation::Preloads> {
     let mut wanted = wanted.to_vec();
     wanted.sort();
     wanted.dedup();
-    let name = |preload: &Preload| match preload {
-        Preload::Malloc => "libtompion-malloc.so",
-        Preload::Pthread => "libtompion-pthread.so",
-        Preload::Func => "libtompion-func.so",
-    };
-    let libraries = wanted.iter().map(|preload| tompion_installation::library(name(preload)));
-    libraries.collect::<anyhow::Result<_>>().context("--preload")
+    let names = wanted.iter().filter_map(ValueEnum::to_possible_value);
+    tompion_installation::preloads(names.map(|name| name.get_name().to_owned()))
 }
 
 /// Reports the outcome, and removes the trace of a recording without events. Returns whether the
@@ -662,6 +662,9 @@ fn not_loaded(command: &str, arguments: &Arguments, config: &Config, outcome: &O
     }
     if !arguments.preload.is_empty() && outcome.status.is_some_and(|status| !status.success()) {
         return format!("{command} failed before it joined, or it is static or set-user-ID");
+    }
+    if arguments.preload.contains(&Preload::Python) {
+        return format!("{command} did not load libtompion: it ran no Python that Tompion was built for");
     }
     if !arguments.preload.is_empty() {
         return format!("{command} did not load libtompion: it is static or set-user-ID");

@@ -158,6 +158,7 @@ fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Chi
         command.env(LIBRARY_VARIABLE, library);
     }
     prepend(&mut command, "LD_PRELOAD", &config.preload);
+    prepend(&mut command, "PYTHONPATH", config.python_start.as_slice());
     prepend(&mut command, "LD_LIBRARY_PATH", config.library_folder.as_slice());
     command.spawn().map_err(|error| Error::Command(program.clone(), error))
 }

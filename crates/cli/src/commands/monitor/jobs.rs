@@ -176,6 +176,7 @@ pub fn run_agent(args: &JobAgentArgs) -> anyhow::Result<()> {
         contexts: Vec::new(),
         application_contexts: false,
         preload: Vec::new(),
+        python_start: None,
         library_folder: None,
         library: None,
         time: None,
