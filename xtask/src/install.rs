@@ -32,6 +32,11 @@ pub fn command(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     libraries(&built, &place.staged.join("lib"))?;
     tree(&workspace.root.join("include/tompion"), &place.staged.join("include/tompion"))?;
     tree(&workspace.root.join("include/lttng-ust"), &place.staged.join("include/tompion/lttng-ust"))?;
+    tree(&workspace.root.join("include/tracy"), &place.staged.join("include/tompion/tracy"))?;
+    write(
+        &place.staged.join("lib/pkgconfig/tompion-tracy.pc"),
+        &tracy_pkg_config(&place, &workspace.version),
+    )?;
     integrations(&workspace.root.join("integrations"), &place)?;
     lttng(&workspace.root.join("integrations/lttng-ust"), &place, &workspace.version)?;
     if bindings::stage_python(workspace, &place.staged.join("lib/tompion/python"))? == 0 {
@@ -125,6 +130,17 @@ fn lttng_pkg_config(prefix: &Path, name: &str, version: &str) -> String {
         include: "-I${includedir}/tompion/lttng-ust -I${includedir}",
     }
     .text(prefix)
+}
+
+fn tracy_pkg_config(place: &Place, version: &str) -> String {
+    PkgConfig {
+        name: "tompion-tracy",
+        description: "Tracy's macros, recorded by Tompion",
+        version,
+        libraries: "-L${libdir} -ltompion-tracy",
+        include: "-DTRACY_ENABLE -I${includedir}/tompion/tracy -I${includedir}/tompion/tracy/tracy",
+    }
+    .text(&place.prefix)
 }
 
 /// Units: their files, the folder below `lib/systemd` and the name that they get.

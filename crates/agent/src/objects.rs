@@ -187,6 +187,7 @@ fn describe(occasion: Occasion, name: &str, fields: Vec<Field>) -> Vec<u8> {
         kind: Kind::Instant,
         init: true,
         format: None,
+        attributes: Default::default(),
         fields,
     })
 }

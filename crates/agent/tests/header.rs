@@ -187,6 +187,7 @@ fn event(name: &str, level: &str, fields: &[(&str, Type)]) -> Event {
         kind: Kind::Instant,
         init: false,
         format: None,
+        attributes: Default::default(),
         fields: fields.iter().map(|(name, ty)| Field::new(name, ty.clone())).collect(),
     }
 }

@@ -104,10 +104,16 @@ fn what_is_not_recorded_evaluates_nothing() {
 fn events_of_providers_are_listed_without_running_them() {
     let dir = TestDir::new();
     let listed = run(tompion().arg("list").arg(usual_program(&dir))).succeeded().out;
-    assert!(listed.contains("classes:moved  [info]  i32 left, i32 top, i32 edge\n"), "{listed}");
-    assert!(listed.contains("classes:hidden  [debug_line]  i32 left, i32 top, i32 edge\n"), "{listed}");
-    assert!(listed.contains("shapes:nothing  [warning]  \n"), "{listed}");
-    assert!(listed.contains("lttng_ust_tracef:event  [debug]  u32 _msg_length, str msg\n"), "{listed}");
+    assert!(listed.contains("classes:moved  [info]  i32 left, i32 top, i32 edge  (LTTng-UST)\n"), "{listed}");
+    assert!(
+        listed.contains("classes:hidden  [debug_line]  i32 left, i32 top, i32 edge  (LTTng-UST)\n"),
+        "{listed}"
+    );
+    assert!(listed.contains("shapes:nothing  [warning]    (LTTng-UST)\n"), "{listed}");
+    assert!(
+        listed.contains("lttng_ust_tracef:event  [debug]  u32 _msg_length, str msg  (LTTng-UST)\n"),
+        "{listed}"
+    );
 }
 
 #[test]

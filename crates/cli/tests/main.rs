@@ -46,6 +46,7 @@ mod kills;
 mod live_triggers;
 mod lttng_binary;
 mod lttng_source;
+mod marks;
 mod monitor;
 mod monitor_groups;
 mod monitor_history;

@@ -40,7 +40,7 @@ pub fn libraries() -> &'static Path {
 }
 
 /// Names of the preload libraries in `crates/agent/preload`.
-const PRELOADS: [&str; 5] = ["malloc", "pthread", "func", "npt", "lttng-ust"];
+const PRELOADS: [&str; 8] = ["malloc", "pthread", "func", "npt", "lttng-ust", "itt", "nvtx", "tracy"];
 
 /// The library by cargo, the preload wrappers by the C compiler, all beside the command.
 fn build_libraries(folder: &Path) {
@@ -73,10 +73,10 @@ fn build_preload(name: &str, folder: &Path) {
     let source = repository().join("crates/agent/preload").join(format!("{name}.c"));
     let options = repository().join("crates/agent/preload/options");
     let time = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-    let header = source.with_file_name("wrapper.h");
-    let others = fs::read_dir(source.with_extension("")).into_iter().flatten().flatten();
-    let others = others.map(|entry| time(&entry.path())).max().flatten();
-    let newest = time(&source).max(time(&header)).max(time(&options)).max(others);
+    let folders = [source.with_file_name(""), source.with_extension(""), source.with_file_name("marks")];
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let headers = files.map(|entry| entry.path()).filter(|path| path.extension() == Some(OsStr::new("h")));
+    let newest = headers.map(|path| time(&path)).max().flatten().max(time(&source)).max(time(&options));
     if time(&output) > newest {
         return;
     }

@@ -175,6 +175,7 @@ mod tests {
             kind: EventKind::Instant,
             init: false,
             format: None,
+            attributes: Default::default(),
             fields: vec![
                 Field::new("table", Type::String),
                 Field::new("rows", Type::Integer(Integer::unsigned(32))),

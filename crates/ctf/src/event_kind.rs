@@ -56,6 +56,13 @@ impl EventKindInfo {
         Some((ATTRIBUTE.into(), uri.into()))
     }
 
+    /// Returns the attribute of an event: its properties, or else the URI of a model, as LTTng
+    /// writes it.
+    pub fn attribute_of(event: &schema::Event) -> Option<(String, EnvironmentValue)> {
+        let model = || event.attributes.model.clone().filter(|uri| !uri.starts_with(SCHEME));
+        Self::of(event).to_attribute().or_else(|| Some((ATTRIBUTE.into(), model()?.into())))
+    }
+
     /// Reads the properties from the attributes of a class.
     pub fn from_attributes(attributes: &[(String, EnvironmentValue)]) -> Self {
         let uris = attributes.iter().filter(|(name, _)| name == ATTRIBUTE);

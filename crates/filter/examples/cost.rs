@@ -48,7 +48,16 @@ fn event() -> Event {
         Field::new("table", Type::String),
     ];
     let (level, kind) = (Level::DEFAULT, Default::default());
-    Event { provider: "db".into(), name: "query".into(), level, kind, init: false, format: None, fields }
+    Event {
+        provider: "db".into(),
+        name: "query".into(),
+        level,
+        kind,
+        init: false,
+        format: None,
+        attributes: Default::default(),
+        fields,
+    }
 }
 
 fn find_context(_name: &Name) -> Found<'static> {

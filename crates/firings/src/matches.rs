@@ -294,6 +294,7 @@ mod tests {
             kind: Kind::Instant,
             init: false,
             format: None,
+            attributes: Default::default(),
             fields,
         })
     }

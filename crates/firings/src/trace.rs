@@ -55,6 +55,7 @@ fn class() -> Event {
         kind: Kind::Instant,
         init: false,
         format: None,
+        attributes: Default::default(),
         fields: texts.into_iter().chain(numbers).collect(),
     }
 }

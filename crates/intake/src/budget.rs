@@ -134,6 +134,7 @@ mod tests {
             level: Level::LOWEST,
             init: false,
             format: None,
+            attributes: Default::default(),
             fields: (0..fields).map(field).collect(),
         }
     }

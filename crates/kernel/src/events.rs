@@ -246,6 +246,7 @@ pub fn description(name: &str, fields: Vec<Field>) -> Event {
         kind: Kind::Instant,
         init: false,
         format: None,
+        attributes: Default::default(),
         fields,
     }
 }

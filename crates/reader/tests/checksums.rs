@@ -19,6 +19,7 @@ fn class() -> Class {
         kind: Kind::Instant,
         init: false,
         format: None,
+        attributes: Default::default(),
         fields: vec![Field::new("number", Type::Integer(Integer::unsigned(64)))],
     }
 }

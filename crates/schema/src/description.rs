@@ -24,12 +24,13 @@
 //!   elements are bytes of text; 4, the field is context. Flags of an event: 1, it belongs to the
 //!   initial state.
 //! - Attribute 1 is the printf format of a mark, with a NUL. A mark's fields are called `arg1`,
-//!   `arg2`, … here, and get their names from the format. Unknown attributes are ignored.
+//!   `arg2`, … here, and get their names from the format. Attribute 2 is the URI of a model of the
+//!   event, 3 the tracer that the event was made for. Unknown attributes are ignored.
 //! - Labels of an unsigned integer of 64 bits are its own 64 bits.
 
 use crate::{
-    Enumeration, Event, Field, Integer, Kind, Label, Level, MAX_DEPTH, MAX_FIELDS, MAX_NAME, Names, Type,
-    format,
+    Attributes, Enumeration, Event, Field, Integer, Kind, Label, Level, MAX_DEPTH, MAX_FIELDS, MAX_NAME,
+    Names, Type, format,
 };
 
 /// First word of an event's description.
@@ -41,6 +42,8 @@ const FIELD_NETWORK: u16 = 1;
 const FIELD_TEXT: u16 = 2;
 const FIELD_CONTEXT: u16 = 4;
 const ATTRIBUTE_FORMAT: u8 = 1;
+pub(crate) const ATTRIBUTE_MODEL: u8 = 2;
+pub(crate) const ATTRIBUTE_ORIGIN: u8 = 3;
 const EVENT_HEADER: usize = 20;
 const ENUM_HEADER: usize = 14;
 const FIELD_HEADER: usize = 12;
@@ -214,7 +217,7 @@ fn decode_with(bytes: &[u8], read_enum: ReadEnum) -> Result<Event> {
     let (names, count) = event_head(&mut cursor)?;
     let mut decoder = Decoder { cursor, enums, read_enum, left: MAX_FIELDS };
     let mut fields = decoder.fields(count, 0)?;
-    let format = decode_format(&mut decoder.cursor)?;
+    let (format, attributes) = decode_attributes(&mut decoder.cursor)?;
     if let (Kind::Mark, Some(format)) = (names.kind, &format) {
         format::name_fields(format, &mut fields);
     }
@@ -225,23 +228,31 @@ fn decode_with(bytes: &[u8], read_enum: ReadEnum) -> Result<Event> {
         kind: names.kind,
         init: names.init,
         format,
+        attributes,
         fields,
     })
 }
 
-/// Reads the attributes; the first format is used, in any encoding.
-fn decode_format(cursor: &mut Cursor<'_>) -> Result<Option<String>> {
+/// Reads the format of a mark and what else is said of the event; the first of each counts, in any
+/// encoding.
+fn decode_attributes(cursor: &mut Cursor<'_>) -> Result<(Option<String>, Attributes)> {
     cursor.what = "attributes";
-    let mut format = None;
+    let (mut format, mut attributes) = (None, Attributes::default());
     while !cursor.rest.is_empty() {
         let size = usize::from(cursor.u16()?).checked_sub(2).ok_or(DescriptionError::Cut(cursor.what))?;
         let (key, value) = cursor.take(size)?.split_first().ok_or(DescriptionError::Cut(cursor.what))?;
-        if *key == ATTRIBUTE_FORMAT && format.is_none() {
+        let to = match *key {
+            ATTRIBUTE_FORMAT => &mut format,
+            ATTRIBUTE_MODEL => &mut attributes.model,
+            ATTRIBUTE_ORIGIN => &mut attributes.origin,
+            _ => continue,
+        };
+        if to.is_none() {
             let text = value.split(|&byte| byte == 0).next().unwrap_or_default();
-            format = Some(String::from_utf8_lossy(text).into_owned());
+            *to = Some(String::from_utf8_lossy(text).into_owned());
         }
     }
-    Ok(format)
+    Ok((format, attributes))
 }
 
 /// Encoded field.
@@ -398,6 +409,13 @@ pub(crate) fn push_name(bytes: &mut Vec<u8>, name: &str) {
     bytes.push(0);
 }
 
+/// Appends an attribute that is a text.
+pub(crate) fn push_attribute(bytes: &mut Vec<u8>, key: u8, text: &str) {
+    bytes.extend((text.len() as u16 + 4).to_le_bytes());
+    bytes.push(key);
+    push_name(bytes, text);
+}
+
 /// Encodes the description, followed by the enumerations of its fields.
 pub fn encode(event: &Event) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -416,10 +434,11 @@ pub fn encode(event: &Event) -> Vec<u8> {
     for field in &event.fields {
         encode_field(&mut bytes, &mut enums, field);
     }
-    if let Some(format) = &event.format {
-        bytes.extend((format.len() as u16 + 4).to_le_bytes());
-        bytes.push(ATTRIBUTE_FORMAT);
-        push_name(&mut bytes, format);
+    let Attributes { model, origin } = &event.attributes;
+    let attributes =
+        [(ATTRIBUTE_FORMAT, &event.format), (ATTRIBUTE_MODEL, model), (ATTRIBUTE_ORIGIN, origin)];
+    for (key, text) in attributes {
+        text.iter().for_each(|text| push_attribute(&mut bytes, key, text));
     }
     let size = bytes.len() as u32;
     bytes[4..8].copy_from_slice(&size.to_le_bytes());
@@ -532,6 +551,7 @@ mod tests {
             kind: Kind::Job,
             init: true,
             format: Some("f %d".into()),
+            attributes: Attributes { model: Some("http://m".into()), origin: Some("NVTX".into()) },
             fields,
         }
     }
@@ -563,6 +583,7 @@ mod tests {
         let event = Event {
             kind: Kind::Mark,
             format: Some("rows %d of %*.1f flags=0x%x".into()),
+            attributes: Default::default(),
             fields: vec![
                 argument(1, Type::Integer(Integer::signed(32))),
                 argument(2, Type::Integer(Integer::signed(32))),

@@ -44,8 +44,19 @@ pub struct Event {
     pub init: bool,
     /// Format of a mark, in the syntax of printf, by which its fields form a message.
     pub format: Option<String>,
+    /// Further properties, which no record depends on.
+    pub attributes: Attributes,
     /// Fields, in order.
     pub fields: Vec<Field>,
+}
+
+/// Attributes of an event that change nothing in its records.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Attributes {
+    /// URI of a model of the event, as LTTng-UST's providers state it.
+    pub model: Option<String>,
+    /// Tracer that the event was made for, such as `NVTX`; none if it was made for Tompion.
+    pub origin: Option<String>,
 }
 
 /// Kind of an event, so that viewers and exporters need not guess.

@@ -23,7 +23,9 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use crate::{
     DescriptionError, EVENT_MAGIC, Kind, Level, MAX_FIELDS, MAX_NAME,
-    description::{Cursor, ENUM_MAGIC, Result, VERSION, push_name},
+    description::{
+        ATTRIBUTE_MODEL, ATTRIBUTE_ORIGIN, Cursor, ENUM_MAGIC, Result, VERSION, push_attribute, push_name,
+    },
 };
 
 /// First word of a tracepoint's name.
@@ -39,8 +41,8 @@ const LABELS_MAGIC: u32 = u32::from_le_bytes(*b"TEL1");
 const KEY_LEVEL: u16 = 1;
 const KEY_MODEL: u16 = 2;
 const LABEL_AUTO: u16 = 1;
-/// The attribute of a composed description that has the URI of the event's model.
-const ATTRIBUTE_MODEL: u8 = 2;
+/// Origin of all events of providers.
+pub const ORIGIN: &str = "LTTng-UST";
 
 /// Names of an event and of its class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,10 +144,9 @@ pub fn compose(
     push_name(&mut bytes, names.name);
     copy_fields(&mut bytes, &mut fields, count)?;
     if let Some(model) = attributes.model {
-        bytes.extend((model.len() as u16 + 4).to_le_bytes());
-        bytes.push(ATTRIBUTE_MODEL);
-        push_name(&mut bytes, model);
+        push_attribute(&mut bytes, ATTRIBUTE_MODEL, model);
     }
+    push_attribute(&mut bytes, ATTRIBUTE_ORIGIN, ORIGIN);
     let size = bytes.len() as u32;
     bytes[4..8].copy_from_slice(&size.to_le_bytes());
     for labels in labels {
@@ -328,6 +329,8 @@ mod tests {
         let event = decode(&bytes).unwrap();
         assert_eq!(event.full_name(), "p:one");
         assert_eq!(event.level, Level::from_number(6));
+        assert_eq!(event.attributes.model.as_deref(), Some("http://x"));
+        assert_eq!(event.attributes.origin.as_deref(), Some("LTTng-UST"));
         let names: Vec<&str> = event.fields.iter().map(|field| &*field.name).collect();
         assert_eq!(names, ["x", "text", "x_2"], "a second `x` has a number");
     }

@@ -21,7 +21,16 @@ const SPECIAL: [u8; 12] = [0, 1, 2, 4, 6, 0x7f, 0x80, 0xff, 19, 20, 21, 22];
 fn event(kind: Kind, format: Option<&str>, fields: Vec<Field>) -> Event {
     let name = if kind == Kind::Job { "e_begin" } else { "e" };
     let format = format.map(Into::into);
-    Event { provider: "p".into(), name: name.into(), level: Level::DEFAULT, kind, init: true, format, fields }
+    Event {
+        provider: "p".into(),
+        name: name.into(),
+        level: Level::DEFAULT,
+        kind,
+        init: true,
+        format,
+        attributes: Default::default(),
+        fields,
+    }
 }
 
 /// Samples: a mark, an event of all types, and an empty one.

@@ -58,6 +58,7 @@ impl Trace {
             kind: EventKind::Instant,
             init: false,
             format: None,
+            attributes: Default::default(),
             fields: vec![Field::new("x", Type::Integer(Integer::unsigned(8)))],
         };
         while self.writer.classes_count() <= class as usize {

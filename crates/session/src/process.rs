@@ -41,6 +41,12 @@ mod buffer_pool;
 mod chunk;
 mod convert;
 mod durable;
+/// Returns whether all uses of the event should have the same fields. Marks of other tracers have
+/// those that the program gives.
+fn has_one_form(event: &Event) -> bool {
+    event.attributes.origin.as_deref().is_none_or(|origin| origin == tompion_schema::provider::ORIGIN)
+}
+
 #[cfg(test)]
 mod fuzz;
 mod jobs;
@@ -650,11 +656,12 @@ impl Process {
     }
 
     /// Names of recorded events that the process describes in more than one way, with the number of
-    /// ways. The application's contexts, which come and go, do not count.
+    /// ways. The application's contexts, which come and go, do not count; neither do marks of other
+    /// tracers, which may have other fields each time.
     pub fn conflicts(&self) -> BTreeMap<String, usize> {
         let recorded = self.classes.values().filter(|class| class.id.is_some());
         let mut ways = BTreeMap::<String, HashSet<(&Option<String>, Vec<&Field>)>>::new();
-        for Class { event, .. } in recorded {
+        for Class { event, .. } in recorded.filter(|class| has_one_form(&class.event)) {
             let fields = event.fields.iter().filter(|field| !field.context).collect();
             ways.entry(event.full_name()).or_default().insert((&event.format, fields));
         }

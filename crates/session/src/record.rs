@@ -107,6 +107,8 @@ pub struct Config {
     pub python_start: Option<PathBuf>,
     /// Folder of libraries that the command loads before others of their names.
     pub library_folder: Option<PathBuf>,
+    /// Variables of the command's environment, by which it finds further libraries.
+    pub variables: Vec<(String, PathBuf)>,
     /// The library, for programs that load it by themselves.
     pub library: Option<PathBuf>,
     /// End the recording, and the command, after this time.

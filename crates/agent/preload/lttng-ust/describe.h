@@ -8,8 +8,8 @@
 #include <tompion/tompion.h>
 
 #include <lttng/private/object.h>
+#include "../arena.h"
 #include "abi.h"
-#include "memory.h"
 
 /* What becomes of the next write of a probe. */
 enum step_kind {

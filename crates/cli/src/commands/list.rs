@@ -9,7 +9,6 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
-use object::{Object, ObjectSection, ReadCache};
 use serde::Serialize;
 use tompion_kernel::{
     AvailableEvents,
@@ -18,21 +17,10 @@ use tompion_kernel::{
     probes::{self, Mark},
     state,
 };
-use tompion_os::BoundedFile;
-use tompion_schema::{EVENT_MAGIC, Event, decode_outline, description_size, provider::Parts};
+use tompion_marks::Tracer;
+use tompion_schema::Event;
 
-use crate::messages::escape_control;
-
-/// Program or library that is read in parts.
-type File<'data> = object::File<'data, &'data ReadCache<BoundedFile>>;
-
-/// Maximum number of bytes that are read of a file: a process may have mapped one of any size.
-const MAX_READ: u64 = 1 << 30;
-/// Section in which programs carry descriptions.
-const SECTION: &str = "tompion_events";
-/// Word in that section for a description that stands elsewhere: behind it comes the distance from
-/// there to the description, an `i32`.
-const ELSEWHERE: u32 = u32::from_le_bytes(*b"TER1");
+use crate::messages::{escape_control, print_status};
 
 #[derive(Args)]
 #[command(
@@ -40,7 +28,8 @@ const ELSEWHERE: u32 = u32::from_le_bytes(*b"TER1");
     tompion list --kernel"
 )]
 pub struct Arguments {
-    /// Program or library, or the id of a running process (with all its libraries)
+    /// Program or library, or the id of a running process (with all its libraries, and events that
+    /// it has described while it runs)
     #[arg(value_name = "PID|BINARY", required_unless_present = "kernel")]
     what: Option<String>,
     /// List the kernel events that `record -k` can record
@@ -56,6 +45,9 @@ struct Row {
     name: String,
     level: &'static str,
     kind: &'static str,
+    /// Tracer that the event was made for, other than this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
     fields: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<PathBuf>,
@@ -67,8 +59,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Some(what) => {
             for (file, shown) in &files(what)? {
                 rows.extend(marks_of(file, shown));
-                let events = events_of(file).with_context(|| format!("can't read {}", shown.display()))?;
-                rows.extend(events.into_iter().map(|event| row(&event, Some(shown))));
+                let found = tompion_marks::described_in_file(file)
+                    .with_context(|| format!("can't read {}", shown.display()))?;
+                rows.extend(found.events.iter().map(|event| row(event, Some(shown))));
+                rows.extend(found.carried.iter().map(|origin| unnamed(origin, shown)));
+            }
+            if !Path::new(what).exists() && what.parse::<u32>().is_ok() {
+                rows.extend(events_in_memory(what).iter().map(|event| row(event, None)));
             }
         }
         None => {
@@ -87,7 +84,9 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         for row in &rows {
             let level = if row.level.is_empty() { row.kind } else { row.level };
-            let line = format!("{}  [{level}]  {}", row.name, row.fields.join(", "));
+            let origin = row.origin.as_ref().filter(|_| row.kind != "usdt");
+            let origin = origin.map_or(String::new(), |origin| format!("  ({origin})"));
+            let line = format!("{}  [{level}]  {}{origin}", row.name, row.fields.join(", "));
             writeln!(output, "{}", escape_control(&line))?;
         }
     }
@@ -126,6 +125,7 @@ fn marks_of(file: &Path, shown: &Path) -> Vec<Row> {
         name: format!("usdt:{}:{}", mark.provider, mark.name),
         level: "",
         kind: "usdt",
+        origin: Some("USDT".into()),
         fields: mark.arguments,
         file: Some(shown.to_owned()),
     };
@@ -137,8 +137,36 @@ fn row(event: &Event, file: Option<&Path>) -> Row {
         name: event.full_name(),
         level: event.level.name(),
         kind: event.kind.name(),
+        origin: event.attributes.origin.clone(),
         fields: event.fields.iter().map(|field| format!("{} {}", field.ty, field.name)).collect(),
         file: file.map(Path::to_owned),
+    }
+}
+
+/// Returns the row of marks that a file carries, and that get their names while it runs.
+fn unnamed(origin: &str, file: &Path) -> Row {
+    let option = match Tracer::ALL.into_iter().find(|tracer| tracer.name() == origin) {
+        Some(tracer) => format!("--marks {}", tracer.word()),
+        None => "--lttng".into(),
+    };
+    Row {
+        name: origin.into(),
+        level: "",
+        kind: "marks",
+        origin: Some(origin.into()),
+        fields: vec![format!("named while it runs, with record {option}")],
+        file: Some(file.to_owned()),
+    }
+}
+
+/// Returns the events that a process has described while it runs.
+fn events_in_memory(pid: &str) -> Vec<Event> {
+    match tompion_marks::described_in_memory(pid) {
+        Ok(events) => events,
+        Err(error) => {
+            print_status(format!("can't read the events that process {pid} has named: {error}"));
+            Vec::new()
+        }
     }
 }
 
@@ -168,46 +196,4 @@ fn files_of_process(pid: &str) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let inside = |path: &str| (root.join(path.trim_start_matches('/')), PathBuf::from(path));
     Ok(paths.into_iter().map(inside).filter(|(file, _)| file.is_file()).collect())
-}
-
-fn events_of(file: &Path) -> anyhow::Result<Vec<Event>> {
-    let cache = ReadCache::new(BoundedFile::open(file, MAX_READ)?);
-    let object = object::File::parse(&cache).context("expected an ELF program or library")?;
-    match object.section_by_name(SECTION) {
-        Some(section) => Ok(events_in(&object, section.address(), section.data()?)),
-        None => Ok(Vec::new()),
-    }
-}
-
-/// Returns the file's bytes from this address to the end of its section.
-fn bytes_at<'data>(object: &File<'data>, address: u64) -> Option<&'data [u8]> {
-    let section = object.sections().find(|section| {
-        let begin = section.address();
-        begin != 0 && (begin..begin.saturating_add(section.size())).contains(&address)
-    })?;
-    section.data().ok()?.get(usize::try_from(address - section.address()).ok()?..)
-}
-
-/// Returns the description that a reference at this address of the section leads to.
-fn elsewhere<'data>(object: &File<'data>, address: u64, bytes: &[u8]) -> Option<&'data [u8]> {
-    let distance = bytes.strip_prefix(&ELSEWHERE.to_le_bytes())?.first_chunk()?;
-    bytes_at(object, address.checked_add(4)?.checked_add_signed(i32::from_le_bytes(*distance).into())?)
-}
-
-/// Decodes the descriptions of a section, which are at multiples of eight bytes.
-fn events_in(object: &File<'_>, address: u64, section: &[u8]) -> Vec<Event> {
-    let decode = |bytes: &[u8]| decode_outline(bytes.get(..description_size(bytes).ok()?)?).ok();
-    let mut events = Vec::new();
-    let mut parts = Parts::default();
-    let mut at = 0;
-    while let Some(rest) = section.get(at..).filter(|rest| rest.len() >= 8) {
-        let size =
-            if rest.starts_with(&EVENT_MAGIC.to_le_bytes()) { description_size(rest).ok() } else { None };
-        let there = elsewhere(object, address.saturating_add(at as u64), rest);
-        events.extend(decode(there.unwrap_or(rest)));
-        let size = size.or_else(|| parts.add(rest));
-        at += size.unwrap_or(8).max(8).next_multiple_of(8);
-    }
-    events.extend(parts.outlines().filter_map(|bytes| decode(&bytes)));
-    events
 }

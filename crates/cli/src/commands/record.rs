@@ -24,6 +24,7 @@ use tompion_kernel::{
     probes::ProbeSpecError,
 };
 use tompion_manifest::{KERNEL, RECORDER};
+use tompion_marks::Tracer;
 use tompion_os::{DirHandle, User};
 use tompion_protocol::rules::{Rules, matches_name};
 use tompion_schema::Level;
@@ -47,6 +48,7 @@ use crate::{
     tompion record --mode overwrite -o crash -- ./robot    # flight recorder (tompion snapshot)\n  \
     tompion record --preload malloc -- find /usr -name '*.h'\n  \
     tompion record --preload python -- python3 app.py\n  \
+    tompion record --marks nvtx -- python3 train.py    # NVTX ranges of PyTorch, CUDA libraries\n  \
     tompion record --duration 10s --subbuf-size 1M -- ./server\n  \
     tompion record --mode overwrite --memory 256M -- ./server   # for the rings of all its programs\n  \
     tompion record --filter 'rows > 100 && $comm == \"worker*\"' -c comm,prio -- ./server\n  \
@@ -121,6 +123,10 @@ pub struct Arguments {
     /// they load Tompion's library in place of LTTng's
     #[arg(long)]
     lttng: bool,
+    /// Record the marks that programs carry for other tracers: itt (Intel), nvtx (NVIDIA). Tasks
+    /// and ranges are spans
+    #[arg(long, value_parser = tracer, value_name = "TRACERS", value_delimiter = ',')]
+    marks: Vec<Tracer>,
     /// Keep the rings in files in this folder, which must not exist. `tompion recover` completes
     /// the trace after tompion is killed (nothing is lost) or the machine stops (on a disk, pages
     /// not yet written back are lost; on persistent memory, nothing). Page faults may make events
@@ -242,6 +248,11 @@ enum Preload {
     Python,
 }
 
+/// Parses the name of a tracer.
+fn tracer(text: &str) -> Result<Tracer, String> {
+    Tracer::from_word(text).ok_or_else(|| "expected itt or nvtx".into())
+}
+
 /// Parses a log level.
 pub fn level(text: &str) -> Result<Level, String> {
     Level::parse(text).ok_or_else(|| {
@@ -315,6 +326,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         preload: preloads.libraries,
         python_start: preloads.python_start,
         library_folder: arguments.lttng.then(tompion_installation::lttng_folder).transpose()?,
+        variables: tompion_marks::variables(&arguments.marks).context("--marks")?,
         library: tompion_installation::library("libtompion.so.0").ok(),
         time: arguments.duration,
         kernel,

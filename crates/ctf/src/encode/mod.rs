@@ -203,7 +203,7 @@ pub fn event_class(event: &Event, id: u64) -> metadata::Event {
         details: Details::default(),
         name: event.full_name(),
         log_level: Some(event.level.number().into()),
-        attributes: EventKindInfo::of(event).to_attribute().into_iter().collect(),
+        attributes: EventKindInfo::attribute_of(event).into_iter().collect(),
         context: Some(context).filter(|context| !context.fields.is_empty()),
         payload: Some(part(false)),
     }

@@ -357,6 +357,7 @@ mod tests {
             kind: Kind::Instant,
             init: false,
             format: None,
+            attributes: Default::default(),
             fields: types.iter().map(field).collect(),
         })
     }

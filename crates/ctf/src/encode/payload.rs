@@ -195,6 +195,7 @@ mod tests {
             kind: schema::Kind::Instant,
             init: false,
             format: None,
+            attributes: Default::default(),
             fields: types.into_iter().enumerate().map(field).collect(),
         }
     }

@@ -99,6 +99,7 @@ fn written() -> (String, Vec<u8>) {
         kind: Kind::Mark,
         init: true,
         format: Some("rows %d of \"%s\"".into()),
+        attributes: Default::default(),
         fields: fields("f").into_iter().chain([context, nested]).collect(),
     };
     let fixed = [&[1, 2], &[0; 7][..], &[64, 1], &[2, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0]].concat();

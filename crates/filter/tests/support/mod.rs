@@ -38,6 +38,7 @@ impl Sample {
             kind: schema::Kind::Instant,
             init: false,
             format: None,
+            attributes: Default::default(),
             fields: Vec::new(),
         };
         Self { event, fixed: Vec::new(), tails: Vec::new(), held: Vec::new() }

@@ -215,7 +215,16 @@ fn class(name: String, kind: Kind, length: &str) -> Event {
         Kind::End => Vec::new(),
         _ => vec![Field::new(length, Type::Integer(Integer::unsigned(64))), Field::new("why", Type::String)],
     };
-    Event { provider: "late".into(), name, level: Level::DEFAULT, kind, init: false, format: None, fields }
+    Event {
+        provider: "late".into(),
+        name,
+        level: Level::DEFAULT,
+        kind,
+        init: false,
+        format: None,
+        attributes: Default::default(),
+        fields,
+    }
 }
 
 /// Makes spans of the thread: the latency, or a job's response with its deadline, and the segments.

@@ -111,6 +111,7 @@ fn event(name: &str, kind: Kind, fields: Vec<Field>) -> Event {
         kind,
         init: false,
         format: None,
+        attributes: Default::default(),
         fields,
     }
 }
@@ -319,6 +320,7 @@ fn kinds() -> (Vec<Event>, Vec<(u32, Vec<u8>)>) {
         Event {
             provider: "mark".into(),
             format: Some(format.into()),
+            attributes: Default::default(),
             ..event("done", Kind::Mark, arguments)
         },
         event("plain_begin", Kind::Instant, vec![]),

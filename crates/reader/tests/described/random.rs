@@ -110,6 +110,7 @@ pub fn recording(seed: u64) -> (Vec<Event>, Vec<(u32, Vec<u8>)>) {
             kind: Kind::from_number(generator.0.below(7) as u8),
             init: generator.0.below(2) == 0,
             format: (generator.0.below(3) == 0).then(|| "%s & é = \"%d\"".into()),
+            attributes: Default::default(),
             fields: generator.fields(0, 10),
         })
         .collect();

@@ -160,5 +160,6 @@ fn spawn(config: &Config, session: &str, inheritance: Inheritance) -> Result<Chi
     prepend(&mut command, "LD_PRELOAD", &config.preload);
     prepend(&mut command, "PYTHONPATH", config.python_start.as_slice());
     prepend(&mut command, "LD_LIBRARY_PATH", config.library_folder.as_slice());
+    command.envs(config.variables.iter().map(|(name, path)| (name, path)));
     command.spawn().map_err(|error| Error::Command(program.clone(), error))
 }

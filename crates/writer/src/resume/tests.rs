@@ -29,6 +29,7 @@ fn packets() -> Vec<Vec<u8>> {
         kind: Kind::Instant,
         init: false,
         format: None,
+        attributes: Default::default(),
         fields: vec![Field::new("number", Type::Integer(Integer::unsigned(64)))],
     });
     let mut packet = Packet::new(&source);

@@ -166,6 +166,7 @@ pub(super) mod tests {
             kind: Kind::Instant,
             init: false,
             format: None,
+            attributes: Default::default(),
             fields: vec![Field::new("x", Type::Integer(Integer::unsigned(8)))],
         }
     }

@@ -178,6 +178,7 @@ pub fn run_agent(args: &JobAgentArgs) -> anyhow::Result<()> {
         preload: Vec::new(),
         python_start: None,
         library_folder: None,
+        variables: Vec::new(),
         library: None,
         time: None,
         kernel: None,

@@ -52,6 +52,7 @@ pub fn classes() -> &'static [Event] {
             kind: if number == 5 { Kind::Mark } else { Kind::Instant },
             init: number == 1,
             format: (number == 5).then(|| "rows %d of \"%s\"".into()),
+            attributes: Default::default(),
             fields,
         };
         let bare = |ty| vec![Field::new("f0", ty)];
