@@ -30,16 +30,27 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 enum { TABLE_SIZE = 4096, MAX_EVENTS = 1 << 16 };
 static struct registered *table[TABLE_SIZE];
 
+/* A tracepoint, by its name in a table. */
+struct known {
+    struct known *next;
+    struct lttng_tracepoint *tracepoint;
+    struct tompion_tracepoint *site;
+};
+static struct known *known_tracepoints[TABLE_SIZE];
+
 /* A module that Tompion knows: the events of a provider, or the tracepoints of an object. */
 struct registered_module {
     struct tompion_module module;
     const void *of; /* the provider, or the first pointer to a tracepoint */
     struct registered_module *next;
     struct tompion_site **sites;
-    struct lttng_tracepoint *const *tracepoints; /* NULL for a provider */
+    struct registered **events; /* of a provider; NULL where one was refused */
+    struct known *tracepoints;  /* of an object; their tracepoint is NULL where one was refused */
     int count;
 };
-static struct registered_module *modules;
+
+/* Those that are registered, and those that were: a library that comes back finds its own. */
+static struct registered_module *modules, *former_modules;
 
 static void before_fork(void)
 {
@@ -78,7 +89,7 @@ static uint32_t place_of(const char *provider, const char *event)
     return hash % TABLE_SIZE;
 }
 
-/* The event that a tracepoint records, or NULL. */
+/* The event that a tracepoint records, or NULL: the first that was registered. */
 static struct registered *event_of(const struct lttng_tracepoint *tracepoint)
 {
     struct registered *event = table[place_of(tracepoint->provider_name, tracepoint->event_name)];
@@ -91,17 +102,46 @@ static struct registered *event_of(const struct lttng_tracepoint *tracepoint)
     return NULL;
 }
 
-/* Gives tracepoints the probes that they call. Before anything enables them. */
-static void connect_tracepoints(struct lttng_tracepoint *const *tracepoints, int count)
+/* Gives a tracepoint the probe that it calls. Before anything enables it. */
+static void connect_tracepoint(struct lttng_tracepoint *tracepoint)
 {
-    int i;
-    for (i = 0; i < count; ++i) {
-        struct registered *event = tracepoints[i] ? event_of(tracepoints[i]) : NULL;
-        if (event && !tracepoints[i]->probes)
-            __atomic_store_n(&tracepoints[i]->probes, event->probes, __ATOMIC_RELEASE);
+    struct registered *event = event_of(tracepoint);
+    if (event)
+        __atomic_store_n(&tracepoint->probes, event->probes, __ATOMIC_RELEASE);
+}
+
+/* Connects the tracepoints of an event's name. */
+static void connect_tracepoints_of(const struct registered *event)
+{
+    struct known *known = known_tracepoints[place_of(event->provider_name, event->event_name)];
+    for (; known; known = known->next) {
+        if (!strcmp(known->tracepoint->event_name, event->event_name) &&
+            !strcmp(known->tracepoint->provider_name, event->provider_name))
+            connect_tracepoint(known->tracepoint);
     }
 }
 
+static void add_event(struct registered *event)
+{
+    struct registered **link = &table[place_of(event->provider_name, event->event_name)];
+    while (*link)
+        link = &(*link)->next;
+    event->next = NULL;
+    *link = event;
+    connect_tracepoints_of(event);
+}
+
+static void remove_event(struct registered *event)
+{
+    struct registered **link = &table[place_of(event->provider_name, event->event_name)];
+    while (*link && *link != event)
+        link = &(*link)->next;
+    if (*link)
+        *link = event->next;
+    connect_tracepoints_of(event);
+}
+
+/* A module for so many sites. */
 static struct registered_module *new_module(const void *of, int count)
 {
     struct registered_module *made = take(sizeof *made);
@@ -133,19 +173,30 @@ static void load_module(struct registered_module *module)
         tompion_priv_agent(&module->module, TOMPION_LOAD);
 }
 
-/* Takes a module back; its memory stays. */
-static void unload_module(const void *of)
+/* Takes a module off a list. */
+static struct registered_module *take_module(struct registered_module **list, const void *of)
 {
-    struct registered_module **link = &modules;
-    for (; *link; link = &(*link)->next) {
-        struct registered_module *found = *link;
+    for (; *list; list = &(*list)->next) {
+        struct registered_module *found = *list;
         if (found->of != of)
             continue;
-        *link = found->next;
-        if (tompion_priv_agent)
-            tompion_priv_agent(&found->module, TOMPION_UNLOAD);
-        return;
+        *list = found->next;
+        return found;
     }
+    return NULL;
+}
+
+/* Takes a module back; its memory stays, for a module that comes back. */
+static struct registered_module *unload_module(const void *of)
+{
+    struct registered_module *found = take_module(&modules, of);
+    if (!found)
+        return NULL;
+    if (tompion_priv_agent)
+        tompion_priv_agent(&found->module, TOMPION_UNLOAD);
+    found->next = former_modules;
+    former_modules = found;
+    return found;
 }
 
 /* -- Providers -- */
@@ -185,17 +236,17 @@ static struct tompion_site *level_of(const char *provider, const struct lttng_ev
     return site;
 }
 
-static struct registered *register_event(const char *provider, const struct lttng_event *event)
+static struct registered *make_event(const char *provider, const struct lttng_event *event)
 {
     struct registered *made = take(sizeof *made);
     const char *problem = made ? describe(provider, event, &made->described) : "no memory";
-    const uint32_t place = place_of(provider, event->name);
     if (problem) {
         say(provider, event->name, problem);
         return NULL;
     }
     made->provider_name = provider;
     made->event_name = event->name;
+    made->fields = event->tp_class->fields;
     made->common = (struct lttng_common){sizeof made->common, NULL, 0, &made->recorder, 1, 0, NULL};
     made->recorder = (struct lttng_recorder){sizeof made->recorder, &made->common, made, &made->channel};
     made->channel =
@@ -207,9 +258,48 @@ static struct registered *register_event(const char *provider, const struct lttn
         event->tp_class->probe,
         event->tp_class->signature,
         {0, 0}};
-    made->next = table[place];
-    table[place] = made;
     return made;
+}
+
+/* Whether a module of before has the events that this provider has now. */
+static int is_same_provider(const struct registered_module *module, const struct lttng_provider *provider)
+{
+    int i;
+    if (!module->events || module->count != (int)provider->event_count)
+        return 0;
+    for (i = 0; i < module->count; ++i) {
+        const struct lttng_event *event = provider->events[i];
+        const struct registered *made = module->events[i];
+        if (!made || !is_sound_event(event) || strcmp(made->provider_name, provider->name) != 0 ||
+            strcmp(made->event_name, event->name) != 0 || made->probes[0].func != event->tp_class->probe ||
+            made->provided.signature != event->tp_class->signature || made->fields != event->tp_class->fields)
+            return 0;
+    }
+    return 1;
+}
+
+static struct registered_module *make_provider(const struct lttng_provider *provider)
+{
+    const int count = (int)provider->event_count;
+    struct registered_module *module = new_module(provider, 2 * count);
+    int i;
+    if (!module)
+        return NULL;
+    module->events = take(sizeof *module->events * ((size_t)count + 1));
+    if (!module->events)
+        return NULL;
+    module->count = count;
+    for (i = 0; i < count; ++i) {
+        const struct lttng_event *event = provider->events[i];
+        struct registered *made = is_sound_event(event) ? make_event(provider->name, event) : NULL;
+        struct tompion_site *level = made ? level_of(provider->name, event) : NULL;
+        module->events[i] = made;
+        if (made)
+            add_site(module, &made->provided.site);
+        if (level)
+            add_site(module, level);
+    }
+    return module;
 }
 
 /* The library stays loaded: a thread may be in one of its probes. */
@@ -229,7 +319,7 @@ EXPORT void *lttng_ust_probe_register(const struct lttng_provider *provider);
 void *lttng_ust_probe_register(const struct lttng_provider *provider)
 {
     struct registered_module *module;
-    unsigned i;
+    int i;
     if (!provider || provider->struct_size < sizeof *provider || !provider->name ||
         provider->major < PROVIDER_MAJOR_FIRST || provider->major > PROVIDER_MAJOR_LAST ||
         provider->event_count > MAX_EVENTS) {
@@ -239,24 +329,15 @@ void *lttng_ust_probe_register(const struct lttng_provider *provider)
     }
     keep_loaded(provider);
     pthread_mutex_lock(&lock);
-    module = new_module(provider, (int)(2 * provider->event_count));
-    for (i = 0; module && i < provider->event_count; ++i) {
-        const struct lttng_event *event = provider->events[i];
-        struct registered *made = is_sound_event(event) ? register_event(provider->name, event) : NULL;
-        struct tompion_site *level = made ? level_of(provider->name, event) : NULL;
-        if (made)
-            add_site(module, &made->provided.site);
-        if (level)
-            add_site(module, level);
+    module = take_module(&former_modules, provider);
+    if (!module || !is_same_provider(module, provider))
+        module = make_provider(provider);
+    for (i = 0; module && i < module->count; ++i) {
+        if (module->events[i])
+            add_event(module->events[i]);
     }
-    if (module) {
-        struct registered_module *other;
-        for (other = modules; other; other = other->next) {
-            if (other->tracepoints)
-                connect_tracepoints(other->tracepoints, other->count);
-        }
+    if (module)
         load_module(module);
-    }
     pthread_mutex_unlock(&lock);
     return (void *)provider;
 }
@@ -264,27 +345,22 @@ void *lttng_ust_probe_register(const struct lttng_provider *provider)
 EXPORT void lttng_ust_probe_unregister(void *registered);
 void lttng_ust_probe_unregister(void *registered)
 {
-    const struct lttng_provider *provider = registered;
-    unsigned i;
-    if (!provider || registered == &refused)
+    const struct registered_module *module;
+    int i;
+    if (!registered || registered == &refused)
         return;
     pthread_mutex_lock(&lock);
-    unload_module(provider);
-    for (i = 0; i < TABLE_SIZE; ++i) {
-        struct registered **link = &table[i];
-        while (*link) {
-            if ((*link)->provider_name == provider->name)
-                *link = (*link)->next;
-            else
-                link = &(*link)->next;
-        }
+    module = unload_module(registered);
+    for (i = 0; module && i < module->count; ++i) {
+        if (module->events[i])
+            remove_event(module->events[i]);
     }
     pthread_mutex_unlock(&lock);
 }
 
 /* -- Tracepoints -- */
 
-static struct tompion_site *tracepoint_site(struct lttng_tracepoint *of)
+static struct tompion_tracepoint *tracepoint_site(struct lttng_tracepoint *of)
 {
     const struct tompion_lttng_name_head head = {TOMPION_LTTNG_NAME_MAGIC, 0,
                                                  (uint16_t)(strlen(of->provider_name) + 1),
@@ -299,9 +375,7 @@ static struct tompion_site *tracepoint_site(struct lttng_tracepoint *of)
         return NULL;
     made->site.description = bytes.at;
     made->site.kind = TOMPION_SITE_TRACEPOINT;
-    made->signature = of->signature;
-    made->state = &of->state;
-    return &made->site;
+    return made;
 }
 
 static int is_sound_tracepoint(const struct lttng_tracepoint *tracepoint)
@@ -310,35 +384,93 @@ static int is_sound_tracepoint(const struct lttng_tracepoint *tracepoint)
            tracepoint->event_name && tracepoint->signature;
 }
 
+/* Whether a module of before has the tracepoints that this object has now. */
+static int is_same_object(const struct registered_module *module, struct lttng_tracepoint *const *tracepoints, int count)
+{
+    int i;
+    if (!module->tracepoints || module->count != count)
+        return 0;
+    for (i = 0; i < count; ++i) {
+        const struct known *known = &module->tracepoints[i];
+        const char *provider, *event;
+        if (!known->site || known->tracepoint != tracepoints[i] || !is_sound_tracepoint(tracepoints[i]))
+            return 0;
+        provider = (const char *)known->site->site.description + sizeof(struct tompion_lttng_name_head);
+        event = provider + strlen(provider) + 1;
+        if (strcmp(provider, tracepoints[i]->provider_name) != 0 || strcmp(event, tracepoints[i]->event_name) != 0)
+            return 0;
+    }
+    return 1;
+}
+
+static struct registered_module *make_object(struct lttng_tracepoint *const *tracepoints, int count)
+{
+    struct registered_module *module = count < 0 ? NULL : new_module(tracepoints, count);
+    int i;
+    if (!module)
+        return NULL;
+    module->tracepoints = take(sizeof *module->tracepoints * ((size_t)count + 1));
+    if (!module->tracepoints)
+        return NULL;
+    module->count = count;
+    for (i = 0; i < count; ++i) {
+        struct known *known = &module->tracepoints[i];
+        known->site = is_sound_tracepoint(tracepoints[i]) ? tracepoint_site(tracepoints[i]) : NULL;
+        if (!known->site)
+            continue;
+        known->tracepoint = tracepoints[i];
+        add_site(module, &known->site->site);
+    }
+    return module;
+}
+
 EXPORT int lttng_ust_tracepoint_module_register(struct lttng_tracepoint *const *tracepoints, int count);
 int lttng_ust_tracepoint_module_register(struct lttng_tracepoint *const *tracepoints, int count)
 {
     struct registered_module *module;
     int i;
     pthread_mutex_lock(&lock);
-    module = count < 0 ? NULL : new_module(tracepoints, count);
-    if (module) {
-        struct lttng_tracepoint **sound = take(sizeof *sound * ((size_t)count + 1));
-        for (i = 0; sound && i < count; ++i) {
-            struct tompion_site *site = is_sound_tracepoint(tracepoints[i]) ? tracepoint_site(tracepoints[i]) : NULL;
-            if (!site)
-                continue;
-            sound[module->count++] = tracepoints[i];
-            add_site(module, site);
-        }
-        module->tracepoints = sound;
-        connect_tracepoints(module->tracepoints, module->count);
-        load_module(module);
+    module = take_module(&former_modules, tracepoints);
+    if (!module || !is_same_object(module, tracepoints, count))
+        module = make_object(tracepoints, count);
+    for (i = 0; module && i < module->count; ++i) {
+        struct known *known = &module->tracepoints[i], **place;
+        if (!known->site)
+            continue;
+        known->site->signature = known->tracepoint->signature;
+        known->site->state = &known->tracepoint->state;
+        place = &known_tracepoints[place_of(known->tracepoint->provider_name, known->tracepoint->event_name)];
+        known->next = *place;
+        *place = known;
+        connect_tracepoint(known->tracepoint);
     }
+    if (module)
+        load_module(module);
     pthread_mutex_unlock(&lock);
     return module ? 0 : -ENOMEM;
+}
+
+static void forget_tracepoint(const struct known *of)
+{
+    struct known **link =
+        &known_tracepoints[place_of(of->tracepoint->provider_name, of->tracepoint->event_name)];
+    while (*link && *link != of)
+        link = &(*link)->next;
+    if (*link)
+        *link = of->next;
 }
 
 EXPORT int lttng_ust_tracepoint_module_unregister(struct lttng_tracepoint *const *tracepoints);
 int lttng_ust_tracepoint_module_unregister(struct lttng_tracepoint *const *tracepoints)
 {
+    const struct registered_module *module;
+    int i;
     pthread_mutex_lock(&lock);
-    unload_module(tracepoints);
+    module = unload_module(tracepoints);
+    for (i = 0; module && i < module->count; ++i) {
+        if (module->tracepoints[i].site)
+            forget_tracepoint(&module->tracepoints[i]);
+    }
     pthread_mutex_unlock(&lock);
     return 0;
 }

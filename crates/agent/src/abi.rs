@@ -100,10 +100,7 @@ unsafe fn register(module: *mut Module) -> Vec<*mut Module> {
         ((*module).sites().next().is_some(), (*module).is_passive())
     };
     let mut registry = registry::lock();
-    if !registry.add_module(module) {
-        return Vec::new();
-    }
-    let called = registry.connect_tracepoints();
+    let Some(called) = registry.add_module(module) else { return Vec::new() };
     let accepts_attach = connect::accepts_attach(is_passive);
     if has_sites && (accepts_attach || !is_passive) {
         connect::join_open_recordings(&mut registry);

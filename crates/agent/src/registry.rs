@@ -47,6 +47,8 @@ pub struct Registry {
     numbered_contexts: u32,
     /// Events of providers of tracepoints.
     providers: Providers,
+    /// Whether some module has had sites that ask whether events are enabled.
+    has_questions: bool,
     /// Compiled filters.
     filters: filters::Cache,
     /// Layouts and plans of events that are counted.
@@ -104,6 +106,7 @@ static REGISTRY: Guarded = Guarded {
         next_number: 0,
         numbered_contexts: 0,
         providers: Providers::new(),
+        has_questions: false,
         filters: filters::Cache::new(),
         counts: counts::Cache::new(),
         triggers: triggers::Cache::new(),
@@ -188,46 +191,52 @@ fn has_event(site: &Site) -> bool {
 }
 
 impl Registry {
-    /// Adds a module. Returns false if it is known.
-    pub fn add_module(&mut self, module: *mut Module) -> bool {
-        let is_new = !self.modules.contains(&module);
-        if is_new && !heap::is_short() {
-            // SAFETY: the module was just loaded.
-            unsafe { self.providers.add(module) };
+    /// Adds a module, and connects tracepoints with the events of providers. Returns modules that
+    /// must not be unloaded any more, because others call them; none if the module is known.
+    pub fn add_module(&mut self, module: *mut Module) -> Option<Vec<*mut Module>> {
+        if self.modules.contains(&module) {
+            return None;
         }
-        if is_new {
-            self.modules.push(module);
-        }
-        is_new
-    }
-
-    /// Connects tracepoints with the events of providers, after a module has come. Returns modules
-    /// that must not be unloaded any more, because others call them.
-    pub fn connect_tracepoints(&mut self) -> Vec<*mut Module> {
-        // SAFETY: modules in the list are loaded.
-        unsafe { self.providers.connect(&self.modules) }
+        self.modules.push(module);
+        // SAFETY: the module was just loaded.
+        self.has_questions |= unsafe { (*module).sites() }.any(|site| site.kind == SITE_ASKS);
+        // SAFETY: as above.
+        Some(if heap::is_short() { Vec::new() } else { unsafe { self.providers.add(module) } })
     }
 
     /// Enables the sites of a module that was just added.
     pub fn enable_module(&mut self, module: *mut Module) {
-        if self.is_recording() {
-            self.enable(&[module]);
+        if !self.is_recording() {
+            return;
+        }
+        self.enable_events(module);
+        // SAFETY: modules in the list are loaded.
+        unsafe { self.providers.enable_tracepoints_of(module) };
+        self.update_query_sites();
+    }
+
+    fn enable_events(&mut self, module: *mut Module) {
+        // SAFETY: modules in the list are loaded.
+        for site in unsafe { (*module).sites() }.filter(|site| has_event(site)) {
+            self.enable_site(site);
         }
     }
 
     /// Lets a module's sites go.
     pub fn unload(&mut self, module: *mut Module) {
         self.modules.retain(|&known| known != module);
-        self.providers.remove(module);
-        // Those that were called from elsewhere are never unloaded.
-        self.connect_tracepoints();
+        // SAFETY: the module is still loaded; it says that it is about to go. Those that were
+        // called from elsewhere are never unloaded.
+        unsafe { self.providers.remove(module) };
         self.recordings.iter_mut().flatten().for_each(JoinedRecording::forget_descriptions);
         // SAFETY: the module is still loaded; it says that it is about to go.
         for site in unsafe { (*module).sites() } {
             site.enabled.store(0, Ordering::Relaxed);
         }
         if self.is_recording() {
-            // Others may ask for events that were only there.
+            // Others may ask for events that were only there. Their tracepoints call other events.
+            // SAFETY: the module is still loaded.
+            unsafe { self.providers.enable_tracepoints_of(module) };
             self.update_query_sites();
         }
     }
@@ -238,8 +247,12 @@ impl Registry {
 
     /// Decides about every site again, after recordings or their rules have changed.
     pub fn enable_all(&mut self) {
-        let modules = self.modules.clone();
-        self.enable(&modules);
+        for module in self.modules.clone() {
+            self.enable_events(module);
+        }
+        // SAFETY: modules in the list are loaded.
+        unsafe { self.providers.enable_tracepoints() };
+        self.update_query_sites();
         // Sites keep their old state if there is no memory for descriptions.
         if !heap::is_short() {
             self.recordings.iter().flatten().for_each(JoinedRecording::acknowledge_rules);
@@ -256,21 +269,12 @@ impl Registry {
         recordings.fold(false, |changed, joined| joined.acknowledge_listening() | changed)
     }
 
-    fn enable(&mut self, modules: &[*mut Module]) {
-        for &module in modules {
-            // SAFETY: modules in the list are loaded.
-            for site in unsafe { (*module).sites() }.filter(|site| has_event(site)) {
-                self.enable_site(site);
-            }
-        }
-        self.update_query_sites();
-    }
-
     /// A site that asks answers for the events of its name, wherever they are: a module that comes
-    /// or goes can change what others are recorded. So do tracepoints.
+    /// or goes can change what others are recorded.
     fn update_query_sites(&mut self) {
-        // SAFETY: modules in the list are loaded.
-        unsafe { self.providers.enable_tracepoints(&self.modules) };
+        if !self.has_questions {
+            return;
+        }
         let mut recording_mask = BTreeMap::<(String, String), u32>::new();
         let sites = |wanted: bool| {
             // SAFETY: modules in the list are loaded.
@@ -450,7 +454,7 @@ impl Registry {
             }
         }
         // SAFETY: modules in the list are loaded.
-        unsafe { self.providers.enable_tracepoints(&self.modules) };
+        unsafe { self.providers.enable_tracepoints() };
     }
 
     /// In the child of a fork: begins a recording with the events that its parent had in the

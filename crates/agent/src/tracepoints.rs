@@ -13,6 +13,7 @@ use std::{
 
 use tompion_schema::provider::{self, Attributes};
 
+use crate::debug_log;
 use crate::site::{Module, SITE_ATTRIBUTE, SITE_PROVIDED, SITE_TRACEPOINT, Site};
 
 /// An event of a provider, as `include/tompion/private/abi.h` declares it.
@@ -49,20 +50,25 @@ impl Tracepoint {
     }
 }
 
-/// The events of all providers of the process.
+/// Events and tracepoints of one name, with their modules, in the order in which they came.
+#[derive(Debug, Default)]
+struct Named {
+    events: Vec<(*mut Module, *const Provided)>,
+    tracepoints: Vec<(*mut Module, *const Tracepoint)>,
+}
+
+/// The events of all providers of the process, and the tracepoints that may call them.
 #[derive(Debug)]
 pub struct Providers {
     /// Composed descriptions with their enumerations, by site.
     composed: BTreeMap<*const Site, Box<[u8]>>,
-    /// Events by `PROVIDER:NAME`, with their modules, in the order in which they came.
-    by_name: BTreeMap<Box<str>, Vec<(*mut Module, *const Provided)>>,
-    /// Whether some module has tracepoints.
-    has_tracepoints: bool,
+    /// By `PROVIDER:NAME`.
+    by_name: BTreeMap<Box<str>, Named>,
 }
 
 impl Providers {
     pub const fn new() -> Self {
-        Self { composed: BTreeMap::new(), by_name: BTreeMap::new(), has_tracepoints: false }
+        Self { composed: BTreeMap::new(), by_name: BTreeMap::new() }
     }
 
     /// The description of a provider's event.
@@ -70,17 +76,15 @@ impl Providers {
         self.composed.get(&ptr::from_ref(site)).map(|bytes| &**bytes)
     }
 
-    /// Composes the descriptions of a module's events.
+    /// Adds a module: composes the descriptions of its events, and connects tracepoints of their
+    /// names, and its own. Returns modules that must not be unloaded any more, because tracepoints
+    /// of others call their events.
     ///
     /// # Safety
     /// The module is loaded, and was not added before.
-    pub unsafe fn add(&mut self, module: *mut Module) {
+    pub unsafe fn add(&mut self, module: *mut Module) -> Vec<*mut Module> {
         // SAFETY: as the caller promises.
         let sites = || unsafe { (*module).sites() };
-        self.has_tracepoints |= sites().any(|site| site.kind == SITE_TRACEPOINT);
-        if !sites().any(|site| site.kind == SITE_PROVIDED) {
-            return;
-        }
         let mut said = BTreeMap::<(&str, &str), Attributes<'_>>::new();
         for site in sites().filter(|site| site.kind == SITE_ATTRIBUTE) {
             // SAFETY: the module is loaded.
@@ -90,115 +94,182 @@ impl Providers {
                 *known = known.or(attributes);
             }
         }
-        for site in sites().filter(|site| site.kind == SITE_PROVIDED) {
+        for site in sites() {
+            // SAFETY: the module is loaded.
+            let Some(name) = (unsafe { name_of(site) }) else { continue };
+            if site.kind == SITE_TRACEPOINT {
+                self.by_name.entry(name).or_default().tracepoints.push((module, ptr::from_ref(site).cast()));
+                continue;
+            }
             // SAFETY: the kind says that the site is the first member of this structure.
             let event = unsafe { &*ptr::from_ref(site).cast::<Provided>() };
             // SAFETY: the module is loaded.
-            let Some((name, bytes)) = (unsafe { compose(event, &said) }) else { continue };
-            self.composed.insert(site, bytes);
-            self.by_name.entry(name).or_default().push((module, event));
+            match unsafe { compose(event, &said) } {
+                Some(bytes) => {
+                    self.composed.insert(site, bytes);
+                    self.by_name.entry(name).or_default().events.push((module, event));
+                }
+                None => {
+                    debug_log::debug(format_args!("{name} is not recorded: its description is not sound"))
+                }
+            }
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.connect(module) }
+    }
+
+    /// Forgets a module's events and tracepoints, and connects others' tracepoints again.
+    ///
+    /// # Safety
+    /// The module was added, and is still loaded.
+    pub unsafe fn remove(&mut self, module: *mut Module) {
+        // SAFETY: as the caller promises.
+        for site in unsafe { (*module).sites() } {
+            // SAFETY: as the caller promises.
+            let Some(name) = (unsafe { name_of(site) }) else { continue };
+            self.composed.remove(&ptr::from_ref(site));
+            if site.kind == SITE_TRACEPOINT {
+                // SAFETY: the kind says that the site is the first member of this structure.
+                unsafe { (*ptr::from_ref(site).cast::<Tracepoint>()).enable(0) };
+            }
+            if let Some(named) = self.by_name.get_mut(&name) {
+                named.events.retain(|&(of, _)| of != module);
+                named.tracepoints.retain(|&(of, _)| of != module);
+                // SAFETY: the others are loaded.
+                unsafe { named.connect(&mut Vec::new()) };
+                if named.events.is_empty() && named.tracepoints.is_empty() {
+                    self.by_name.remove(&name);
+                }
+            }
         }
     }
 
-    /// Forgets a module's events. Its tracepoints and others' have to be connected again.
-    pub fn remove(&mut self, module: *mut Module) {
-        let composed = &mut self.composed;
-        self.by_name.retain(|_, events| {
-            events.retain(|&(of, event)| {
-                let is_kept = of != module;
-                if !is_kept {
-                    composed.remove(&event.cast());
-                }
-                is_kept
-            });
-            !events.is_empty()
-        });
-    }
-
-    /// Connects the tracepoints of these modules with the events of their names: one in the same
-    /// module before one in another, then the one that came first. Returns modules with events that
-    /// other modules' tracepoints call: those must not be unloaded.
+    /// Connects all tracepoints that have the names of a module's events and tracepoints.
     ///
     /// # Safety
     /// The modules are loaded.
-    pub unsafe fn connect(&self, modules: &[*mut Module]) -> Vec<*mut Module> {
+    unsafe fn connect(&self, module: *mut Module) -> Vec<*mut Module> {
         let mut called = Vec::new();
-        for &module in if self.has_tracepoints { modules } else { &[] } {
+        // SAFETY: as the caller promises.
+        for named in unsafe { self.named(module) } {
             // SAFETY: as the caller promises.
-            for tracepoint in unsafe { tracepoints(module) } {
-                // SAFETY: the module is loaded.
-                let found = unsafe { self.find(module, tracepoint) };
-                let (of, event) = found.unwrap_or((ptr::null_mut(), ptr::null()));
-                if event.is_null() {
-                    tracepoint.enable(0);
-                }
-                // Ordering: pairs with the acquire load in `tompion_lttng_call_…`: a thread that
-                // sees the event sees what it is made of.
-                tracepoint.event.store(event.cast_mut(), Ordering::Release);
-                // SAFETY: null, or a loaded module.
-                let is_in_file = unsafe { of.as_ref() }.is_some_and(|of| !of.is_anonymous());
-                if is_in_file && of != module && !called.contains(&of) {
-                    called.push(of);
-                }
-            }
+            unsafe { named.connect(&mut called) };
         }
         called
     }
 
+    /// Returns events and tracepoints that have the names of a module's.
+    ///
     /// # Safety
-    /// The tracepoint's module is loaded.
+    /// The module is loaded.
+    unsafe fn named(&self, module: *mut Module) -> impl Iterator<Item = &Named> {
+        // SAFETY: as the caller promises.
+        let names = unsafe { (*module).sites() }.filter_map(|site| unsafe { name_of(site) });
+        names.filter_map(|name| self.by_name.get(&name))
+    }
+
+    /// Enables the tracepoints of enabled events, and no others, among those that have the names of
+    /// a module's events and tracepoints.
+    ///
+    /// # Safety
+    /// All modules are loaded.
+    pub unsafe fn enable_tracepoints_of(&self, module: *mut Module) {
+        // SAFETY: as the caller promises.
+        unsafe { self.named(module).for_each(|named| named.enable()) };
+    }
+
+    /// Does so among all.
+    ///
+    /// # Safety
+    /// All modules are loaded.
+    pub unsafe fn enable_tracepoints(&self) {
+        // SAFETY: as the caller promises.
+        self.by_name.values().for_each(|named| unsafe { named.enable() });
+    }
+}
+
+impl Named {
+    /// Connects the tracepoints: with an event in the same module before one in another, then with
+    /// the one that came first.
+    ///
+    /// # Safety
+    /// The modules are loaded.
+    unsafe fn connect(&self, called: &mut Vec<*mut Module>) {
+        for &(module, tracepoint) in &self.tracepoints {
+            // SAFETY: as the caller promises.
+            let tracepoint = unsafe { &*tracepoint };
+            // SAFETY: as the caller promises.
+            let (of, event) =
+                unsafe { self.find(module, tracepoint) }.unwrap_or((ptr::null_mut(), ptr::null()));
+            if event.is_null() {
+                tracepoint.enable(0);
+            }
+            // Ordering: pairs with the acquire load in `tompion_lttng_call_…`: a thread that sees
+            // the event sees what it is made of.
+            tracepoint.event.store(event.cast_mut(), Ordering::Release);
+            // SAFETY: null, or a loaded module.
+            let is_in_file = unsafe { of.as_ref() }.is_some_and(|of| !of.is_anonymous());
+            if is_in_file && of != module && !called.contains(&of) {
+                called.push(of);
+            }
+        }
+    }
+
+    /// # Safety
+    /// The tracepoint's module and those of the events are loaded.
     unsafe fn find(
         &self,
         module: *mut Module,
         tracepoint: &Tracepoint,
     ) -> Option<(*mut Module, *const Provided)> {
         // SAFETY: as the caller promises.
-        let bytes = unsafe { sized_bytes(tracepoint.site.description)? };
-        let (provider, name) = provider::decode_tracepoint(bytes).ok()?;
-        let events = self.by_name.get(&*format!("{provider}:{name}"))?;
-        // SAFETY: events in the list are those of loaded modules.
         let agrees = |event: *const Provided| unsafe {
             is_same_signature(text((*event).signature), text(tracepoint.signature))
         };
-        let fits = || events.iter().copied().filter(|&(_, event)| agrees(event));
+        let fits = || self.events.iter().copied().filter(|&(_, event)| agrees(event));
         fits().find(|&(of, _)| of == module).or_else(|| fits().next())
     }
 
-    /// Enables the tracepoints of these modules with enabled events, and no others.
-    ///
     /// # Safety
-    /// The modules are loaded, and connected.
-    pub unsafe fn enable_tracepoints(&self, modules: &[*mut Module]) {
-        for &module in if self.has_tracepoints { modules } else { &[] } {
-            // SAFETY: as the caller promises.
-            for tracepoint in unsafe { tracepoints(module) } {
-                // SAFETY: an event that is connected is that of a loaded module. Ordering: only
-                // changed under the registry's lock.
-                let event = unsafe { tracepoint.event.load(Ordering::Relaxed).as_ref() };
-                let enabled = event.map_or(0, |event| event.site.recording_mask());
-                tracepoint.enable(enabled);
-            }
+    /// The modules are loaded.
+    unsafe fn enable(&self) {
+        for &(_, tracepoint) in &self.tracepoints {
+            // SAFETY: as the caller promises. An event that is connected is that of a loaded
+            // module. Ordering: only changed under the registry's lock.
+            let (tracepoint, event) = unsafe {
+                let tracepoint = &*tracepoint;
+                (tracepoint, tracepoint.event.load(Ordering::Relaxed).as_ref())
+            };
+            tracepoint.enable(event.map_or(0, |event| event.site.recording_mask()));
         }
     }
 }
 
+/// The name `PROVIDER:NAME` of an event or a tracepoint; none of other sites.
+///
 /// # Safety
-/// The module is loaded.
-unsafe fn tracepoints<'a>(module: *mut Module) -> impl Iterator<Item = &'a Tracepoint> {
+/// The site's module is loaded.
+unsafe fn name_of(site: &Site) -> Option<Box<str>> {
+    if !matches!(site.kind, SITE_PROVIDED | SITE_TRACEPOINT) {
+        return None;
+    }
     // SAFETY: as the caller promises.
-    let sites = unsafe { (*module).sites() }.filter(|site| site.kind == SITE_TRACEPOINT);
-    // SAFETY: the kind says that the site is the first member of this structure.
-    sites.map(|site: &'a Site| unsafe { &*ptr::from_ref(site).cast::<Tracepoint>() })
+    let bytes = unsafe { sized_bytes(site.description)? };
+    let (provider, name) = match site.kind {
+        SITE_PROVIDED => {
+            let names = provider::decode_instance(bytes).ok()?;
+            (names.provider, names.name)
+        }
+        _ => provider::decode_tracepoint(bytes).ok()?,
+    };
+    Some([provider, ":", name].concat().into())
 }
 
-/// The name and the description of an event; none if the description is not sound.
+/// The description of an event; none if it is not sound.
 ///
 /// # Safety
 /// The event's module is loaded.
-unsafe fn compose(
-    event: &Provided,
-    said: &BTreeMap<(&str, &str), Attributes<'_>>,
-) -> Option<(Box<str>, Box<[u8]>)> {
+unsafe fn compose(event: &Provided, said: &BTreeMap<(&str, &str), Attributes<'_>>) -> Option<Box<[u8]>> {
     // SAFETY: as the caller promises.
     let (instance, class) = unsafe { (sized_bytes(event.site.description)?, sized_bytes(event.class)?) };
     let names = provider::decode_instance(instance).ok()?;
@@ -211,8 +282,7 @@ unsafe fn compose(
         next = unsafe { next.add(1) };
     }
     let attributes = said.get(&(names.provider, names.name)).copied().unwrap_or_default();
-    let bytes = provider::compose(instance, class, &labels, attributes).ok()?;
-    Some((format!("{}:{}", names.provider, names.name).into(), bytes.into()))
+    provider::compose(instance, class, &labels, attributes).ok().map(Into::into)
 }
 
 /// # Safety

@@ -154,6 +154,21 @@ fn a_provider_of_an_unknown_version_is_refused_in_one_line() {
 }
 
 #[test]
+fn a_provider_that_comes_back_is_recorded_each_time_beside_many_events() {
+    let dir = TestDir::new();
+    let output = dir.path("lttng_reload");
+    let folder = libraries().join("lttng-ust");
+    let mut cc = Command::new("gcc");
+    cc.arg(source("reload.c")).arg(folder.join("liblttng-ust.so.1")).arg("-o").arg(&output);
+    cc.arg(format!("-Wl,-rpath,{}", libraries().display()));
+    run(cc.arg("-L").arg(libraries()).arg(format!("-Wl,-rpath-link,{}", libraries().display()))).succeeded();
+    let reloads = rounds(500, 10_000);
+    let trace = record(&dir, &["--subbuf-size", "1M"], &[&output, &reloads.to_string(), &"10000"]);
+    let found: Vec<_> = trace.events().iter().map(|event| event.number("n")).collect();
+    assert_eq!(found, (0..u64::from(reloads)).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_program_without_tracepoints_runs_as_without_the_flag() {
     let dir = TestDir::new();
     let nothing = run(&mut dir.recording("trace", &["--lttng"], &[&"/bin/true"])).exited(125);

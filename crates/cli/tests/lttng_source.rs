@@ -117,6 +117,18 @@ fn events_of_providers_are_listed_without_running_them() {
 }
 
 #[test]
+fn headers_without_tracepoints_say_that_overrides_are_not_there() {
+    let compilers = [("gcc", "-std=gnu99"), ("clang", "-std=c17"), ("g++", "-std=c++11")];
+    for (compiler, standard) in compilers.into_iter().filter(|(name, _)| installed(name)) {
+        let dir = TestDir::new();
+        let language = if compiler == "g++" { "c++" } else { "c" };
+        let flags = [standard, "-O2", "-x", language];
+        let program = compile(&dir, (compiler, &flags), "lttng_headers", &[source("headers.c")]);
+        run(&mut std::process::Command::new(program)).succeeded();
+    }
+}
+
+#[test]
 fn temporaries_live_until_they_are_recorded() {
     for compiler in ["g++", "clang++"].into_iter().filter(|name| installed(name)) {
         let dir = TestDir::new();

@@ -12,6 +12,7 @@
 #pragma GCC system_header
 
 /* Programs rely on what LTTng's header brings along. */
+#include "ust-compiler.h"
 #include <assert.h>
 #include <dlfcn.h>
 #include <endian.h>

@@ -262,7 +262,9 @@ static const char *describe(const char *provider, const struct lttng_event *even
     struct tompion_lttng_class_head head = {TOMPION_LTTNG_CLASS_MAGIC, 0, 0,
                                             (uint16_t)(strlen(provider) + 1),
                                             (uint16_t)(strlen(event->name) + 1)};
-    memset(&making, 0, sizeof making);
+    memset(&making.class_bytes, 0, sizeof making.class_bytes);
+    making.label_count = making.step_count = making.image_size = making.tail_count = making.field_count = 0;
+    making.problem = NULL;
     append(&making.class_bytes, &head, sizeof head);
     append_name(&making.class_bytes, provider);
     append_name(&making.class_bytes, event->name);

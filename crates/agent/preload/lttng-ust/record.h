@@ -17,6 +17,7 @@ struct registered {
     struct tompion_provided provided;
     struct described described;
     const char *provider_name, *event_name;
+    const void *fields; /* of the class, as the provider has them */
     struct registered *next; /* of the same place in the table of names */
 };
 
