@@ -1,8 +1,11 @@
 //! Events that programs describe in their files.
 
-use std::path::Path;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use object::{Object, ObjectSection, ReadCache};
 use tompion_os::BoundedFile;
 use tompion_schema::{
@@ -91,4 +94,36 @@ pub(crate) fn events_in(bytes_at: BytesAt<'_, '_>, address: u64, section: &[u8])
     }
     events.extend(parts.outlines().filter_map(|bytes| decode(&bytes)));
     events
+}
+
+/// Returns the files in which a program's events are described, each with the name to show: of a
+/// process, a file, or a command.
+///
+/// # Errors
+/// If there is no such process or file.
+pub fn files(what: &str) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
+    if what.parse::<u32>().is_ok() && !Path::new(what).exists() {
+        return files_of_process(what);
+    }
+    let path = PathBuf::from(what);
+    if path.exists() {
+        return Ok(vec![(path.clone(), path)]);
+    }
+    let on_path = || tompion_os::find_on_path(what.as_ref(), Path::is_file);
+    match (!what.contains('/')).then(on_path).flatten() {
+        Some(file) => Ok(vec![(file.clone(), file)]),
+        None => bail!("expected a process id or a program, found no file `{what}`"),
+    }
+}
+
+/// Returns all files that a process mapped as executable, by way of its own root.
+fn files_of_process(pid: &str) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))
+        .with_context(|| format!("can't read process {pid}"))?;
+    let executable =
+        maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|flags| flags.contains('x')));
+    let paths: BTreeSet<&str> = executable.filter_map(|line| Some(&line[line.find('/')?..])).collect();
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let inside = |path: &str| (root.join(path.trim_start_matches('/')), PathBuf::from(path));
+    Ok(paths.into_iter().map(inside).filter(|(file, _)| file.is_file()).collect())
 }

@@ -7,7 +7,7 @@ mod memory;
 
 use std::path::PathBuf;
 
-pub use file::{Described, described_in_file};
+pub use file::{Described, described_in_file, files};
 pub use memory::described_in_memory;
 
 /// Tracer whose marks programs carry, and have a library record that a variable names.

@@ -1,7 +1,6 @@
 //! `tompion list`: lists the events that programs describe in their files.
 
 use std::{
-    collections::BTreeSet,
     io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -57,7 +56,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut rows = Vec::new();
     match &arguments.what {
         Some(what) => {
-            for (file, shown) in &files(what)? {
+            for (file, shown) in &tompion_marks::files(what)? {
                 rows.extend(marks_of(file, shown));
                 let found = tompion_marks::described_in_file(file)
                     .with_context(|| format!("can't read {}", shown.display()))?;
@@ -168,32 +167,4 @@ fn events_in_memory(pid: &str) -> Vec<Event> {
             Vec::new()
         }
     }
-}
-
-/// Returns the files to read, each with the name to show.
-fn files(what: &str) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
-    if what.parse::<u32>().is_ok() && !Path::new(what).exists() {
-        return files_of_process(what);
-    }
-    let path = PathBuf::from(what);
-    if path.exists() {
-        return Ok(vec![(path.clone(), path)]);
-    }
-    let on_path = || tompion_os::find_on_path(what.as_ref(), Path::is_file);
-    match (!what.contains('/')).then(on_path).flatten() {
-        Some(file) => Ok(vec![(file.clone(), file)]),
-        None => bail!("expected a process id or a program, found no file `{what}`"),
-    }
-}
-
-/// Returns all files that a process mapped as executable, by way of its own root.
-fn files_of_process(pid: &str) -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))
-        .with_context(|| format!("can't read process {pid}"))?;
-    let executable =
-        maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|flags| flags.contains('x')));
-    let paths: BTreeSet<&str> = executable.filter_map(|line| Some(&line[line.find('/')?..])).collect();
-    let root = PathBuf::from(format!("/proc/{pid}/root"));
-    let inside = |path: &str| (root.join(path.trim_start_matches('/')), PathBuf::from(path));
-    Ok(paths.into_iter().map(inside).filter(|(file, _)| file.is_file()).collect())
 }
