@@ -59,6 +59,14 @@ pub struct Attributes {
     pub origin: Option<String>,
 }
 
+impl Attributes {
+    /// Returns whether all uses of the event should have the same fields. Marks of other tracers
+    /// have those that the program gives each time; LTTng-UST's providers declare theirs.
+    pub fn has_one_form(&self) -> bool {
+        self.origin.as_deref().is_none_or(|origin| origin == provider::ORIGIN)
+    }
+}
+
 /// Kind of an event, so that viewers and exporters need not guess.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]

@@ -41,11 +41,6 @@ mod buffer_pool;
 mod chunk;
 mod convert;
 mod durable;
-/// Returns whether all uses of the event should have the same fields. Marks of other tracers have
-/// those that the program gives.
-fn has_one_form(event: &Event) -> bool {
-    event.attributes.origin.as_deref().is_none_or(|origin| origin == tompion_schema::provider::ORIGIN)
-}
 
 #[cfg(test)]
 mod fuzz;
@@ -661,7 +656,7 @@ impl Process {
     pub fn conflicts(&self) -> BTreeMap<String, usize> {
         let recorded = self.classes.values().filter(|class| class.id.is_some());
         let mut ways = BTreeMap::<String, HashSet<(&Option<String>, Vec<&Field>)>>::new();
-        for Class { event, .. } in recorded.filter(|class| has_one_form(&class.event)) {
+        for Class { event, .. } in recorded.filter(|class| class.event.attributes.has_one_form()) {
             let fields = event.fields.iter().filter(|field| !field.context).collect();
             ways.entry(event.full_name()).or_default().insert((&event.format, fields));
         }
