@@ -287,6 +287,9 @@ func TestFlightRecordersKeepTheNewest(t *testing.T) {
 			if !slices.Contains(lines, `t:initial { number = 1, name = "settings" }`) {
 				t.Error("the initial event is not there")
 			}
+			if printed := found.printed(t); regexp.MustCompile(`t:initial: \{ cpu_id = \d{3,} `).MatchString(printed) {
+				t.Errorf("the initial event has no CPU: %s", printed[:200])
+			}
 			steps(t, lines)
 			if last := lines[len(lines)-1]; !strings.HasSuffix(last, "number = 19999 }") {
 				t.Errorf("the last event is %s", last)

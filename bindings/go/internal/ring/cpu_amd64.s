@@ -32,6 +32,14 @@ TEXT ·counterAndCPU(SB), NOSPLIT|NOFRAME, $0-12
 	MOVL CX, cpu+8(FP)
 	RET
 
+// func counter() uint64
+TEXT ·counter(SB), NOSPLIT|NOFRAME, $0-8
+	RDTSC
+	SHLQ $32, DX
+	ORQ DX, AX
+	MOVQ AX, ret+0(FP)
+	RET
+
 // func exchangePair(words unsafe.Pointer, old0, old1, new0, new1 uint64) bool
 TEXT ·exchangePair(SB), NOSPLIT|NOFRAME, $0-41
 	MOVQ words+0(FP), DI

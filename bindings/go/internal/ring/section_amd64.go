@@ -50,6 +50,9 @@ func setThreadArea(area uintptr)
 
 //go:noescape
 func counterAndCPU() (ticks uint64, cpu uint32)
+
+//go:noescape
+func counter() uint64
 func cpuid(leaf uint32) (a, b, c, d uint32)
 
 // areaDistance is the distance of a thread's area from the thread pointer in a program with cgo.
@@ -186,24 +189,32 @@ func (r *Recording) makeRoom(length, time uint64) (Cause, bool) {
 	return 0, false
 }
 
-// likelyCPU returns the CPU on which the thread runs, or ran a moment ago.
+// likelyCPU returns the CPU on which the thread runs, or ran a moment ago; a number that no CPU has if
+// the kernel has refused the thread's area.
 func (r *Recording) likelyCPU() uint32 {
 	if r.isReserve {
-		_, cpu := r.moment()
+		_, cpu := counterAndCPU()
 		return cpu
 	}
 	procPin()
-	cpu := uint32(maxCPUs)
-	if area := threadArea(); area != 0 {
-		cpu = atomic.LoadUint32((*uint32)(unsafe.Add(pointer(area), 4)))
+	defer procUnpin()
+	if threadArea() == 0 {
+		registerThread()
 	}
-	procUnpin()
-	return cpu
+	return atomic.LoadUint32((*uint32)(unsafe.Add(pointer(threadArea()), 4)))
 }
 
-// moment returns the time on the recording's clock, and the CPU on which it was read.
+// moment returns the time on the recording's clock, and the CPU on which it was read. In section form
+// the processor may lack the instruction that tells both.
 func (r *Recording) moment() (time uint64, cpu uint32) {
-	time, cpu = counterAndCPU()
+	switch {
+	case r.isReserve:
+		time, cpu = counterAndCPU()
+	case !r.isGivenTime:
+		time, cpu = counter(), r.likelyCPU()
+	default:
+		cpu = r.likelyCPU()
+	}
 	if r.isGivenTime {
 		time = uint64(nanotime())
 	}
