@@ -135,9 +135,13 @@ pub fn stop_session(name: &str) -> Result<Option<Vec<String>>, SupervisorError> 
     for instance in instances.into_iter().take(number) {
         match stop(instance, name) {
             Ok(folders) => return Ok(Some(folders)),
-            // The name may be that of a recording, which answers for itself.
+            // The name may be that of a recording, which answers for itself. A user without a grant
+            // has no session there.
             Err(
-                SupervisorError::NotRunning | SupervisorError::NoSystem | SupervisorError::NoSuchSession(_),
+                SupervisorError::NotRunning
+                | SupervisorError::NoSystem
+                | SupervisorError::NoSuchSession(_)
+                | SupervisorError::NotGranted(_),
             ) => {}
             Err(error) => return Err(error),
         }
