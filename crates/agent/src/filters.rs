@@ -169,12 +169,21 @@ impl Filter {
     /// Verdict on an event of the calling thread. In one piece with each caller.
     #[inline(always)]
     fn verdict(&self, tid: u32, image: &[u8], tails: &[Tail]) -> Verdict {
+        match self.program.decide(image) {
+            Some(verdict) => verdict,
+            None => self.evaluate(tid, image, tails),
+        }
+    }
+
+    #[inline(never)]
+    fn evaluate(&self, tid: u32, image: &[u8], tails: &[Tail]) -> Verdict {
         let (tails, thread) = (TailBytes(tails), ThreadContexts { tid, texts: OnceCell::new() });
         let values = RecordValues::new(image, &tails).with_contexts(&thread);
         if self.has_floats { with_floats(self, &values) } else { self.program.evaluate(&values) }
     }
 
     /// Whether an event of the calling thread passes for certain.
+    #[inline]
     pub fn is_true(&self, tid: u32, image: &[u8], tails: &[Tail]) -> bool {
         self.verdict(tid, image, tails).is_true()
     }

@@ -31,6 +31,7 @@
 //! - the stack never holds fewer values than an operation takes, nor more than [`MAX_STACK`]
 //! - it holds equally many on all paths to an operation, and one at the end
 
+use crate::conditions::Conditions;
 use crate::expression::{Logic, Unary};
 use crate::name::{Name, Scope, Segment};
 use crate::program::{self, Op, Operand, Program, TextTest};
@@ -182,6 +183,7 @@ impl Program {
         program.read_code(cursor.rest)?;
         program.height = height(&program.ops)?;
         program.chain = program::chain(&program.ops);
+        program.conditions = Conditions::of(&program);
         Ok(program)
     }
 

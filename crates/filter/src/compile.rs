@@ -4,6 +4,7 @@ use tompion_schema::Label;
 
 use crate::MAX_PROGRAM;
 use crate::bytes::{self, ProgramError};
+use crate::conditions::Conditions;
 use crate::error::{FilterError, Span};
 use crate::expression::{Binary, Expression, Node, Unary};
 use crate::name::Name;
@@ -71,6 +72,7 @@ impl Program {
             *op = Op::Within { operand, begin, count };
         }
         bytes::check_size(&bound)?;
+        bound.conditions = Conditions::of(&bound);
         Ok(bound)
     }
 }

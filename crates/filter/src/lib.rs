@@ -36,6 +36,7 @@ mod bytes;
 #[cfg(test)]
 mod c_test;
 mod compile;
+mod conditions;
 mod error;
 mod event;
 mod expression;

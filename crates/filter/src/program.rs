@@ -5,6 +5,7 @@
 //! (`bytes.rs` verifies it). An operation without a known result yields [`Value::UNKNOWN`], and
 //! operators propagate it.
 
+use crate::conditions::Conditions;
 use crate::expression::{Logic, Unary};
 use crate::name::Name;
 use crate::pattern;
@@ -25,6 +26,8 @@ pub struct Program {
     /// Operator of a program that only combines conditions by this operator, as most do. Such a
     /// program is evaluated without a stack.
     pub(crate) chain: Option<Logic>,
+    /// Conditions that can be tested at once, if the program has no others.
+    pub(crate) conditions: Option<Conditions>,
 }
 
 /// Operand of a program.
@@ -61,6 +64,12 @@ pub trait Values {
 
     /// Returns the text of an operand. Bytes after a NUL are not part of it.
     fn text(&self, operand: &Operand) -> Option<&[u8]>;
+
+    /// Returns the fixed part of a record, from whose bytes [`Place::Fixed`] is loaded; `None` if
+    /// values come from elsewhere.
+    fn fixed_part(&self) -> Option<&[u8]> {
+        None
+    }
 
     /// Whether `wanted` accepts one of the labels of an enumeration's value. `None` for operands
     /// that are not enumerations, and if labels are resolved beforehand.
@@ -133,6 +142,12 @@ impl TextTest {
 }
 
 impl Verdict {
+    /// The verdict of a condition that is known.
+    #[inline(always)]
+    pub(crate) const fn of_bool(is_true: bool) -> Self {
+        if is_true { Self::True } else { Self::False }
+    }
+
     fn of(value: Value) -> Self {
         match value.truth() {
             Some(true) => Self::True,
@@ -181,6 +196,20 @@ impl Program {
     /// Evaluates the program. Does not allocate, does not panic; each operation runs at most once.
     #[inline]
     pub fn evaluate(&self, values: &(impl Values + ?Sized)) -> Verdict {
+        match values.fixed_part().and_then(|fixed| self.decide(fixed)) {
+            Some(verdict) => verdict,
+            None => self.evaluate_operations(values),
+        }
+    }
+
+    /// Returns the verdict on a record, if its fixed part and a few comparisons of integers decide.
+    #[inline(always)]
+    pub fn decide(&self, fixed: &[u8]) -> Option<Verdict> {
+        self.conditions.as_ref()?.verdict(fixed)
+    }
+
+    #[inline]
+    fn evaluate_operations(&self, values: &(impl Values + ?Sized)) -> Verdict {
         match self.chain {
             Some(logic) => self.chained(logic, values),
             None => Verdict::of(self.value(values)),

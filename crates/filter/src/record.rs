@@ -78,6 +78,11 @@ impl<T: Tails + ?Sized, C: Contexts + ?Sized> Values for RecordValues<'_, T, C> 
         value.unwrap_or(Value::UNKNOWN)
     }
 
+    #[inline(always)]
+    fn fixed_part(&self) -> Option<&[u8]> {
+        Some(self.fixed)
+    }
+
     #[inline]
     fn text(&self, operand: &Operand) -> Option<&[u8]> {
         match operand.place {
