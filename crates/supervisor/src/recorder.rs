@@ -354,11 +354,11 @@ impl Recorder {
             State::Running(process) => {
                 let Some(ProcessEnd { status, ran }) = process.end(&launcher.poller) else { return };
                 let (identity, is_stopping) = (process.identity, process.is_stopping);
+                let was_killed = status.is_some_and(|status| status.signal() == Some(KILL_SIGNAL));
                 // One that could not continue a trace will not be able to later.
-                let may_continue = (!process.is_second || ran >= CONTINUED_TIME) && self.can_continue();
-                if ran >= SOUND_TIME {
-                    self.delay = FIRST_DELAY;
-                }
+                let was_able = !process.is_second || was_killed || ran >= CONTINUED_TIME;
+                let may_continue = was_able && self.can_continue();
+                self.note_run(ran, may_continue);
                 match status {
                     _ if is_stopping => self.end_in_order(),
                     Some(status) if status.success() => self.end_in_order(),
@@ -372,6 +372,14 @@ impl Recorder {
             _ => {}
         }
         self.look_at_trace(launcher);
+    }
+
+    /// Decides about the next pause, by the time for which a recorder has run. Where its trace is
+    /// continued, events wait in rings that are soon full.
+    fn note_run(&mut self, ran: Duration, may_continue: bool) {
+        if ran >= SOUND_TIME || may_continue && ran >= CONTINUED_TIME {
+            self.delay = FIRST_DELAY;
+        }
     }
 
     /// Kills a recorder that was to end long ago: it may wait for a disk of its user's.

@@ -192,3 +192,41 @@ fn a_recorder_of_a_supervisor_that_was_killed_at_its_start_is_found() {
     recorder.start_now_or_later(&launcher);
     assert!(recorder.failure().is_some() && !dir.join(recorder.intent_name()).exists());
 }
+
+/// A recorder that continues a trace, after a process that does what a script says has ended.
+fn continued_by(script: &str, launcher: &Launcher) -> Recorder {
+    let session = SessionFile::parse("[channel.main]\nlinger = '20s'").expect("a session");
+    let mut recorder = Recorder::new(&SessionKey::own("a"), "main", session);
+    recorder.folder = Some("/traces/a".into());
+    let child = std::process::Command::new("sh").args(["-c", script]).spawn().expect("a shell");
+    recorder.state = State::Running(Process::started(child, true, &launcher.poller).expect("a process"));
+    wait_until("its end", || {
+        recorder.look(launcher);
+        recorder.state() == RecorderState::Waiting
+    });
+    recorder
+}
+
+#[test]
+fn a_trace_is_continued_again_unless_the_second_recorder_refused_it() {
+    let dir = TestDir::new("continued");
+    let launcher = launcher(&dir, "/no/such/program");
+    assert!(continued_by("kill -KILL $$", &launcher).is_to_continue(), "it was killed as it began");
+    assert!(!continued_by("exit 1", &launcher).is_to_continue(), "it failed as it began");
+    assert!(!continued_by("kill -ABRT $$", &launcher).is_to_continue(), "it crashed as it began");
+}
+
+#[test]
+fn the_pause_grows_only_if_a_recorder_ends_soon() {
+    let dir = TestDir::new("pauses");
+    let launcher = launcher(&dir, "/no/such/program");
+    let mut recorder = continued_by("kill -KILL $$", &launcher);
+    assert_eq!(recorder.delay, FIRST_DELAY * 2);
+    recorder.note_run(CONTINUED_TIME, true);
+    assert_eq!(recorder.delay, FIRST_DELAY, "events wait in rings");
+    recorder.delay = MAX_DELAY;
+    recorder.note_run(CONTINUED_TIME, false);
+    assert_eq!(recorder.delay, MAX_DELAY);
+    recorder.note_run(SOUND_TIME, false);
+    assert_eq!(recorder.delay, FIRST_DELAY);
+}
