@@ -269,9 +269,25 @@ impl Collector {
         }
     }
 
-    /// Goes on with what a recorder before this one has saved. Processes with memory that is still
-    /// there, by their numbers, are read again.
-    pub fn restore(&self, saved: SavedCounts, still_there: impl Fn(u64) -> bool) {
+    /// Goes on with what a recorder before this one has saved in a folder. Processes with memory
+    /// that is still there, by their numbers, are read again. Errors are lines for people.
+    ///
+    /// The others are settled there at once: their numbers are given to new processes.
+    ///
+    /// # Errors
+    /// What was saved can't be read, or not be written.
+    pub fn resume(
+        &self,
+        folder: &DirHandle,
+        is_durable: bool,
+        still_there: impl Fn(u64) -> bool,
+    ) -> Result<(), String> {
+        self.restore(SavedCounts::read(folder)?, still_there);
+        let written = self.saved().write(folder, is_durable);
+        written.map_err(|error| format!("{}: {error}", folder.path().display()))
+    }
+
+    fn restore(&self, saved: SavedCounts, still_there: impl Fn(u64) -> bool) {
         let SavedCounts { sums, pending, ended, unable, unable_names } = saved;
         let mut all = vec![AggregationSums::default(); self.rules.len()];
         let mut room = Room::of_recording();
@@ -418,14 +434,29 @@ mod tests {
         next.restore(SavedCounts::read(&folder).expect("counts"), |_| false);
         assert_eq!(total(&next), (43, 2));
         let next = lasting();
-        next.restore(SavedCounts::read(&folder).expect("counts"), |key| key == 2);
+        next.resume(&folder, false, |key| key == 2).expect("counts");
         assert_eq!(total(&next), (3, 1));
         next.end(&count(&next, 2, 41), 2);
         assert_eq!(total(&next), (44, 2));
         next.saved().write(&folder, false).expect("a file");
         let last = lasting();
-        last.restore(SavedCounts::read(&folder).expect("counts"), |_| false);
+        last.resume(&folder, false, |_| false).expect("counts");
         assert_eq!(total(&last), (44, 2));
+    }
+
+    #[test]
+    fn a_process_may_get_the_number_of_one_that_has_ended() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = DirHandle::open(folder.path()).expect("a folder");
+        let first = lasting();
+        first.end(&count(&first, 1, 3), 1);
+        // It was killed when the memory was gone, before it saved that.
+        first.saved().write(&folder, false).expect("a file");
+        lasting().resume(&folder, false, |_| false).expect("counts");
+        // The next one was killed as well, while another process had the number.
+        let last = lasting();
+        last.resume(&folder, false, |key| key == 1).expect("counts");
+        assert_eq!(total(&last), (3, 1));
     }
 
     #[test]

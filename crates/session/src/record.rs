@@ -13,7 +13,6 @@ use std::{
 
 use tompion_calls::Requests;
 use tompion_control::PlaceError;
-use tompion_counting::SavedCounts;
 use tompion_counts::Rule;
 use tompion_firings::AfterSave;
 use tompion_jobs::JobSink;
@@ -312,7 +311,9 @@ fn record_into(
         }
     };
     let Start { mut manifest, clock, name, listener, mut left, chunk, kernel } = start;
-    restore_counts(&session_config, left.as_ref(), config)?;
+    let is_durable = manifest.session.is_durable();
+    restore_counts(&session_config, left.as_ref(), is_durable)
+        .map_err(|text| Error::Resume(config.folder.clone(), text))?;
     tell_costs(&session_config, notice);
     let poller = Poller::new()?;
     poller.add(signals.as_fd(), Interest::Signals.to_number())?;
@@ -454,15 +455,13 @@ fn close(
 
 /// Goes on with the counts of processes that have ended. Those of processes with memory that is
 /// still there are read again.
-fn restore_counts(session: &SessionConfig, left: Option<&Left>, config: &Config) -> Result<(), Error> {
+fn restore_counts(session: &SessionConfig, left: Option<&Left>, is_durable: bool) -> Result<(), String> {
     let (Some(left), Some(backing), Some(counting)) = (left, &session.backing, &session.counting) else {
         return Ok(());
     };
     let has_memory = |key| left.kept.processes.contains_key(&key);
     let is_there = |key| left.processes.iter().any(|process| process.key == key) && has_memory(key);
-    let saved = SavedCounts::read(backing).map_err(|text| Error::Resume(config.folder.clone(), text))?;
-    counting.restore(saved, is_there);
-    Ok(())
+    counting.resume(backing, is_durable, is_there)
 }
 
 /// Takes over the programs of a recorder that was killed. `begin_ns` is when the recording began.

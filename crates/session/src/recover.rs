@@ -25,7 +25,7 @@ use std::{
 };
 
 use tompion_clock::ClockMap;
-use tompion_counting::{Collector, FILE_NAME as COUNTS_FILE, SavedCounts};
+use tompion_counting::{Collector, FILE_NAME as COUNTS_FILE};
 use tompion_ctf::metadata::{EnvironmentValue, Trace};
 use tompion_keeper::{HeldProcess, Keeper};
 use tompion_kernel_trace::HeldKernel;
@@ -373,7 +373,7 @@ impl Recovery {
             manifest.sources.iter().chain(ended).map(|source| source.path.as_str()).collect();
         let is_open = |process: &&SavedProcess| !named.contains(format!("user/{}", process.folder).as_str());
         let open: BTreeSet<u64> = processes.iter().filter(is_open).map(|process| process.key).collect();
-        counting.restore(SavedCounts::read(backing)?, |key| open.contains(&key) && self.files.has(key));
+        counting.resume(backing, true, |key| open.contains(&key) && self.files.has(key))?;
         self.counting = Some((counting.clone(), backing.clone()));
         Ok(())
     }
