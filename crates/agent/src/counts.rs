@@ -7,6 +7,8 @@
 //! memory is never unmapped, so that nothing has to know which threads are about to use it.
 
 mod plan;
+mod quick;
+mod text;
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +31,9 @@ use tompion_ring::{
 use tompion_schema::Names;
 
 use crate::{context, filters, table::Table, trust};
-use plan::{Plan, Quick};
+use plan::Plan;
+pub use quick::Fields;
+use quick::Quick;
 
 /// Plans of one event in one recording.
 #[derive(Debug)]
@@ -103,7 +107,7 @@ impl Cache {
         let quick = match (all.next(), all.next(), slots()) {
             (Some((slot, plans)), None, Some(slots)) => {
                 let make = || match &plans.plans[..] {
-                    [plan] => Some(&*Box::leak(Box::new(plan.quick(slots.get(slot)?)?))),
+                    [plan] => Some(&*Box::leak(Box::new(Quick::new(plan, slots.get(slot)?)?))),
                     _ => None,
                 };
                 let key = (ptr::from_ref(plans) as usize, slot);

@@ -180,7 +180,8 @@ pub unsafe extern "C" fn append(site: *const Site, image: *const u8, size: usize
     let site = unsafe { &*site };
     let tid = fast_writer(site);
     if tid == 0 {
-        return deliver_image(site, image, size);
+        deliver(site, image, size, ptr::null(), 0);
+        return;
     }
     // SAFETY: only recordings that `may_be_first` are in the first place, and no site is enabled
     // before there are places. The image is readable as the caller promises; a guest has no noted
@@ -324,21 +325,44 @@ impl Buffer {
     }
 }
 
+/// Delivers the event to all that want it. Returns the recordings that have it, and the bits of what
+/// else is done with it.
 #[inline(never)]
-extern "C" fn deliver_image(site: &Site, image: *const u8, image_len: usize) {
-    if site.recording_mask() & EVERYTHING == COUNTED && writer::noted_thread_id() != 0 {
-        // SAFETY: the site is counted. The image is the event's; a guest has no noted id.
-        if unsafe { counts::quick(site.id()).is_some_and(|quick| quick.count(image, image_len)) } {
-            return;
+extern "C" fn deliver(
+    site: &Site,
+    image: *const u8,
+    image_len: usize,
+    tails: *const Tail,
+    count: usize,
+) -> u32 {
+    let tid = writer::noted_thread_id();
+    if site.recording_mask() & EVERYTHING == COUNTED && tid != 0 {
+        // SAFETY: the site is counted. Image and tails are the event's; a guest has no noted id.
+        let is_counted = unsafe {
+            let event = counts::Fields { image, size: image_len, tails: tails_of(tails, count) };
+            counts::quick(site.id()).is_some_and(|quick| quick.count(tid, event))
+        };
+        if is_counted {
+            return COUNTED;
         }
     }
-    deliver(site, image, image_len, ptr::null(), 0);
+    deliver_to_each(site, image, image_len, tails, count)
+}
+
+/// The tails of an event.
+///
+/// # Safety
+/// `tails` points to `count` tails, which live as long as the event, or `count` is 0.
+#[inline(always)]
+unsafe fn tails_of<'a>(tails: *const Tail, count: usize) -> &'a [Tail] {
+    // SAFETY: as the caller promises.
+    if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(tails, count) } }
 }
 
 /// Appends the event to each recording that takes it, if its filter lets it through. Returns those,
 /// and the bits of what else is done with the event.
 #[inline(never)]
-extern "C" fn deliver(
+extern "C" fn deliver_to_each(
     site: &Site,
     image: *const u8,
     image_len: usize,
@@ -358,10 +382,7 @@ extern "C" fn deliver(
         }
     };
     // SAFETY: the image and the tails of the event that is being recorded, or no tails.
-    let (fixed, tails) = unsafe {
-        let tails = if count == 0 { &[][..] } else { std::slice::from_raw_parts(tails, count) };
-        (std::slice::from_raw_parts(image, image_len), tails)
-    };
+    let (fixed, tails) = unsafe { (std::slice::from_raw_parts(image, image_len), tails_of(tails, count)) };
     if enabled & COUNTED != 0 {
         counts::count(site.number(), tid, fixed, tails);
         if enabled & EVERYTHING == COUNTED {
@@ -399,10 +420,7 @@ unsafe fn deliver_state(
 ) -> u32 {
     let recording_mask = site.recordings() & state_dump::recording_mask();
     // SAFETY: as the caller promises.
-    let (fixed, tails) = unsafe {
-        let tails = if count == 0 { &[][..] } else { std::slice::from_raw_parts(tails, count) };
-        (std::slice::from_raw_parts(image, image_len), tails)
-    };
+    let (fixed, tails) = unsafe { (std::slice::from_raw_parts(image, image_len), tails_of(tails, count)) };
     let recording_mask = match site.recording_mask() & CHOSEN {
         0 => filters::passing(recording_mask, site.number(), tid, (fixed, tails)),
         _ => recording_mask,

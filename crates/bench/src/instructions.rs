@@ -32,6 +32,15 @@ const EVENTS: [(&str, u64); 2] = [("two-u64", 0), ("one-string-of-16", 1)];
 /// Two comparisons, of which both must be made to find out that the event is not wanted.
 const FILTER: &str = "a == 1 && b == 3";
 
+/// Ways to count an event in place: a name, the number of the event, and the rule.
+const COUNTED: [(&str, u64, &str); 5] = [
+    ("two-u64 (counted)", 0, "count bench:two"),
+    ("two-u64 (counted by a)", 0, "count bench:two by a"),
+    ("two-u64 (counted by a, b)", 0, "count bench:two by a, b"),
+    ("two-u64 (counted by a if b < 3)", 0, "count bench:two by a if b < 3"),
+    ("one-string-of-16 (counted by text)", 1, "count bench:* by text"),
+];
+
 /// A name and its number of instructions.
 type Count = (String, u64);
 
@@ -89,6 +98,11 @@ fn count(workspace: &Workspace) -> Result<Vec<Count>> {
     let mut filtered = tompion.record(&Settings { filter: Some(FILTER), ..settings })?;
     filtered.arg(&steps).arg(&counted).arg("expect-enabled");
     counts.extend(run(&mut filtered, " (filtered)")?);
+    for (name, number, rule) in COUNTED {
+        let mut command = tompion.count_in_place(&settings, rule)?;
+        command.arg(&steps).arg(&counted).arg("expect-enabled");
+        counts.push((name.to_owned(), smallest(&shell::capture(&mut command)?, number)?));
+    }
     let mut disabled = Command::new(&steps);
     // Whatever else may be recording here.
     disabled.arg(&counted).arg("expect-disabled").env("TOMPION_DISABLE", "1");

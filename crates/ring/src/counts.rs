@@ -126,16 +126,22 @@ impl CountArea {
         keys::find(&self.table(place), slots, key).unwrap_or(slots)
     }
 
-    /// Returns the offset of the slot of a key of one word in the table at `keys`, if it is the
+    /// Returns the offset of the slot of a key of these words in the table at `keys`, if it is the
     /// first one that is looked at. `mask` has the bits that such an offset can have.
     ///
     /// # Safety
     /// The table is there by the area's geometry.
     #[inline(always)]
-    pub unsafe fn first_slot(&self, keys: u64, mask: usize, shape: u64, word: u64) -> Option<usize> {
+    pub unsafe fn first_slot(
+        &self,
+        keys: u64,
+        mask: usize,
+        shape: u64,
+        words: impl Iterator<Item = u64> + Clone,
+    ) -> Option<usize> {
         // SAFETY: as the caller promises.
         let table = unsafe { Part::new(self.base.wrapping_add(keys as usize), mask + KEY_SLOT) };
-        keys::first(&table, mask, shape, word)
+        keys::first(&table, mask, shape, words)
     }
 
     #[inline(always)]

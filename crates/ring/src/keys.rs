@@ -39,8 +39,18 @@ impl Key {
     /// Hash of the words: its lower half goes into the slot, its upper half says where to look.
     /// Small numbers differ in both.
     fn hash(&self) -> u64 {
-        self.words.iter().take(self.used).fold(self.shape, |hash, word| mix(hash, *word))
+        hash(self.shape, self.used_words())
     }
+
+    #[inline(always)]
+    fn used_words(&self) -> impl Iterator<Item = u64> {
+        self.words.iter().take(self.used).copied()
+    }
+}
+
+#[inline(always)]
+fn hash(shape: u64, words: impl Iterator<Item = u64>) -> u64 {
+    words.fold(shape, mix)
 }
 
 /// Mixes a word into a hash. The upper half of the product is folded into the lower one: a lower
@@ -51,16 +61,21 @@ const fn mix(hash: u64, word: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// The slot that [`find`] looks at first, if it has this key of one word. Returns its offset in the
-/// table; `mask` has the bits that such an offset can have.
+/// The slot that [`find`] looks at first, if it has the key of these words, which are at most
+/// [`KEY_WORDS`]. Returns its offset in the table; `mask` has the bits that such an offset can
+/// have.
 #[inline(always)]
-pub(crate) fn first(table: &Part<'_>, mask: usize, shape: u64, word: u64) -> Option<usize> {
-    let hash = mix(shape, word);
+pub(crate) fn first(
+    table: &Part<'_>,
+    mask: usize,
+    shape: u64,
+    words: impl Iterator<Item = u64> + Clone,
+) -> Option<usize> {
+    let hash = hash(shape, words.clone());
     let place = (hash >> (32 - KEY_SLOT.trailing_zeros())) as usize & mask;
     // Ordering: pairs with the release store in `add`; the words don't change behind it.
     let is_ready = table.load(place + STATE, Ordering::Acquire) == (hash << 32 | READY);
-    let load = |offset| table.load(place + offset, Ordering::Relaxed);
-    (is_ready && load(WORDS) == word && load(SHAPE) == shape).then_some(place)
+    (is_ready && has(table, place, shape, words)).then_some(place)
 }
 
 /// Returns the slot of a key in a table of this many slots, a power of two, and adds it if it is
@@ -77,7 +92,8 @@ pub(crate) fn find(table: &Part<'_>, slots: u32, key: &Key) -> Option<u32> {
         let place = slot as usize * KEY_SLOT;
         // Ordering: pairs with the release store in `add`: a thread that sees READY sees the key.
         let found = table.load(place + STATE, Ordering::Acquire);
-        if found == state(READY) && has(table, place, key) || found == EMPTY && add(table, place, key, state)
+        if found == state(READY) && has(table, place, key.shape, key.used_words())
+            || found == EMPTY && add(table, place, key, state)
         {
             return Some(slot);
         }
@@ -89,12 +105,11 @@ pub(crate) fn find(table: &Part<'_>, slots: u32, key: &Key) -> Option<u32> {
 }
 
 #[inline(always)]
-fn has(table: &Part<'_>, place: usize, key: &Key) -> bool {
+fn has(table: &Part<'_>, place: usize, shape: u64, words: impl Iterator<Item = u64>) -> bool {
     // Ordering: the words don't change behind the state that was seen.
     let load = |offset| table.load(place + offset, Ordering::Relaxed);
-    let words = key.words.iter().take(key.used).enumerate();
-    load(SHAPE) == key.shape
-        && words.fold(true, |same, (index, word)| same & (load(WORDS + index * 8) == *word))
+    load(SHAPE) == shape
+        && words.enumerate().fold(true, |same, (index, word)| same & (load(WORDS + index * 8) == word))
 }
 
 /// Adds the key to a slot that was empty. False if another thread has been quicker, and has not
@@ -104,7 +119,8 @@ fn has(table: &Part<'_>, place: usize, key: &Key) -> bool {
 fn add(table: &Part<'_>, place: usize, key: &Key, state: impl Fn(u64) -> u64) -> bool {
     if table.claim(place + STATE, state(CLAIMED)).is_err() {
         // Ordering: as in `find`.
-        return table.load(place + STATE, Ordering::Acquire) == state(READY) && has(table, place, key);
+        return table.load(place + STATE, Ordering::Acquire) == state(READY)
+            && has(table, place, key.shape, key.used_words());
     }
     // Ordering: the words are seen by the state that is stored behind them.
     table.store(place + SHAPE, key.shape, Ordering::Relaxed);
@@ -224,7 +240,10 @@ mod loom_tests {
                         // Another slot may have the key as well, but this one has it for ever.
                         let table = Part::of(&map, 0, map.len());
                         let place = slot as usize * KEY_SLOT;
-                        assert!(has(&table, place, &key(number)), "a slot with another key");
+                        assert!(
+                            has(&table, place, key(number).shape, key(number).used_words()),
+                            "a slot with another key"
+                        );
                     }
                 })
             });

@@ -1,10 +1,5 @@
 //! Plan of an aggregation for the events of one kind: where keys and value are in a record.
 
-use std::{
-    ptr,
-    sync::atomic::{AtomicPtr, Ordering},
-};
-
 use tompion_counts::{Function, Key as RuleKey, Rule};
 use tompion_filter::{
     Encoding, EventSchema, Name, Operand, Place, RecordValues, Scalar, Schema, Tails, Values,
@@ -20,13 +15,17 @@ use tompion_ring::{
 };
 use tompion_schema::Event;
 
+use super::{
+    quick::{Fields, QuickKey},
+    text::TextWords,
+};
 use crate::filters::{Filter, TailBytes};
 
 const BUCKETS: LogLinear = LogLinear::new(layout::EXACT_BITS, layout::STEP_BITS);
 
 /// Origin of a key or a value.
 #[derive(Clone, Debug)]
-enum Source {
+pub enum Source {
     /// The event has no such value.
     Absent,
     /// The event's number.
@@ -41,84 +40,14 @@ enum Source {
     Text(usize),
 }
 
-/// A key that is one unsigned integer of the fixed part.
-#[derive(Clone, Copy, Debug)]
-struct WordKey {
-    /// Smallest size of an image that has eight bytes at the offset.
-    min_size: usize,
-    /// Bits of the key in these.
-    mask: u64,
-    offset: usize,
-    /// Offset of the table, and the bits that the offset of a slot in it can have.
-    keys: u64,
-    slot_mask: usize,
-}
-
-impl WordKey {
-    /// Returns the offset of the key's slot in its table, if it is where it is looked for first.
-    ///
-    /// # Safety
-    /// `image` is readable for `size` bytes, rounded up to a multiple of 8. The area is one of the
-    /// layout that the key is for.
-    #[inline(always)]
-    unsafe fn first_slot(&self, area: &CountArea, image: *const u8, size: usize) -> Option<usize> {
-        if size < self.min_size {
-            return None;
-        }
-        // SAFETY: eight bytes of the image, as was just checked.
-        let bytes = unsafe { image.add(self.offset).cast::<u64>().read_unaligned() };
-        let word = u64::from_le(bytes) & self.mask;
-        // SAFETY: the table is where this layout has it.
-        unsafe { area.first_slot(self.keys, self.slot_mask, KIND_NATURAL.into(), word) }
-    }
-}
-
-/// The shortest way of an event to its cell, where one aggregation counts it.
-#[derive(Debug)]
-pub struct Quick {
-    slot: &'static CountSlot,
-    /// The slot's memory: always one of the same layout.
-    area: AtomicPtr<CountArea>,
-    key: Option<WordKey>,
-    cells: u64,
-    aggregation: usize,
-}
-
-impl Quick {
-    /// Counts in this memory of the slot from now on.
-    pub fn set_area(&self, area: &'static CountArea) {
-        // Ordering: pairs with the acquire load in `count`.
-        self.area.store(ptr::from_ref(area).cast_mut(), Ordering::Release);
-    }
-
-    /// Counts an event, if its key is where it is looked for first. False if it has to take the
-    /// long way.
-    ///
-    /// # Safety
-    /// `image` is readable for `size` bytes, rounded up to a multiple of 8. The calling thread is
-    /// one of this process's own.
-    #[inline(always)]
-    pub unsafe fn count(&self, image: *const u8, size: usize) -> bool {
-        // SAFETY: an area that lives for ever, set before the event could come here.
-        // Ordering: pairs with the release store in `set_area`.
-        let area: &'static CountArea = unsafe { &*self.area.load(Ordering::Acquire) };
-        let mut cell = self.cells;
-        if let Some(key) = &self.key {
-            // SAFETY: as the caller promises; the area is one of this layout.
-            let Some(slot) = (unsafe { key.first_slot(area, image, size) }) else { return false };
-            cell += (slot / (KEY_SLOT / layout::CELL)) as u64;
-        }
-        // SAFETY: the cell is one of the aggregation's, which has one for each key.
-        unsafe { self.slot.increment(area, cell, self.aggregation) };
-        true
-    }
-}
-
 /// Change of the cell.
 #[derive(Clone, Debug)]
-enum Change {
+pub enum Change {
+    /// One more event.
     Count,
+    /// The same with a value.
     Update(Operation, Source),
+    /// One more event in the bucket of its value.
     Histogram(Source),
 }
 
@@ -130,7 +59,7 @@ pub struct Plan {
     filter: Option<&'static Filter>,
     keys: [Source; MAX_PARTS],
     key_count: usize,
-    word_key: Option<WordKey>,
+    quick_key: Option<QuickKey>,
     change: Change,
 }
 
@@ -237,7 +166,7 @@ impl KeyBuilder {
     }
 
     #[inline(always)]
-    fn add(&mut self, source: &Source, tid: u32, event: (&[u8], &[Tail]), room: usize) {
+    fn add(&mut self, source: &Source, tid: u32, event: (&[u8], &[Tail]), words: usize) {
         match source {
             Source::Thread => {
                 self.word(tid.into());
@@ -254,26 +183,25 @@ impl KeyBuilder {
                 }
                 None => self.shape(KIND_ABSENT, 0),
             },
-            Source::Text(tail) => self.text(*tail, event.1, room),
+            Source::Text(tail) => self.text(*tail, event.1, words),
             Source::Absent => self.shape(KIND_ABSENT, 0),
         }
     }
 
     #[inline(never)]
-    fn text(&mut self, tail: usize, tails: &[Tail], room: usize) {
+    fn text(&mut self, tail: usize, tails: &[Tail], words: usize) {
         let tails = TailBytes(tails);
-        let Some(bytes) = tails.tail(tail) else { return self.shape(KIND_ABSENT, 0) };
-        // One byte more tells whether it is cut.
-        let bytes = bytes.get(..bytes.len().min(room + 1)).unwrap_or(bytes);
-        let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-        let (kind, len) = if len > room { (KIND_CUT, room) } else { (KIND_TEXT, len) };
-        for chunk in bytes.get(..len).unwrap_or(&[]).chunks(8) {
-            let mut word = [0; 8];
-            // Another thread may change the text: what is copied here is what is compared.
-            word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
-            self.word(u64::from_le_bytes(word));
+        match tails.tail(tail) {
+            None => self.shape(KIND_ABSENT, 0),
+            Some(text) if words == layout::part_words(1) => self.add_text(&TextWords::<KEY_WORDS>::of(text)),
+            Some(text) => self.add_text(&TextWords::<{ layout::part_words(MAX_PARTS) }>::of(text)),
         }
-        self.shape(kind, len);
+    }
+
+    #[inline(always)]
+    fn add_text<const WORDS: usize>(&mut self, text: &TextWords<WORDS>) {
+        text.used().iter().for_each(|word| self.word(*word));
+        self.shape(if text.is_cut { KIND_CUT } else { KIND_TEXT }, text.len);
     }
 }
 
@@ -297,14 +225,15 @@ impl Plan {
         keys.iter_mut().zip(sources).for_each(|(place, source)| *place = source);
         let place = AggregationPlace { size: AggregationSize { slots: 1, cells: 1 }, keys: 0, cells: 0 };
         let key_count = rule.event_keys().count();
-        let (filter, word_key) = (None, None);
-        Some(Self { aggregation: 0, place, filter, keys, key_count, word_key, change })
+        let (filter, quick_key) = (None, None);
+        Some(Self { aggregation: 0, place, filter, keys, key_count, quick_key, change })
     }
 
     /// The plan of an aggregation at this place.
     pub fn at(self, aggregation: usize, place: AggregationPlace) -> Self {
         let placed = Self { aggregation, place, ..self };
-        Self { word_key: placed.find_word_key(), ..placed }
+        let keys = placed.keys.get(..placed.key_count).unwrap_or(&placed.keys);
+        Self { quick_key: QuickKey::of(keys, &place), ..placed }
     }
 
     /// The plan with a filter.
@@ -334,13 +263,11 @@ impl Plan {
         if self.filter.is_some_and(|filter| !filter.is_true(tid, event.0, event.1)) {
             return;
         }
-        let key_slot = match &self.word_key {
-            _ if self.key_count == 0 => 0,
-            // SAFETY: as the caller promises.
-            Some(key) => match unsafe { key.first_slot(area, event.0.as_ptr(), event.0.len()) } {
-                Some(slot) => (slot / KEY_SLOT) as u32,
-                None => self.slot_by_key(area, tid, event),
-            },
+        let (image, size, tails) = (event.0.as_ptr(), event.0.len(), event.1);
+        // SAFETY: as the caller promises.
+        let first = |key: &QuickKey| unsafe { key.first_slot(area, Fields { image, size, tails }) };
+        let key_slot = match self.quick_key.as_ref().and_then(first) {
+            Some(slot) => (slot / KEY_SLOT) as u32,
             None => self.slot_by_key(area, tid, event),
         };
         let cell = self.place.cell(key_slot);
@@ -354,32 +281,27 @@ impl Plan {
         }
     }
 
-    /// The plan's shortest way, in a recording's slot, if it has one: that of a count without a
-    /// key, or by one unsigned integer.
-    pub fn quick(&self, slot: &'static CountSlot) -> Option<Quick> {
-        if self.filter.is_some() || !matches!(self.change, Change::Count) {
-            return None;
-        }
-        let key = self.word_key;
-        if key.is_none() && self.key_count != 0 {
-            return None;
-        }
-        let (area, cells) = (AtomicPtr::new(ptr::null_mut()), self.place.cells);
-        Some(Quick { slot, area, key, cells, aggregation: self.aggregation })
+    /// The key, if it is of a kind that the shortest way knows.
+    pub fn quick_key(&self) -> Option<&QuickKey> {
+        self.quick_key.as_ref()
     }
 
-    /// The key, if it is one unsigned integer of the fixed part.
-    fn find_word_key(&self) -> Option<WordKey> {
-        let (1, &Source::Fixed(offset, scalar)) = (self.key_count, &self.keys[0]) else { return None };
-        let is_plain = scalar.encoding == Encoding::Unsigned && !scalar.network;
-        is_plain.then(|| WordKey {
-            // The image is readable up to the next multiple of 8.
-            min_size: offset.div_ceil(8) * 8 + 1,
-            mask: u64::MAX >> (64 - 8 * u32::from(scalar.size)),
-            offset,
-            keys: self.place.keys,
-            slot_mask: (self.place.size.slots as usize - 1) * KEY_SLOT,
-        })
+    /// Filter of the aggregation.
+    #[inline(always)]
+    pub fn filter(&self) -> Option<&'static Filter> {
+        self.filter
+    }
+
+    /// Change of the cell.
+    #[inline(always)]
+    pub fn change(&self) -> &Change {
+        &self.change
+    }
+
+    /// Place of the aggregation's table and cells.
+    #[inline(always)]
+    pub fn place(&self) -> &AggregationPlace {
+        &self.place
     }
 
     #[inline(never)]
@@ -389,10 +311,10 @@ impl Plan {
 
     #[inline(always)]
     fn key(&self, tid: u32, event: (&[u8], &[Tail])) -> Key {
-        let room = layout::part_words(self.key_count) * 8;
+        let words = layout::part_words(self.key_count);
         let mut key = KeyBuilder(Key::EMPTY, 0);
         for source in self.keys.iter().take(self.key_count) {
-            key.add(source, tid, event, room);
+            key.add(source, tid, event, words);
         }
         debug_assert!(key.0.used <= KEY_WORDS);
         key.0
@@ -404,7 +326,7 @@ impl Plan {
 /// # Safety
 /// As [`Plan::count`]; the cell is one of the aggregation's.
 #[inline(never)]
-unsafe fn update(
+pub unsafe fn update(
     change: &Change,
     (slot, area): (&CountSlot, &'static CountArea),
     cell: u64,

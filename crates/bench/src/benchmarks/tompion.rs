@@ -96,12 +96,7 @@ impl Tompion {
 
     /// The start of a command line that records the words to be added to it.
     pub fn record(&self, settings: &Settings) -> Result<Command> {
-        programs::remove(settings.folder)?;
-        let mut command = self.command();
-        command.args(["record", "--mode", settings.mode.name()]);
-        if let Some(buffers) = settings.buffers {
-            command.args(["--subbuf-size", buffers.size, "--subbufs", buffers.count]);
-        }
+        let mut command = self.begin(settings)?;
         match settings.source {
             Source::Events(glob) => command.args(["-e", glob]),
             Source::Preload(name) => command.args(["--preload", name]),
@@ -115,8 +110,26 @@ impl Tompion {
         if let Some(filter) = settings.filter {
             command.args(["--filter", filter]);
         }
-        command.arg("-o").arg(settings.folder).arg("--");
+        command.arg("--");
         Ok(shell::limited(MAX_SECONDS, &command))
+    }
+
+    /// The start of a command line that records nothing, and counts by a rule.
+    pub fn count_in_place(&self, settings: &Settings, rule: &str) -> Result<Command> {
+        let mut command = self.begin(settings)?;
+        command.args(["-e", "none", "--count", rule, "--"]);
+        Ok(shell::limited(MAX_SECONDS, &command))
+    }
+
+    fn begin(&self, settings: &Settings) -> Result<Command> {
+        programs::remove(settings.folder)?;
+        let mut command = self.command();
+        command.args(["record", "--mode", settings.mode.name()]);
+        if let Some(buffers) = settings.buffers {
+            command.args(["--subbuf-size", buffers.size, "--subbufs", buffers.count]);
+        }
+        command.arg("-o").arg(settings.folder);
+        Ok(command)
     }
 }
 
