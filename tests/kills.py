@@ -29,7 +29,7 @@ PROGRAMS = 4
 KILLS, RATE = (1000, 250_000) if FULL else (16, 20_000)
 # A recorder that is killed again within two seconds is a hard case; most are killed later, when the
 # supervisor's pause is the first one again.
-SHORTEST_PAUSE, LONGEST_PAUSE = (0.3, 0.8) if FULL else (0.1, 0.6)
+MIN_PAUSE, MAX_PAUSE = (0.3, 0.8) if FULL else (0.1, 0.6)
 WAIT_TIMEOUT = 60
 
 EMITTER = r"""
@@ -248,7 +248,7 @@ def kill_again_and_again(sessions, chance):
             away.append(time.monotonic() - begin)
         name = f"kills-{number}"
         pids[name] = wait_for("its process", lambda: sessions.recorders().get(name))
-        time.sleep(chance.uniform(SHORTEST_PAUSE, LONGEST_PAUSE) * (0.1 if chance.random() < 0.2 else 1))
+        time.sleep(chance.uniform(MIN_PAUSE, MAX_PAUSE) * (0.1 if chance.random() < 0.2 else 1))
     return away
 
 
