@@ -7,8 +7,9 @@ use tompion_reader::{Event, Loss, LossKind, Trace, TraceSet};
 use super::classes::Action;
 use super::facts::{Fact, FactExtractor, Facts, number};
 use super::machine::{Machine, Moment};
+use super::numbered_spans::NumberedSpans;
 use super::spans::{Ended, Spans};
-use super::{Happening, Instant, MachineId, State, ThreadId, Visitor};
+use super::{Happening, Instant, MachineId, OpenState, State, ThreadId, Visitor};
 
 /// Reads all remaining events, and calls the visitor with their states.
 ///
@@ -55,6 +56,7 @@ pub struct Engine {
     /// Facts of the current event.
     facts: Facts,
     spans: Spans,
+    numbered_spans: NumberedSpans,
     now: Option<i64>,
     /// Future times at which knowledge ends.
     pending: Vec<Pending>,
@@ -103,6 +105,7 @@ impl Engine {
             extractor: FactExtractor::new(traces),
             facts: Facts::default(),
             spans: Spans::default(),
+            numbered_spans: NumberedSpans::default(),
             now: None,
             pending: Vec::new(),
             overwritten: Vec::new(),
@@ -140,6 +143,7 @@ impl Engine {
             extractor: self.extractor.clone(),
             facts: Facts::default(),
             spans: Spans::default(),
+            numbered_spans: NumberedSpans::default(),
             now: None,
             pending: self
                 .pending
@@ -211,8 +215,14 @@ impl Engine {
         let thread = || Some((ThreadId { machine: id, tid: view.thread()? }, trace));
         match action {
             Action::SpanBegin(name) => {
-                if let Some(key) = thread() {
-                    self.spans.begin(key, State::Span(name.clone()), time);
+                let state = State::Span(name.clone());
+                match (thread(), view.number(number::SPAN)) {
+                    (Some(key), Some(span)) => {
+                        let state = OpenState { state, since: time, seen: true };
+                        self.numbered_spans.begin(key, span, state, visitor);
+                    }
+                    (Some(key), None) => self.spans.begin(key, state, time),
+                    (None, _) => {}
                 }
             }
             Action::FunctionEntry => {
@@ -221,7 +231,9 @@ impl Engine {
                 }
             }
             Action::SpanEnd(name) => {
-                if let Some(key) = thread() {
+                if let Some(span) = view.number(number::SPAN) {
+                    self.numbered_spans.end((id, trace, span), time, visitor);
+                } else if let Some(key) = thread() {
                     self.spans.end(key, &Ended::Span(name), time, visitor);
                 }
             }
@@ -321,6 +333,7 @@ impl Engine {
             let may_have_ended =
                 matches!(what, Bound::Loss(Border::GapEnd | Border::End, _) | Bound::Overwritten(_));
             self.spans.forget(trace, (at, may_have_ended), visitor);
+            self.numbered_spans.forget(trace, (at, may_have_ended), visitor);
             if let Bound::Loss(_, what) = what {
                 visitor.instant(&Instant { time: at, machine: machine.id, what });
             }
@@ -357,6 +370,7 @@ impl Engine {
         // Nothing is reported beyond the last event.
         self.forget_until(now, visitor);
         self.spans.finish(now, visitor);
+        self.numbered_spans.finish(now, visitor);
         for (number, machine) in self.machines.iter_mut().enumerate() {
             let traces = self.machine_of.iter().enumerate().filter(|(_, of)| **of == number);
             let kernels = traces.filter(|(trace, _)| self.extractor.is_of_kernel(*trace));

@@ -116,6 +116,8 @@ pub(super) mod number {
     pub const CHILD: usize = 1;
     /// Number of an interrupt, or address of a function.
     pub const OTHER: usize = 0;
+    /// Number of a span that belongs to no thread.
+    pub const SPAN: usize = 0;
 }
 
 /// Positions of the texts in a fact.
@@ -173,6 +175,8 @@ struct Fields {
     payload: Box<[Use]>,
     thread: Option<Context>,
     process: Option<Context>,
+    /// Number of a span.
+    span: Option<Context>,
 }
 
 /// Event class with its effect.
@@ -348,6 +352,8 @@ impl Fields {
                 .or_else(|| find(event.context.as_ref()).map(Context::Event))
         };
         let (thread, process) = (context(threads), context(processes));
+        let is_span = matches!(action, Some(Action::SpanBegin(_) | Action::SpanEnd(_)));
+        let span = if is_span { context(&["span"]) } else { None };
         let fields = event.payload.as_ref();
         let count = fields.map_or(0, |fields| fields.fields.len());
         let mut payload = vec![Use::Nothing; count];
@@ -398,19 +404,23 @@ impl Fields {
         }
         let used = payload.iter().rposition(|of| *of != Use::Nothing).map_or(0, |last| last + 1);
         payload.truncate(used);
-        Self { payload: payload.into(), thread, process }
+        Self { payload: payload.into(), thread, process, span }
     }
 
     fn read(&self, event: &Event<'_>, fact: &mut Fact, texts: &mut Vec<u8>) {
-        let id = |context: Option<Context>| {
+        let integer = |context: Option<Context>| {
             let found = match context? {
                 Context::Stream(place) => event.stream_context().nth(place),
                 Context::Event(place) => event.context().nth(place),
             };
-            i32::try_from(found?.1.as_integer()?).ok()
+            i64::try_from(found?.1.as_integer()?).ok()
         };
+        let id = |context| i32::try_from(integer(context)?).ok();
         fact.thread = id(self.thread).unwrap_or(NO_THREAD);
         fact.process = id(self.process).unwrap_or(NO_THREAD);
+        if let Some(span) = integer(self.span) {
+            fact.numbers[number::SPAN] = span;
+        }
         if self.payload.is_empty() {
             return;
         }

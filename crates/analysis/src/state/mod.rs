@@ -27,6 +27,7 @@ mod classes;
 mod engine;
 mod facts;
 mod machine;
+mod numbered_spans;
 mod spans;
 
 use std::sync::Arc;
@@ -61,7 +62,8 @@ pub enum Track {
     Thread(ThreadId),
     /// System call of a thread.
     Syscall(ThreadId),
-    /// Spans of a thread's program, by its own events; the outermost has depth 0.
+    /// Spans of a thread's program, by its own events; the outermost has depth 0. Spans that the
+    /// thread began and that belong to no thread have depths from 1024 on.
     Span(ThreadId, u16),
 }
 

@@ -577,6 +577,47 @@ fn with_gap(events: [&[Made]; 3]) -> [Vec<u8>; 2] {
 }
 
 #[test]
+fn spans_with_numbers_end_on_any_thread() {
+    let folder = Folder::new("numbered-spans");
+    let events = [("db:query begin", ""), ("db:query end", "")];
+    let context = "event.context := struct { i32 _vtid; i32 _span; };";
+    let event = |time, class, thread, span| (time, class, vec![thread, span]);
+    let made = [
+        event(10, 0, 5, 1),
+        event(20, 0, 5, 2),
+        event(30, 1, 6, 1), // on another thread, before the one that began later
+        event(40, 0, 5, 3), // on the track that is free again
+        event(50, 1, 5, 2),
+        event(60, 1, 5, 9), // an end without an observed begin
+        event(70, 0, 5, 3), // a number that is given again
+        event(80, 1, 7, 3),
+        event(90, 0, 6, 4),
+        event(95, 0, 6, 5),
+    ];
+    folder.trace("user", &metadata("ust", &events, context), &[packet(0, &made, 0)]);
+    let checked = folder.states();
+    let found: Vec<_> = checked
+        .intervals
+        .iter()
+        .map(|it| match it.track {
+            Track::Span(thread, depth) => (thread.tid, depth, it.begin, it.end, it.seen.end),
+            _ => panic!("{it:?}"),
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (5, 1024, 10, 30, true),
+            (5, 1025, 20, 50, true),
+            (5, 1024, 40, 70, false),
+            (5, 1024, 70, 80, true),
+            (6, 1024, 90, 95, false),
+            (6, 1025, 95, 95, false),
+        ]
+    );
+}
+
+#[test]
 fn states_within_a_gap_are_unknown() {
     let folder = Folder::new("gap");
     let event = |time, name: &str, tid: i32, numbers: &[i32]| (time, class(name), [&[tid], numbers].concat());
