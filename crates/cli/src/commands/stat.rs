@@ -183,10 +183,9 @@ fn write_text(summary: &Summary, incomplete: bool, output: &mut dyn Write) -> st
         writeln!(output, "rules        changed {times}, last at {at}  (what they leave out is in no count)")?;
     }
     write_triggers(&summary.trigger_changes, &summary.firings, &moment, output)?;
-    let dropped = summary.dropped_chunks.iter().take(MAX_ROWS);
-    dropped
-        .map(|it| writeln!(output, "missing      {}", it.row(&moment)))
-        .collect::<std::io::Result<()>>()?;
+    for dropped in summary.dropped_chunks.iter().take(MAX_ROWS) {
+        writeln!(output, "missing      {}", dropped.row(&moment))?;
+    }
     more(summary.dropped_chunks.len(), output)?;
     if summary.lost_packets != 0 {
         writeln!(output, "lost packets {}", with_thousands(summary.lost_packets))?;
