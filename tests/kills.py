@@ -227,10 +227,10 @@ class Sessions:
 
 def kill_again_and_again(sessions, chance):
     """Kills, and returns for how long recorders were away, in seconds."""
-    pids = wait_for("four recorders", lambda: found if len(found := sessions.recorders()) == PROGRAMS else None)
+    pids = wait_for("recorders", lambda: found if len(found := sessions.recorders()) == PROGRAMS else 0)
     away, order = [], []
     for _ in range(KILLS):
-        # Each of them in turn, so that most have worked for two seconds; some are killed at once again.
+        # Each of them in turn, so that most have worked for two seconds; some are killed again.
         order = order or chance.sample(range(PROGRAMS), PROGRAMS)
         number = order[-1] if chance.random() < 0.1 else order.pop()
         kind = chance.choice(["recorder"] * 7 + ["supervisor", "supervisor", "both"])

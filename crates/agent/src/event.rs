@@ -325,8 +325,8 @@ impl Buffer {
     }
 }
 
-/// Delivers the event to all that want it. Returns the recordings that have it, and the bits of what
-/// else is done with it.
+/// Delivers the event to all that want it. Returns the recordings that have it, and the bits of
+/// what else is done with it.
 #[inline(never)]
 extern "C" fn deliver(
     site: &Site,
