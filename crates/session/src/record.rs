@@ -22,7 +22,7 @@ use tompion_lineage::{
     self as lineage,
     untraced::{self, Expectation, Looks},
 };
-use tompion_manifest::CommandEnd;
+use tompion_manifest::{CommandEnd, Manifest};
 use tompion_os::{
     DirHandle, Inheritance, Poller, ProcessWatch, Signals, User,
     signal::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGUSR1, SIGXFSZ},
@@ -311,8 +311,7 @@ fn record_into(
         }
     };
     let Start { mut manifest, clock, name, listener, mut left, chunk, kernel } = start;
-    let is_durable = manifest.session.is_durable();
-    restore_counts(&session_config, left.as_ref(), is_durable)
+    restore_counts(&session_config, left.as_ref(), &manifest)
         .map_err(|text| Error::Resume(config.folder.clone(), text))?;
     tell_costs(&session_config, notice);
     let poller = Poller::new()?;
@@ -455,13 +454,13 @@ fn close(
 
 /// Goes on with the counts of processes that have ended. Those of processes with memory that is
 /// still there are read again.
-fn restore_counts(session: &SessionConfig, left: Option<&Left>, is_durable: bool) -> Result<(), String> {
+fn restore_counts(session: &SessionConfig, left: Option<&Left>, manifest: &Manifest) -> Result<(), String> {
     let (Some(left), Some(backing), Some(counting)) = (left, &session.backing, &session.counting) else {
         return Ok(());
     };
     let has_memory = |key| left.kept.processes.contains_key(&key);
     let is_there = |key| left.processes.iter().any(|process| process.key == key) && has_memory(key);
-    counting.resume(backing, is_durable, is_there)
+    counting.resume(backing, manifest.session.is_durable(), is_there)
 }
 
 /// Takes over the programs of a recorder that was killed. `begin_ns` is when the recording began.
