@@ -312,7 +312,7 @@ mod tests {
         for (text, expected) in [
             ("start = \"boot\"\nevnts = []", "line 2: unknown field `evnts`"),
             ("\n\n[channel.a]\nmode = 1", "line 4: invalid type: integer `1`"),
-            ("start = \"sometimes\"", "line 1: unknown variant `sometimes`"),
+            ("start = \"sometimes\"", "line 1: expected `boot`, `demand` or `trigger:SESSION`"),
             ("start = ", "line 1: "),
         ] {
             let problem = SessionFile::parse(text).expect_err(text);
