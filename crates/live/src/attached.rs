@@ -29,11 +29,12 @@ const MAX_DEPTH: usize = 6;
 /// Time between two looks for new streams.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// Time after which all streams have delivered what is older than a packet of one of them.
-const IDLE_TIME: Duration = Duration::from_millis(1500);
+/// A packet behind losses waits for two seconds, and each for half a second.
+const IDLE_TIME: Duration = Duration::from_millis(3500);
 /// Begin of descriptions of CTF 1.8: the protocol's version 2.4 has no others.
 const SIGNATURE: &[u8] = b"/* CTF 1.8";
-/// End of a declaration; a description is sent up to one.
-const DECLARATION_END: &[u8] = b"};\n";
+/// End of a declaration, whose inner ones are indented; a description is sent up to one.
+const DECLARATION_END: &[u8] = b"\n};\n";
 /// Bit of the ids of streams that are descriptions.
 const IS_METADATA: u64 = 1 << 32;
 
@@ -47,6 +48,8 @@ pub(crate) struct Attached {
     streams: Vec<StreamFile>,
     looked: Option<Instant>,
     is_complete: bool,
+    /// Another machine's: its streams come one behind the other after a break.
+    is_received: bool,
     /// Number of traces and streams that the reader was told of.
     announced: (usize, usize),
     newest: Newest,
@@ -103,8 +106,10 @@ impl Newest {
 impl Attached {
     /// Attaches to the recording in a folder.
     pub(crate) fn new(folder: DirHandle) -> Self {
+        let is_received = folder.has_directory(tompion_manifest::RECEIVED_FOLDER);
         Self {
             folder,
+            is_received,
             traces: Vec::new(),
             numbers: BTreeMap::new(),
             streams: Vec::new(),
@@ -169,7 +174,7 @@ impl Attached {
             }
             Err(_) => Next::Over,
             Ok(None) if self.is_complete => Next::Over,
-            Ok(None) if settled > stream.idle_until => {
+            Ok(None) if settled > stream.idle_until && !self.is_received => {
                 stream.idle_until = settled;
                 Next::Idle { until: settled, class: stream.class }
             }

@@ -1,14 +1,12 @@
 //! The server: one thread for each reader, of which there are few.
 
 use std::{
+    collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -24,6 +22,8 @@ use crate::{
 
 /// Maximum number of readers at one time.
 const MAX_READERS: usize = 64;
+/// Maximum number of those from one address of another machine.
+const MAX_READERS_OF_ADDRESS: usize = 16;
 /// Time for a request to come whole, and for the next one to begin.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time for an answer to be taken.
@@ -51,8 +51,11 @@ pub struct LiveServer {
     listener: TcpListener,
     folders: Arc<Vec<PathBuf>>,
     serves_everyone: bool,
-    readers: Arc<AtomicUsize>,
+    readers: Readers,
 }
+
+/// Readers by their addresses.
+type Readers = Arc<Mutex<BTreeMap<IpAddr, usize>>>;
 
 impl LiveServer {
     /// Listens at an address, for readers of the recordings in some folders. The protocol has no
@@ -77,18 +80,19 @@ impl LiveServer {
     pub fn run(&self) -> ! {
         loop {
             match self.listener.accept() {
-                Ok((stream, _)) => self.admit(stream),
+                Ok((stream, address)) => self.admit(stream, address.ip()),
                 Err(_) => thread::sleep(RETRY_INTERVAL),
             }
         }
     }
 
-    fn admit(&self, stream: TcpStream) {
+    fn admit(&self, stream: TcpStream, address: IpAddr) {
         if !self.serves_everyone && Peer::of(&stream) != Peer::OwnUser {
             return log::warn!("a reader of another user was refused");
         }
-        let place = Place::take(&self.readers);
-        let Some(place) = place else { return log::warn!("a reader was refused: there are {MAX_READERS}") };
+        let Some(place) = Place::take(&self.readers, address) else {
+            return log::warn!("a reader of {address} was refused: there are too many");
+        };
         let folders = self.folders.clone();
         let serve = move || {
             let _place = place;
@@ -102,21 +106,28 @@ impl LiveServer {
 }
 
 /// Place of a reader among those that there may be.
-struct Place(Arc<AtomicUsize>);
+struct Place(Readers, IpAddr);
 
 impl Place {
-    fn take(readers: &Arc<AtomicUsize>) -> Option<Self> {
-        let more = |count: usize| (count < MAX_READERS).then_some(count + 1);
-        // Ordering: a count; no memory is published by it.
-        readers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Self(readers.clone()))
+    fn take(readers: &Readers, address: IpAddr) -> Option<Self> {
+        let mut all = readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = all.get(&address).copied().unwrap_or(0);
+        let limit = if address.is_loopback() { MAX_READERS } else { MAX_READERS_OF_ADDRESS };
+        if own >= limit || all.values().sum::<usize>() >= MAX_READERS {
+            return None;
+        }
+        all.insert(address, own + 1);
+        Some(Self(readers.clone(), address))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Ordering: as in `take`.
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.get_mut(&self.1) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(all.remove(&self.1)),
+        }
     }
 }
 
@@ -236,5 +247,26 @@ impl Reader<'_> {
             sessions.push((Session { id: hasher.finish(), streams: 1, host, name }, path));
         }
         sessions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_leaves_places_to_others() {
+        let readers = Readers::default();
+        let address = |last| IpAddr::from([192, 0, 2, last]);
+        let mut places: Vec<_> = (0..100).filter_map(|_| Place::take(&readers, address(1))).collect();
+        assert_eq!(places.len(), MAX_READERS_OF_ADDRESS);
+        assert!(Place::take(&readers, address(2)).is_some());
+        places.pop();
+        assert!(Place::take(&readers, address(1)).is_some());
+        let local = (0..100).filter_map(|_| Place::take(&readers, IpAddr::from([127, 0, 0, 1])));
+        places.extend(local.collect::<Vec<_>>());
+        assert_eq!(places.len(), MAX_READERS);
+        drop(places);
+        assert!(readers.lock().expect("readers").is_empty());
     }
 }

@@ -25,6 +25,8 @@ use tompion_segments::{
 const MAX_OPEN: usize = 256;
 /// Maximum number of bytes of a file that are read at one time.
 const MAX_READ: u64 = 1 << 20;
+/// Number of files that the file system can still have when it is full.
+const MIN_FREE_FILES: u64 = 1000;
 /// End of the folder's name of a chunk that has not ended.
 const OPEN: &str = ".open";
 
@@ -35,13 +37,15 @@ pub struct StoreLimits {
     pub min_free: u64,
     /// Maximum number of hosts, of boots of each, and of sessions of each.
     pub max_names: usize,
+    /// Maximum number of chunks of a session.
+    pub max_chunks: usize,
     /// Maximum number of files of a chunk.
     pub max_files: usize,
 }
 
 impl Default for StoreLimits {
     fn default() -> Self {
-        Self { min_free: 64 << 20, max_names: 10_000, max_files: 100_000 }
+        Self { min_free: 64 << 20, max_names: 10_000, max_chunks: 1_000_000, max_files: 100_000 }
     }
 }
 
@@ -292,7 +296,7 @@ impl Store {
         {
             return Err(Conflict::Digest.into());
         }
-        self.check_room(segment, &chunk.state)?;
+        self.check_room(segment, &chunk.state, admission)?;
         let result = chunk.take(segment, admission);
         if result.is_err() {
             // It is read again, and what has no line is cut off.
@@ -316,7 +320,7 @@ impl Store {
             {
                 Err(Conflict::Digest.into())
             }
-            _ => self.check_room(segment, &state),
+            admission => self.check_room(segment, &state, admission),
         }
     }
 
@@ -324,6 +328,9 @@ impl Store {
         let session = self.make_session(place)?;
         let journal = Journal::new(&session, &place.chunk);
         let (state, length) = journal.read()?;
+        if length == 0 && Journal::chunks(&session)?.len() >= self.limits.max_chunks {
+            return Err(Refusal::TooMany(self.limits.max_chunks));
+        }
         if state.end.is_none() && !lock(&self.chunks).trusted.contains(place) {
             journal.rewrite(length)?;
         }
@@ -359,13 +366,21 @@ impl Store {
         Ok(folder)
     }
 
-    fn check_room(&self, segment: &Segment, state: &ChunkState) -> Result<(), Refusal> {
+    fn check_room(&self, segment: &Segment, state: &ChunkState, admission: Admission) -> Result<(), Refusal> {
+        if matches!(admission, Admission::End(_) | Admission::Remove) {
+            // A full medium must not keep what makes room for others.
+            return Ok(());
+        }
         let is_new = !state.files.contains_key(&segment.name.file);
         if is_new && state.files.len() >= self.limits.max_files {
             return Err(Refusal::TooMany(self.limits.max_files));
         }
         let space = rustix::fs::statvfs(self.root.path()).map_err(io::Error::from)?;
         let free = space.f_bavail.saturating_mul(space.f_frsize);
+        // Some file systems have no number of files.
+        if space.f_files > 0 && space.f_favail < MIN_FREE_FILES {
+            return Err(Refusal::Full);
+        }
         match free.checked_sub(segment.content.len() as u64) {
             Some(left) if left >= self.limits.min_free => Ok(()),
             _ => Err(Refusal::Full),

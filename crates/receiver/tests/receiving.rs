@@ -207,6 +207,9 @@ fn a_full_disk_is_said_and_damages_nothing() {
     let next = packets("whole/stream_0/2", 7, b"more");
     assert!(matches!(store.put(&next), Err(Refusal::Full)));
     assert_eq!(store.put(&first).unwrap(), Taken::Known);
+    // The sender makes room for others.
+    let dropped = segment("chunk-000007/@commit/1", Kind::Dropped, 0, b"{}");
+    assert_eq!(store.put(&dropped).unwrap(), Taken::Stored);
     drop(store);
     let store = Store::open(&dir, limits(0)).unwrap();
     assert_eq!(store.put(&next).unwrap(), Taken::Stored);
@@ -217,11 +220,13 @@ fn a_full_disk_is_said_and_damages_nothing() {
 #[test]
 fn names_and_files_are_limited() {
     let dir = TestDir::new("many");
-    let few = StoreLimits { min_free: 0, max_names: 2, max_files: 2 };
+    let few = StoreLimits { min_free: 0, max_names: 2, max_chunks: 2, max_files: 2 };
     let store = Store::open(&dir, few).unwrap();
     let result = |path: &str| store.put(&packets(path, 0, b"x")).map_err(|error| error.to_string());
     assert!(result("whole/a/1").is_ok() && result("whole/b/1").is_ok());
     assert!(result("whole/c/1").unwrap_err().contains("at most 2"));
+    assert!(result("chunk-000001/a/1").is_ok());
+    assert!(result("chunk-000002/a/1").unwrap_err().contains("at most 2"));
     let of = |session: u32| {
         let name = Name::parse(&format!("/v1/robot/boot/s{session}/whole/a/1")).unwrap();
         store.put(&Segment::new(name, Segment::header(Kind::Packets, 0, true), Vec::new()))
