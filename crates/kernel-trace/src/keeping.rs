@@ -111,6 +111,13 @@ impl SavedKernel {
         }
     }
 
+    /// Whether it has probes in files.
+    pub fn names_files(&self) -> bool {
+        let is_in_file =
+            |word: &String| ["uprobe", "uretprobe", "usdt"].iter().any(|kind| word.contains(kind));
+        self.words.iter().any(is_in_file)
+    }
+
     /// Reads the state below a recording's; none if there is none. Errors are lines for people.
     pub fn read(backing: &DirHandle) -> Result<Option<Self>, String> {
         let folder = backing.join(FOLDER);

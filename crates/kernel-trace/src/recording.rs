@@ -215,7 +215,12 @@ fn hold(plan: &Plan<'_>, keep: Keep<'_>, drain: &Drain, uuid: Uuid) -> Result<Ke
     let mut held = SavedHeld::new(uuid, geometry, has_state, &drain.vocabulary);
     held.problems = problems_of(&drain.recorder);
     let keeping = Keeping::new(keeper.clone(), backing.clone(), saved, std::iter::empty());
-    keeping.hold(&drain.recorder.objects()?, Some(held)).map_err(Error::Keeper)?;
+    let objects = drain.recorder.objects()?;
+    keeping.hold(&objects, Some(held)).map_err(|error| {
+        // Its programs would write on for no reader.
+        let _ = keeper.release_objects(objects.iter().map(|(key, _)| key.to_number()));
+        Error::Keeper(error)
+    })?;
     Ok(keeping)
 }
 

@@ -105,8 +105,9 @@ impl LeftKernel {
     fn check(backing: &DirHandle, objects: Objects) -> Result<Self, String> {
         let saved = SavedKernel::read(backing)?.ok_or("its choice of kernel events was not saved")?;
         saved.check_version()?;
-        // What programs are loaded with is root's to read.
-        let _rights = FileRights::of_the_process().ok();
+        // What programs are loaded with is root's to read. Paths of probes are not: the folder's
+        // owner may have written them.
+        let _rights = if saved.names_files() { None } else { FileRights::of_the_process().ok() };
         let mut choice = saved.choice()?;
         choice.is_taken_over = saved.held.is_some();
         Ok(Self { saved, objects, choice })

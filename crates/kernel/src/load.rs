@@ -485,8 +485,7 @@ impl Programs {
         for (map, name) in KeptMap::ALL {
             all.push((map.key(), map_of(&self.ebpf, name)?));
         }
-        let programs = self.program_descriptors().enumerate();
-        all.extend(programs.map(|(number, program)| (Key(Kind::Program, number as u32), program)));
+        all.extend(self.program_descriptors().map(|(number, it)| (Key(Kind::Program, number), it)));
         let links = self.links.iter().map(|link| (link.number, link.descriptor.as_fd()));
         all.extend(links.map(|(number, link)| (Key(Kind::Link, number), link)));
         let (links, events) = self.attachments.descriptors();
@@ -499,11 +498,12 @@ impl Programs {
         Ok(all)
     }
 
-    /// The programs that record. The kernel counts with each how often it was not started.
-    fn program_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let others = (!self.tracepoints.is_empty()).then_some(FOR_TRACEPOINTS);
-        let all = self.loaded.iter().copied().chain(others);
-        all.filter_map(|name| Some(self.ebpf.program(name)?.fd().ok()?.as_fd()))
+    /// The programs that record, with numbers that they keep when others are loaded. The kernel
+    /// counts with each how often it was not started.
+    fn program_descriptors(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
+        let others = (!self.tracepoints.is_empty()).then_some((u32::MAX, FOR_TRACEPOINTS));
+        let all = self.loaded.iter().enumerate().map(|(number, name)| (number as u32, *name)).chain(others);
+        all.filter_map(|(number, name)| Some((number, self.ebpf.program(name)?.fd().ok()?.as_fd())))
     }
 
     /// Closes the links that are not wanted any more.
@@ -529,7 +529,7 @@ impl Programs {
     }
 
     fn misses(&self) -> u64 {
-        self.program_descriptors().map(misses_of).fold(0, u64::saturating_add)
+        self.program_descriptors().map(|(_, program)| misses_of(program)).fold(0, u64::saturating_add)
     }
 }
 
