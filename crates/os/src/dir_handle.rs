@@ -20,7 +20,7 @@ use std::{
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
         unix::{
-            ffi::OsStrExt,
+            ffi::{OsStrExt, OsStringExt},
             fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
         },
     },
@@ -562,7 +562,7 @@ fn walk(path: &Path, missing: Missing) -> io::Result<OwnedFd> {
         if links > MAX_LINKS {
             return Err(io::Error::from_raw_os_error(libc::ELOOP));
         }
-        let target = fs::read_link(path_of(&here).join(&name))?;
+        let target = target_of(&found)?;
         if target.is_absolute() {
             if is_on_proc(&here)? {
                 let name = Path::new(&name).display();
@@ -620,6 +620,16 @@ fn empty(directory: &OwnedFd) -> io::Result<()> {
         result = result.and(removed);
     }
     result
+}
+
+/// Where a link leads that is open: not one that has its name meanwhile.
+fn target_of(link: &impl AsRawFd) -> io::Result<PathBuf> {
+    let mut target = vec![0u8; libc::PATH_MAX as usize];
+    // SAFETY: an empty name, and a buffer of that size.
+    let len =
+        unsafe { libc::readlinkat(link.as_raw_fd(), c"".as_ptr(), target.as_mut_ptr().cast(), target.len()) };
+    target.truncate(usize::try_from(len).map_err(|_| io::Error::last_os_error())?);
+    Ok(OsString::from_vec(target).into())
 }
 
 /// A path that leads to what is open, whatever has its name.

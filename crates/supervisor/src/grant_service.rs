@@ -9,11 +9,11 @@ use tompion_grants::{Grant, Grants, Member};
 
 use crate::{
     DESCRIPTION, INTERFACE,
-    grantee::{Grantee, Refusal, check},
+    grantee::{Grantee, Refusal, check, memory_of},
     key::SessionKey,
     qualified,
     service::{SupervisorService, invalid, no_such_session},
-    session_file::SessionFile,
+    session_file::{Channel, SessionFile},
     supervisor::Shared,
     types::Applied,
 };
@@ -92,8 +92,8 @@ impl GrantService {
             else {
                 continue;
             };
-            if recorder.is_active() && size(running.memory.as_deref()) > size(wanted.memory.as_deref()) {
-                wanted.memory.clone_from(&running.memory);
+            if recorder.is_active() && memory_of_channel(running) > memory_of_channel(wanted) {
+                wanted.clone_from(running);
             }
         }
         let used = state.used(user, key);
@@ -106,9 +106,11 @@ impl GrantService {
     }
 }
 
-/// Bytes of a limit that was checked.
-fn size(memory: Option<&str>) -> u64 {
-    memory.and_then(|text| tompion_units::size(text).ok()).unwrap_or(0)
+/// Memory that a channel takes by itself; 0 if it has no limit.
+fn memory_of_channel(channel: &Channel) -> u64 {
+    let mut session = SessionFile::default();
+    session.channel.insert("only".into(), channel.clone());
+    memory_of(&session).unwrap_or(0)
 }
 
 /// The caller as the kernel noted it when it connected: its process may be another one by now.
@@ -199,5 +201,21 @@ impl Service for GrantService {
             "Apply" | "Create" | "Remove" => Err(not_permitted("root")),
             _ => Err(CallError::method_not_found(&call.method)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_takes_memory_for_kernel_events_and_counts_too() {
+        let channel = |text: &str| {
+            let session = SessionFile::parse(&format!("[channel.a]\nmemory = '21M'\n{text}"));
+            memory_of_channel(&session.expect("a session").channel["a"])
+        };
+        let (plain, all) = (channel(""), channel("kernel = []\ncount = ['count a:b']"));
+        assert_eq!(plain, 21 << 20);
+        assert!(all >= 3 * plain, "{all}");
     }
 }

@@ -46,7 +46,10 @@ impl Word {
                 let shift = 8 * (offset % 8) as u32;
                 Self { offset: offset & !7, shift, mask, min_size: offset + size }
             }
-            false => Self { offset, shift: 0, mask, min_size: offset.div_ceil(8) * 8 + 1 },
+            false => {
+                let min_size = (offset + size).max(offset.div_ceil(8) * 8 + 1);
+                Self { offset, shift: 0, mask, min_size }
+            }
         })
     }
 
@@ -248,6 +251,7 @@ mod tests {
                         assert!(is_at_end, "{size} bytes at {offset} of {image_len}");
                         continue;
                     };
+                    assert!(offset + size <= image_len, "{size} bytes at {offset} of {image_len}");
                     let bytes = image[offset..offset + size].iter().rev();
                     let expected = bytes.fold(0, |word, byte| word << 8 | u64::from(*byte));
                     assert_eq!(found, expected, "{size} bytes at {offset} of {image_len}");
