@@ -622,7 +622,7 @@ fn empty(directory: &OwnedFd) -> io::Result<()> {
     result
 }
 
-/// Where a link leads that is open: not one that has its name meanwhile.
+/// Target of a link that is open, not of one that has its name meanwhile.
 fn target_of(link: &impl AsRawFd) -> io::Result<PathBuf> {
     let mut target = vec![0u8; libc::PATH_MAX as usize];
     // SAFETY: an empty name, and a buffer of that size.
