@@ -36,28 +36,39 @@ static inline int is_on(void)
 }
 
 /* Texts that this library uses itself, made by the constructor. */
-static struct text *own_domain, *frame_name, *function_name, *relation_name;
+static struct text *own_domain, *frame_name, *function_name, *relation_name, *unnamed;
+
+/* What a program gets beyond the limit of names: it may use a domain without looking. */
+static struct itt_domain other_domain = {1, "itt", NULL, 0, NULL, NULL};
+static struct itt_string other_string = {"unnamed", NULL, 0, NULL, NULL};
 
 __attribute__((constructor(103))) static void make_own_texts(void)
 {
-    own_domain = given_text("itt");
-    frame_name = given_text("frame");
-    function_name = given_text("function");
-    relation_name = given_text("relation");
+    own_domain = own_text("itt");
+    frame_name = own_text("frame");
+    function_name = own_text("function");
+    relation_name = own_text("relation");
+    unnamed = own_text("unnamed");
+    other_domain.extra2 = own_domain;
+    other_string.extra2 = unnamed;
 }
 
 static const struct text *domain_text(const struct itt_domain *domain)
 {
+    const struct text *text;
     if (!domain)
         return own_domain;
-    return domain->extra2 ? domain->extra2 : given_text(domain->name);
+    text = domain->extra2 ? domain->extra2 : given_text(domain->name);
+    return text ? text : own_domain;
 }
 
 static const struct text *string_text(const struct itt_string *string)
 {
+    const struct text *text;
     if (!string)
-        return given_text(NULL);
-    return string->extra2 ? string->extra2 : given_text(string->text);
+        return unnamed;
+    text = string->extra2 ? string->extra2 : given_text(string->text);
+    return text ? text : unnamed;
 }
 
 static struct itt_domain *domain_create(const char *name)
@@ -67,7 +78,7 @@ static struct itt_domain *domain_create(const char *name)
     struct itt_domain *domain;
     sigset_t before;
     if (!name || !text)
-        return NULL;
+        return name ? &other_domain : NULL;
     lock_names(&before);
     for (domain = domains; domain && domain->extra2 != text; domain = domain->next)
         ;
@@ -79,7 +90,7 @@ static struct itt_domain *domain_create(const char *name)
         domains = domain;
     }
     unlock_names(&before);
-    return domain;
+    return domain ? domain : &other_domain;
 }
 
 static struct itt_string *string_create(const char *name)
@@ -89,7 +100,7 @@ static struct itt_string *string_create(const char *name)
     struct itt_string **place, *string;
     sigset_t before;
     if (!name || !text)
-        return NULL;
+        return name ? &other_string : NULL;
     place = &strings[text->hash % TEXT_PLACES];
     lock_names(&before);
     for (string = *place; string && string->extra2 != text; string = string->next)
@@ -101,7 +112,7 @@ static struct itt_string *string_create(const char *name)
         *place = string;
     }
     unlock_names(&before);
-    return string;
+    return string ? string : &other_string;
 }
 
 /* -- Tasks -- */
@@ -494,7 +505,7 @@ static void relation_add_to_current(const struct itt_domain *domain, int relatio
 
 static int event_create(const char *name, int size)
 {
-    const struct text *text = name ? text_of(name, size > 0 ? strnlen(name, (size_t)size) : strlen(name), 1) : NULL;
+    const struct text *text = name ? text_of(name, size > 0 ? strnlen(name, (size_t)size) : strlen(name), GIVEN) : NULL;
     const struct named_event *event = event_of(own_domain, text, &task_shape);
     return event ? (int)event->number + 1 : 0;
 }

@@ -150,7 +150,7 @@ static size_t narrow(char *to, size_t room, const wchar_t *from)
 
 
 /* A domain and a registered string are texts; a domain has a counter of its levels per thread. */
-static struct text *own_domain, *category_name, *resource_name, *range_name, *mark_name;
+static struct text *own_domain, *category_name, *resource_name, *range_name, *mark_name, *unnamed;
 static struct text *sync_start, *sync_failed, *sync_success, *sync_releasing;
 
 static const struct text *domain_of(const void *handle)
@@ -158,10 +158,10 @@ static const struct text *domain_of(const void *handle)
     return handle ? handle : own_domain;
 }
 
-static struct text *wide_text(const wchar_t *wide, int is_name_given)
+static struct text *wide_text(const wchar_t *wide)
 {
     char bytes[MAX_TEXT];
-    return text_of(bytes, narrow(bytes, sizeof bytes, wide), is_name_given);
+    return text_of(bytes, narrow(bytes, sizeof bytes, wide), GIVEN);
 }
 
 /* A message: a text that is there once, or its bytes where it can't be (too many were made up). */
@@ -189,7 +189,7 @@ static struct message_text message_of(int type, union message message, char *roo
     default: return found;
     }
     if (!found.name && found.size)
-        found.name = text_of(found.bytes, found.size, 0);
+        found.name = text_of(found.bytes, found.size, MADE_UP);
     return found;
 }
 
@@ -223,6 +223,19 @@ static int is_sound(const struct attributes *of)
     return of && of->size >= sizeof *of;
 }
 
+/* Turns a mark that can have no event of its own into one with its name as a field. */
+static void beyond_limit(struct nvtx_mark *of, int kind)
+{
+    const struct text *own = kind == KIND_MARK ? mark_name : range_name;
+    if (of->message.name && of->message.name != own) {
+        of->message.bytes = of->message.name->bytes;
+        of->message.size = of->message.name->size;
+        of->has |= HAS_TEXT;
+    }
+    of->message.name = own;
+    of->event = event_of(own_domain, own, &shapes[kind][of->has]);
+}
+
 static struct nvtx_mark find_mark(const void *domain, const struct attributes *of, int kind, char *room)
 {
     struct nvtx_mark found = {NULL, {NULL, "", 0}, 0};
@@ -236,6 +249,8 @@ static struct nvtx_mark find_mark(const void *domain, const struct attributes *o
         found.has |= found.message.size ? HAS_TEXT : 0;
     }
     found.event = event_of(domain_of(domain), found.message.name, &shapes[kind][found.has]);
+    if (!found.event)
+        beyond_limit(&found, kind);
     return found;
 }
 
@@ -421,7 +436,7 @@ static const void *domain_create(const char *name)
 }
 static const void *domain_create_wide(const wchar_t *name)
 {
-    return wide_text(name, 1);
+    return wide_text(name);
 }
 /* Marks of a domain that is gone may still come: it stays. */
 static void domain_destroy(const void *domain)
@@ -436,7 +451,7 @@ static const void *register_string(const void *domain, const char *text)
 static const void *register_wide(const void *domain, const wchar_t *text)
 {
     (void)domain;
-    return wide_text(text, 1);
+    return wide_text(text);
 }
 
 static void name_category(const void *domain, uint32_t category, const char *name, size_t size)
@@ -506,9 +521,28 @@ static void resource_destroy(const void *resource)
 
 /* -- The program's own means of synchronization -- */
 
+/* Objects are used again when the program has destroyed them. */
 struct sync {
     const struct text *domain, *name;
+    struct sync *next; /* of those that the program does not have */
+    int is_free;
 };
+enum { MAX_SYNC_OBJECTS = 65536 };
+static struct sync *free_sync_objects;
+static uint32_t sync_count;
+
+/* Under the lock. NULL if there are too many, or without memory. */
+static struct sync *take_sync(void)
+{
+    struct sync *taken = free_sync_objects;
+    if (taken) {
+        free_sync_objects = taken->next;
+        return taken;
+    }
+    taken = sync_count < MAX_SYNC_OBJECTS ? take(sizeof *taken) : NULL;
+    sync_count += taken != NULL;
+    return taken;
+}
 
 static void *sync_create(const void *domain, const struct sync_attributes *of)
 {
@@ -519,15 +553,25 @@ static void *sync_create(const void *domain, const struct sync_attributes *of)
     if (of && of->size >= sizeof *of)
         name = message_of(of->message_type, of->message, room, sizeof room);
     lock_names(&before);
-    made = take(sizeof *made);
+    made = take_sync();
     if (made)
-        *made = (struct sync){domain_of(domain), name.name ? name.name : own_domain};
+        *made = (struct sync){domain_of(domain), name.name ? name.name : unnamed, NULL, 0};
     unlock_names(&before);
     return made;
 }
-static void sync_destroy(void *sync)
+static void sync_destroy(void *of)
 {
-    (void)sync;
+    struct sync *sync = of;
+    sigset_t before;
+    if (!sync)
+        return;
+    lock_names(&before);
+    if (!sync->is_free) {
+        sync->is_free = 1;
+        sync->next = free_sync_objects;
+        free_sync_objects = sync;
+    }
+    unlock_names(&before);
 }
 static void append_sync(const struct sync *sync, const struct text *what)
 {
@@ -605,13 +649,14 @@ int InitializeInjectionNvtx2(const void *(*table)(uint32_t))
 __attribute__((constructor(103))) static void make_own_texts(void)
 {
     make_shapes();
-    own_domain = given_text("nvtx");
-    category_name = given_text("category");
-    resource_name = given_text("resource");
-    range_name = given_text("range");
-    mark_name = given_text("mark");
-    sync_start = given_text("sync_acquire_start");
-    sync_failed = given_text("sync_acquire_failed");
-    sync_success = given_text("sync_acquire_success");
-    sync_releasing = given_text("sync_releasing");
+    own_domain = own_text("nvtx");
+    category_name = own_text("category");
+    resource_name = own_text("resource");
+    range_name = own_text("range");
+    mark_name = own_text("mark");
+    unnamed = own_text("");
+    sync_start = own_text("sync_acquire_start");
+    sync_failed = own_text("sync_acquire_failed");
+    sync_success = own_text("sync_acquire_success");
+    sync_releasing = own_text("sync_releasing");
 }

@@ -30,8 +30,8 @@ static struct text *own_provider, *zone_name;
 
 __attribute__((constructor(103))) static void make_own_texts(void)
 {
-    own_provider = given_text("tracy");
-    zone_name = given_text("zone");
+    own_provider = own_text("tracy");
+    zone_name = own_text("zone");
 }
 
 /* -- Zones -- */
@@ -67,11 +67,13 @@ struct tompion_tracy_zone tompion_tracy_begin(const struct tompion_tracy_source 
 
 struct tompion_tracy_zone tompion_tracy_begin_transient(const char *name, size_t size, uint32_t color)
 {
-    const struct text *text = text_of(name, size, 0);
+    const struct text *text = text_of(name, size, MADE_UP);
     const struct shape *shape = !text ? &transient_shape : color ? &colored_zone_shape : &zone_shape;
     const struct named_event *event = event_of(own_provider, text ? text : zone_name, shape);
     const struct tompion_tracy_zone none = {NULL, 0, 1};
     struct record record;
+    if (!event)
+        event = event_of(own_provider, zone_name, shape = &transient_shape);
     if (!event || !is_wanted(&event->site))
         return none;
     record.size = record.tail_count = 0;
@@ -170,6 +172,10 @@ void tompion_tracy_app_info(const char *text, size_t size)
 {
     TOMPION_EVENT_INIT(tracy, app_info, (strn, text, text, size));
 }
+void tompion_tracy_thread_name(const char *name)
+{
+    TOMPION_EVENT_INIT(tracy, thread_name, (str, name, name));
+}
 void tompion_tracy_alloc(const void *pointer, size_t size, const char *pool)
 {
     TOMPION_EVENT(tracy, alloc, (x64, ptr, pointer), (u64, size, size), (str, pool, pool));
@@ -185,6 +191,15 @@ void tompion_tracy_discard(const char *pool)
 
 /* -- Locks, fibers -- */
 
+/* A number that no other lock of the process has: no address of user space has its highest bit. */
+const void *tompion_tracy_announce_lock(const char *name)
+{
+    static uint64_t count;
+    const uint64_t number = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
+    const void *lock = (const void *)(uintptr_t)(number | UINT64_C(1) << 63);
+    tompion_tracy_lock_named(lock, name, strlen(name));
+    return lock;
+}
 void tompion_tracy_lock_named(const void *lock, const char *name, size_t size)
 {
     TOMPION_EVENT_INIT(tracy, lock_name, (x64, lock, lock), (strn, name, name, size));

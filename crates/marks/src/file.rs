@@ -49,7 +49,9 @@ pub fn described_in_file(file: &Path) -> anyhow::Result<Described> {
     let cache = ReadCache::new(BoundedFile::open(file, MAX_READ)?);
     let object = object::File::parse(&cache).context("expected an ELF program or library")?;
     let events = match object.section_by_name(SECTION) {
-        Some(section) => events_in(&|address| bytes_at(&object, address), section.address(), section.data()?),
+        Some(section) => {
+            events_in(&|address| bytes_at(&object, address), section.address(), section.data()?, usize::MAX)
+        }
         None => Vec::new(),
     };
     let constants = object.section_by_name(CONSTANTS).and_then(|section| section.data().ok());
@@ -78,13 +80,13 @@ fn elsewhere<'data>(bytes_at: BytesAt<'_, 'data>, address: u64, bytes: &[u8]) ->
     bytes_at(address.checked_add(4)?.checked_add_signed(i32::from_le_bytes(*distance).into())?)
 }
 
-/// Decodes the descriptions of a section, which are at multiples of eight bytes.
-pub(crate) fn events_in(bytes_at: BytesAt<'_, '_>, address: u64, section: &[u8]) -> Vec<Event> {
+/// Decodes the descriptions of a section, which are at multiples of eight bytes: at most so many.
+pub(crate) fn events_in(bytes_at: BytesAt<'_, '_>, address: u64, section: &[u8], most: usize) -> Vec<Event> {
     let decode = |bytes: &[u8]| decode_outline(bytes.get(..description_size(bytes).ok()?)?).ok();
     let mut events = Vec::new();
     let mut parts = Parts::default();
     let mut at = 0;
-    while let Some(rest) = section.get(at..).filter(|rest| rest.len() >= 8) {
+    while let Some(rest) = section.get(at..).filter(|rest| rest.len() >= 8 && events.len() < most) {
         let size =
             if rest.starts_with(&EVENT_MAGIC.to_le_bytes()) { description_size(rest).ok() } else { None };
         let there = elsewhere(bytes_at, address.saturating_add(at as u64), rest);
@@ -92,7 +94,8 @@ pub(crate) fn events_in(bytes_at: BytesAt<'_, '_>, address: u64, section: &[u8])
         let size = size.or_else(|| parts.add(rest));
         at += size.unwrap_or(8).max(8).next_multiple_of(8);
     }
-    events.extend(parts.outlines().filter_map(|bytes| decode(&bytes)));
+    let left = most.saturating_sub(events.len());
+    events.extend(parts.outlines().filter_map(|bytes| decode(&bytes)).take(left));
     events
 }
 

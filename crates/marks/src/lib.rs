@@ -8,7 +8,7 @@ mod memory;
 use std::path::PathBuf;
 
 pub use file::{Described, described_in_file, files};
-pub use memory::described_in_memory;
+pub use memory::{InMemory, MAX_EVENTS, described_in_memory};
 
 /// Tracer whose marks programs carry, and have a library record that a variable names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -178,7 +178,19 @@ inline typename std::enable_if<!std::is_floating_point<T>::value>::type tompion_
     tompion_tracy_plot_i64(name, static_cast<int64_t>(value));
 }
 
-inline void SetThreadName(const char *) {}
+inline void SetThreadName(const char *name) { tompion_tracy_thread_name(name); }
+inline void SetThreadNameWithHint(const char *name, int32_t) { tompion_tracy_thread_name(name); }
+
+enum class MessageSeverity : uint8_t { Trace, Debug, Info, Warning, Error, Fatal };
+
+inline void tompion_log(uint32_t color, size_t size, const char *text)
+{
+    tompion_tracy_message(text, size, color);
+}
+inline void tompion_log(uint32_t color, const char *text)
+{
+    tompion_tracy_message(text, strlen(text), color);
+}
 
 } /* namespace tracy */
 
@@ -252,6 +264,9 @@ inline void SetThreadName(const char *) {}
 #define TracyMessageLS(text, depth) TracyMessageL(text)
 #define TracyMessageCS(text, size, color, depth) TracyMessageC(text, size, color)
 #define TracyMessageLCS(text, color, depth) TracyMessageLC(text, color)
+/* The text, or its size and it. */
+#define TracyLogString(severity, color, depth, ...) \
+    ((void)(severity), (void)(depth), ::tracy::tompion_log(static_cast<uint32_t>(color), __VA_ARGS__))
 #define TracyAppInfo(text, size) tompion_tracy_app_info(text, size)
 
 #define TracyAlloc(pointer, size) tompion_tracy_alloc(pointer, size, "")
@@ -291,6 +306,8 @@ inline void SetThreadName(const char *) {}
 #define TracyFiberEnterHint(fiber, hint) tompion_tracy_fiber_enter(fiber)
 #define TracyFiberLeave tompion_tracy_fiber_leave()
 #define TracySourceCallbackRegister(callback, data)
+#define TracySectionEnter(name) ((void)(name), static_cast<uint16_t>(0))
+#define TracySectionLeave(section) ((void)(section))
 #define TracyParameterRegister(callback, data)
 #define TracyParameterSetup(index, name, type, value)
 

@@ -17,8 +17,8 @@
 #include "private/library.h"
 
 typedef struct tompion_tracy_zone TracyCZoneCtx;
-typedef const struct tompion_tracy_source *TracyCLockCtx;
-typedef const struct tompion_tracy_source *TracyCSharedLockCtx;
+typedef const void *TracyCLockCtx;
+typedef const void *TracyCSharedLockCtx;
 
 enum TracyPlotFormatEnum {
     TracyPlotFormatNumber,
@@ -113,10 +113,8 @@ __attribute__((__format__(__printf__, 1, 2), __unused__)) static void tompion_tr
 
 /* -- Locks -- */
 
-#define TracyCLockAnnounce(lock)                                                                      \
-    TOMPION_TRACY_SOURCE(#lock, 0, 0);                                                                \
-    lock = TOMPION_TRACY_THIS_SOURCE;                                                                 \
-    tompion_tracy_lock_named(lock, (lock)->name, strlen((lock)->name));
+/* Each lock that passes here is one of its own. */
+#define TracyCLockAnnounce(lock) lock = tompion_tracy_announce_lock(#lock);
 #define TracyCLockTerminate(lock) ((void)(lock))
 #define TracyCLockBeforeLock(lock) tompion_tracy_lock(lock, tompion_tracy_WAIT);
 #define TracyCLockAfterLock(lock) tompion_tracy_lock(lock, tompion_tracy_ACQUIRED);
@@ -125,7 +123,9 @@ __attribute__((__format__(__printf__, 1, 2), __unused__)) static void tompion_tr
     ((void)((acquired) ? tompion_tracy_lock(lock, tompion_tracy_ACQUIRED) : (void)0))
 #define TracyCLockMark(lock) ((void)(lock))
 #define TracyCLockCustomName(lock, name, size) tompion_tracy_lock_named(lock, name, size);
-#define TracyCSharedLockAnnounce(lock) TracyCLockAnnounce(lock)
+/* Tracy's own spelling, and the one that a reader expects. */
+#define TracyCSharedLockAnnonce(lock) lock = tompion_tracy_announce_lock(#lock);
+#define TracyCSharedLockAnnounce(lock) lock = tompion_tracy_announce_lock(#lock);
 #define TracyCSharedLockTerminate(lock) ((void)(lock))
 #define TracyCSharedLockBeforeLock(lock) TracyCLockBeforeLock(lock)
 #define TracyCSharedLockAfterLock(lock) TracyCLockAfterLock(lock)
@@ -139,7 +139,9 @@ __attribute__((__format__(__printf__, 1, 2), __unused__)) static void tompion_tr
 #define TracyCSharedLockMark(lock) ((void)(lock))
 #define TracyCSharedLockCustomName(lock, name, size) tompion_tracy_lock_named(lock, name, size);
 
-/* -- Fibers -- */
+/* -- Fibers, threads -- */
+
+#define TracyCSetThreadName(name) tompion_tracy_thread_name(name);
 
 #define TracyCFiberEnter(fiber) tompion_tracy_fiber_enter(fiber);
 #define TracyCFiberLeave tompion_tracy_fiber_leave();

@@ -29,9 +29,12 @@ static struct counter *counter_of(const struct text *domain, const struct text *
             return counter;
     }
     lock_names(&before);
-    counter = take(sizeof *counter);
-    if (counter) {
+    /* Another thread may have made it meanwhile. */
+    for (counter = *place; counter && (counter->event != event || counter->type != type); counter = counter->next)
+        ;
+    if (!counter && (counter = take(sizeof *counter))) {
         *counter = (struct counter){*place, event, 0, type};
+        /* Release: pairs with the acquire above. */
         __atomic_store_n(place, counter, __ATOMIC_RELEASE);
     }
     unlock_names(&before);

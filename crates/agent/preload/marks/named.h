@@ -8,8 +8,9 @@
  * later use is a look-up in a table without a lock, since entries stay as they are for ever. What
  * is recorded of an event is put together on the stack and goes to the ring by one append.
  *
- * Names are the program's. Their number has a limit, so that a program that makes up names for ever
- * is no leak; a caller then has an event of its own that takes the name as a field.
+ * Names are the program's. Their number and their bytes have limits, so that a program that makes
+ * up names for ever is no leak; a caller then may have an event that takes the name as a field.
+ * Beyond a limit, an unseen name costs a look-up and no lock.
  *
  * A library defines MARKS_ORIGIN first: the tracer that the marks are made for. `tompion list`
  * shows it.
@@ -53,7 +54,8 @@ struct shape {
 struct text {
     struct text *next;
     uint32_t hash, size;
-    char bytes[]; /* with a NUL */
+    uint32_t is_own; /* the library's, rather than the program's */
+    char bytes[];    /* with a NUL */
 };
 
 /* An event of a name. */
@@ -69,10 +71,15 @@ struct named_event {
 
 enum { TEXT_PLACES = 4096, EVENT_PLACES = 8192, MAX_TEXT = 4096, MAX_NAMED_EVENTS = 32768 };
 
-/* The most names that come from texts which a program may make up as it goes. */
-enum { MAX_MADE_UP = 8192 };
+/* The most names that come from texts which a program may make up as it goes, the most that it
+ * registers, and the most bytes of all of them. */
+enum { MAX_MADE_UP = 8192, MAX_GIVEN = 65536, MAX_TEXT_BYTES = 32 << 20 };
+
+/* Events that are left for the library's own names. */
+enum { OWN_EVENTS = 512 };
 
 static struct text *texts[TEXT_PLACES];
+static uint32_t given_count, text_bytes;
 static struct named_event *named_events[EVENT_PLACES];
 static struct named_event *event_by_number[MAX_NAMED_EVENTS];
 static uint32_t named_count, made_up_count;
@@ -128,35 +135,58 @@ static struct text *look_for_text(const char *bytes, size_t size, uint32_t hash)
     return NULL;
 }
 
-static struct text *make_text(const char *bytes, size_t size, uint32_t hash, int is_name_given)
+/* Where a text comes from. */
+enum text_source { MADE_UP, GIVEN, OWN };
+
+/* Whether one more text may be made. Relaxed: the counts only grow, and guard nothing else. A
+ * thread that sees an old one takes the lock, and looks again. */
+static int has_room_for_text(enum text_source source)
+{
+    const uint32_t *count = source == MADE_UP ? &made_up_count : &given_count;
+    const uint32_t limit = source == MADE_UP ? MAX_MADE_UP : MAX_GIVEN;
+    return source == OWN || (__atomic_load_n(count, __ATOMIC_RELAXED) < limit &&
+                             __atomic_load_n(&text_bytes, __ATOMIC_RELAXED) < MAX_TEXT_BYTES);
+}
+
+static void count_text(enum text_source source, size_t size)
+{
+    uint32_t *count = source == MADE_UP ? &made_up_count : &given_count;
+    if (source == OWN)
+        return;
+    /* Relaxed: see `has_room_for_text`. */
+    __atomic_store_n(count, *count + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&text_bytes, text_bytes + (uint32_t)size, __ATOMIC_RELAXED);
+}
+
+static struct text *make_text(const char *bytes, size_t size, uint32_t hash, enum text_source source)
 {
     struct text *text = look_for_text(bytes, size, hash);
-    if (text || (!is_name_given && made_up_count >= MAX_MADE_UP))
+    if (text || !has_room_for_text(source))
         return text;
     text = take(sizeof *text + size + 1);
     if (!text)
         return NULL;
+    text->is_own = source == OWN;
     text->hash = hash;
     text->size = (uint32_t)size;
     memcpy(text->bytes, bytes, size);
     text->next = texts[hash % TEXT_PLACES];
-    made_up_count += !is_name_given;
+    count_text(source, sizeof *text + size + 1);
     /* Release: pairs with the load in `look_for_text`. */
     __atomic_store_n(&texts[hash % TEXT_PLACES], text, __ATOMIC_RELEASE);
     return text;
 }
 
-/* The one text with these bytes. `is_name_given`: the program does not make it up as it goes. NULL
- * if there is no memory, or too many texts were made up. */
-static struct text *text_of(const char *bytes, size_t size, int is_name_given)
+/* The one text with these bytes. NULL if there is no memory, or if there are too many texts. */
+static struct text *text_of(const char *bytes, size_t size, enum text_source source)
 {
     const uint32_t hash = hash_of(bytes, size > MAX_TEXT ? size = MAX_TEXT : size);
     struct text *text = look_for_text(bytes, size, hash);
-    if (!text) {
+    if (!text && has_room_for_text(source)) {
         const int error = errno;
         sigset_t before;
         lock_names(&before);
-        text = make_text(bytes, size, hash, is_name_given);
+        text = make_text(bytes, size, hash, source);
         unlock_names(&before);
         errno = error;
     }
@@ -165,7 +195,13 @@ static struct text *text_of(const char *bytes, size_t size, int is_name_given)
 
 static struct text *given_text(const char *name)
 {
-    return text_of(name ? name : "(null)", name ? strlen(name) : 6, 1);
+    return text_of(name ? name : "(null)", name ? strlen(name) : 6, GIVEN);
+}
+
+/* A text of the library's own, which the limits do not concern. */
+static struct text *own_text(const char *name)
+{
+    return text_of(name, strlen(name), OWN);
 }
 
 /* -- Descriptions -- */
@@ -274,13 +310,20 @@ static struct named_event *look_for_event(const struct text *provider, const str
     return NULL;
 }
 
+/* Whether one more event may be made. Relaxed: as in `has_room_for_text`. */
+static int has_room_for_event(const struct text *provider, const struct text *name)
+{
+    const uint32_t limit = provider->is_own && name->is_own ? MAX_NAMED_EVENTS : MAX_NAMED_EVENTS - OWN_EVENTS;
+    return __atomic_load_n(&named_count, __ATOMIC_RELAXED) < limit;
+}
+
 /* Makes an event, and has the agent know it: then recordings that want it have it at once. */
 static struct named_event *make_event(const struct text *provider, const struct text *name,
                                       const struct shape *shape, uint32_t place)
 {
     const int is_span = shape->kind == tompion_priv_kind_BEGIN;
     struct named_event *made = look_for_event(provider, name, shape, place);
-    if (made || named_count == MAX_NAMED_EVENTS)
+    if (made || !has_room_for_event(provider, name))
         return made;
     made = take(sizeof *made);
     if (!made)
@@ -322,7 +365,7 @@ static struct named_event *event_of(const struct text *provider, const struct te
         return NULL;
     place = event_place(provider, name, shape);
     event = look_for_event(provider, name, shape, place);
-    if (!event) {
+    if (!event && has_room_for_event(provider, name)) {
         const int error = errno;
         sigset_t before;
         lock_names(&before);

@@ -16,7 +16,7 @@ use tompion_kernel::{
     probes::{self, Mark},
     state,
 };
-use tompion_marks::Tracer;
+use tompion_marks::{MAX_EVENTS, Tracer};
 use tompion_schema::Event;
 
 use crate::messages::{escape_control, print_status};
@@ -161,7 +161,20 @@ fn unnamed(origin: &str, file: &Path) -> Row {
 /// Returns the events that a process has described while it runs.
 fn events_in_memory(pid: &str) -> Vec<Event> {
     match tompion_marks::described_in_memory(pid) {
-        Ok(events) => events,
+        Ok(found) => {
+            if found.is_cut {
+                print_status(format!(
+                    "process {pid} has named more events than are listed: at most {MAX_EVENTS}, in 64 MiB"
+                ));
+            }
+            if found.unread > 0 {
+                print_status(format!(
+                    "can't read {} pieces of process {pid}'s memory with events",
+                    found.unread
+                ));
+            }
+            found.events
+        }
         Err(error) => {
             print_status(format!("can't read the events that process {pid} has named: {error}"));
             Vec::new()

@@ -1,7 +1,7 @@
 /*
  * What the headers in place of Tracy's call: functions of libtompion-tracy.so.
  *
- * Part of <tracy/Tracy.hpp> and <tracy/TracyC.h>; not to be included by itself.
+ * Part of <tracy/Tracy.hpp> and <tracy/TracyC.h>. Programs do not include it.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -58,13 +58,14 @@ void tompion_tracy_plot_i64(const char *name, int64_t value);
 void tompion_tracy_plot_f64(const char *name, double value);
 void tompion_tracy_message(const char *text, size_t size, uint32_t color);
 void tompion_tracy_app_info(const char *text, size_t size);
+void tompion_tracy_thread_name(const char *name); /* the calling thread's */
 void tompion_tracy_alloc(const void *pointer, size_t size, const char *pool);
 void tompion_tracy_free(const void *pointer, const char *pool);
 void tompion_tracy_discard(const char *pool);
 void tompion_tracy_fiber_enter(const char *name);
 void tompion_tracy_fiber_leave(void);
 
-/* Steps of a lock, which is known by its address. */
+/* Steps of a lock, which is known by its address, or by what `announce_lock` returned. */
 enum tompion_tracy_step {
     tompion_tracy_WAIT,
     tompion_tracy_ACQUIRED,
@@ -73,6 +74,7 @@ enum tompion_tracy_step {
     tompion_tracy_ACQUIRED_SHARED,
     tompion_tracy_RELEASED_SHARED
 };
+const void *tompion_tracy_announce_lock(const char *name);
 void tompion_tracy_lock_named(const void *lock, const char *name, size_t size);
 void tompion_tracy_lock(const void *lock, enum tompion_tracy_step step);
 
