@@ -60,6 +60,8 @@ def _when_imported(functions: "dict[str, object]") -> None:
 def _begin() -> None:
     import tompion
 
+    if tompion.status().library is None:
+        return
     wanted = _globs("TOMPION_PYTHON", "functions,gc,logging,asyncio")
     later = {}
     if "logging" in wanted:

@@ -37,6 +37,7 @@ enum code {
     CODE_I8 = 1,
     CODE_I64 = 4,
     CODE_U8 = 5,
+    CODE_U64 = 8,
     CODE_X64 = 12,
     CODE_F32 = 13,
     CODE_F64 = 14,
@@ -112,6 +113,9 @@ struct held {
 /* The values of an event. It lies on the stack and is not cleared: only so much of it is set as
  * there are values. */
 struct record {
+    /* Whether integers are refused that have no place in their field. Otherwise they are cut, as by
+     * a cast in C. */
+    bool is_exact;
     size_t size;
     size_t tail_count;
     size_t held_count;
@@ -120,8 +124,8 @@ struct record {
     struct held held[MAX_HELD];
 };
 
-/* Writes the values in the order of the fields. False, without an exception, if one has no form in
- * its field: that is counted. What was held is released by record_release in either case. */
+/* Writes the values in the order of the fields. False with an exception if one has no form in its
+ * field. What was held is released by record_release in either case. */
 bool record_fill(struct record *record, const struct descriptor *descriptor, PyObject *const *values);
 void record_release(struct record *record);
 
@@ -134,12 +138,17 @@ void record_numbered_end(const struct descriptor *descriptor, uint32_t recording
 /* Records an event without fields, or with a fixed part alone. */
 void record_image(const struct descriptor *descriptor, const void *image, size_t size);
 
-/* Both: fills and appends, and clears what went wrong. */
-uint32_t record_values(const struct descriptor *descriptor, PyObject *const *values);
+/* How integers get into their fields: EXACT for types that were not declared. */
+enum { CUT = false, EXACT = true };
+
+/* Both: fills and appends, and notes a refusal. `recordings` are those that take the event. False
+ * with an exception that is the program's, as of note_refusal. */
+bool record_values(const struct descriptor *descriptor, PyObject *const *values, bool is_exact, uint32_t *recordings);
 
 /* Notes that an event was not recorded because of its values, and why, once. Clears the exception
- * of which it is the consequence. */
-void note_refusal(const char *reason);
+ * of which it is the consequence. One that is no Exception (KeyboardInterrupt, SystemExit) has to
+ * reach the program: it stays, and the answer is false. */
+bool note_refusal(const char *reason);
 PyObject *refusals(void);
 
 /* ---- family.c ---- */
@@ -160,10 +169,16 @@ enum kind {
 
 /* An event for values of certain types, with the end of the span that it begins, or null. */
 struct variant {
+    Py_ssize_t count; /* of values */
     PyTypeObject **types;
-    struct descriptor *main;
+    char *elements; /* what element_of says of each value; null if it says nothing of any */
+    struct descriptor *main; /* null if such values are refused */
     struct descriptor *end;
+    char *refusal; /* the reason */
 };
+
+/* Values behind the program's own in the begin of a span within a task: span, parent, task. */
+enum { NUMBERS = 3 };
 
 /* What identifies the events of one call: kind, name, level and the fields' names (of a mark, its
  * format). All are borrowed; level and names may be null. */
@@ -174,8 +189,9 @@ struct call {
     PyObject *names;
 };
 
-/* Finds the event for such values, or describes it. Null without an exception if there are too many
- * events, which is counted; null with an exception for names that can't be. */
+/* Finds the event for such values, or describes it. Null without an exception if the values are
+ * refused or there are too many events, which is counted; null with an exception for names that
+ * can't be, and for a mark whose arguments are not as many as in its format. */
 const struct variant *find_variant(const struct call *call, PyObject *const *values, Py_ssize_t count);
 PyObject *set_describer(PyObject *module, PyObject *describer);
 
@@ -183,6 +199,14 @@ PyObject *record_event(PyObject *module, PyObject *const *args, Py_ssize_t count
 PyObject *record_counter(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *record_flow(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *record_mark(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
+
+/* ---- elements.c ---- */
+
+/* What a value's elements are; of an array, its typecode. */
+enum { ELEMENT_NONE = 0, ELEMENT_INTEGER = 1, ELEMENT_OTHER = 2 };
+
+/* What the elements of a list, tuple or array are; ELEMENT_NONE for any other value. */
+char element_of(PyObject *value);
 
 /* ---- event.c, span.c, steps.c: types; functions.c: functions' entries and exits ---- */
 

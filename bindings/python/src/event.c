@@ -18,19 +18,26 @@ struct event {
     uint8_t order[MAX_FIELDS];
 };
 
-/* Puts values by the fields' names. False with an exception. */
+/* Learns which fields these keywords are. False with an exception: what was learned before stays
+ * then. */
 static bool learn_order(struct event *event, PyObject *keywords, Py_ssize_t positional)
 {
+    uint8_t order[MAX_FIELDS];
+    uint64_t given = 0;
     Py_ssize_t count = PyTuple_GET_SIZE(keywords);
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *name = PyTuple_GET_ITEM(keywords, i);
         Py_ssize_t at = PySequence_Index(event->names, name);
-        if (at < positional) {
+        if (at < 0 && !PyErr_ExceptionMatches(PyExc_ValueError))
+            return false;
+        if (at < positional || given >> at & 1) {
             PyErr_Format(PyExc_TypeError, at < 0 ? "the event has no field %R" : "field %R twice", name);
             return false;
         }
-        event->order[i] = (uint8_t)at;
+        given |= (uint64_t)1 << at;
+        order[i] = (uint8_t)at;
     }
+    memcpy(event->order, order, (size_t)count);
     Py_INCREF(keywords);
     Py_XSETREF(event->keywords, keywords);
     return true;
@@ -44,20 +51,25 @@ static PyObject *event_call(PyObject *self, PyObject *const *args, size_t flags,
     Py_ssize_t named = keywords ? PyTuple_GET_SIZE(keywords) : 0;
     if (positional + named != fields)
         return PyErr_Format(PyExc_TypeError, "expected %zd values, found %zd", fields, positional + named);
-    if (named && keywords != event->keywords && !learn_order(event, keywords, positional))
-        return NULL;
+    /* Once, unless what is released meanwhile runs code that comes here. */
+    while (named && keywords != event->keywords)
+        if (!learn_order(event, keywords, positional))
+            return NULL;
     if (!is_enabled(event->descriptor))
         Py_RETURN_NONE;
+    uint32_t recordings;
+    PyObject *values[MAX_FIELDS];
     if (!named) {
-        record_values(event->descriptor, args);
+        if (!record_values(event->descriptor, args, CUT, &recordings))
+            return NULL;
         Py_RETURN_NONE;
     }
-    PyObject *values[MAX_FIELDS];
     for (Py_ssize_t i = 0; i < positional; i++)
         values[i] = args[i];
     for (Py_ssize_t i = 0; i < named; i++)
         values[event->order[i]] = args[positional + i];
-    record_values(event->descriptor, values);
+    if (!record_values(event->descriptor, values, CUT, &recordings))
+        return NULL;
     Py_RETURN_NONE;
 }
 

@@ -17,6 +17,8 @@
 
 enum { SLOTS = 1024, MAX_VARIANTS = 16, MAX_FAMILIES = 8192 };
 
+static const char TOO_MANY[] = "an event has values of more than 16 combinations of types";
+
 struct family {
     int count;
     struct variant variants[MAX_VARIANTS];
@@ -112,10 +114,47 @@ static struct family *find_family(const struct call *call)
 
 static inline bool has_types(const struct variant *variant, PyObject *const *values, Py_ssize_t count)
 {
+    if (variant->count != count)
+        return false;
     for (Py_ssize_t i = 0; i < count; i++)
         if (variant->types[i] != Py_TYPE(values[i]))
             return false;
+    for (Py_ssize_t i = 0; variant->elements && i < count; i++)
+        if (variant->elements[i] != ELEMENT_NONE && variant->elements[i] != element_of(values[i]))
+            return false;
     return true;
+}
+
+/* Sets what a variant is found by. False, without an exception, if there is no memory. */
+static bool set_types(struct variant *variant, PyObject *const *values, Py_ssize_t count)
+{
+    bool has_elements = false;
+    variant->count = count;
+    variant->types = calloc((size_t)count + 1, sizeof *variant->types);
+    variant->elements = calloc((size_t)count + 1, 1);
+    if (!variant->types || !variant->elements) {
+        free(variant->types);
+        free(variant->elements);
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        variant->types[i] = Py_TYPE(values[i]);
+        Py_INCREF(variant->types[i]);
+        has_elements |= (variant->elements[i] = element_of(values[i])) != ELEMENT_NONE;
+    }
+    if (!has_elements) {
+        free(variant->elements);
+        variant->elements = NULL;
+    }
+    return true;
+}
+
+static void clear_types(struct variant *variant)
+{
+    for (Py_ssize_t i = 0; i < variant->count; i++)
+        Py_DECREF(variant->types[i]);
+    free(variant->types);
+    free(variant->elements);
 }
 
 /* Descriptor of the pair (description, enumerations) at an index, or null with an exception. */
@@ -130,57 +169,100 @@ static struct descriptor *described(PyObject *list, Py_ssize_t index)
     return descriptor_new(PyTuple_GET_ITEM(pair, 0), PyTuple_GET_ITEM(pair, 1));
 }
 
+/* Asks for the description for values of these types. Null with an exception, or without one if the
+ * interpreter had no room for that now. */
+static PyObject *describe(const struct call *call, PyObject *const *values, Py_ssize_t count)
+{
+    if (!describer)
+        return PyErr_SetString(PyExc_RuntimeError, "tompion was not imported as a whole"), NULL;
+    PyObject *answer = NULL, *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; tuple && i < count; i++) {
+        Py_INCREF(values[i]);
+        PyTuple_SET_ITEM(tuple, i, values[i]);
+    }
+    if (tuple)
+        answer = PyObject_CallFunction(describer, "iOOOO", call->kind, call->name, or_none(call->level),
+                                       or_none(call->names), tuple);
+    Py_XDECREF(tuple);
+    if (!answer && (PyErr_ExceptionMatches(PyExc_MemoryError) || PyErr_ExceptionMatches(PyExc_RecursionError)))
+        note_refusal("there was no room to describe an event");
+    return answer;
+}
+
+/* Sets what such values are recorded as: by pairs of descriptions, or by the bytes that say why
+ * they are refused. False with an exception. */
+static bool set_events(struct variant *variant, const struct call *call, PyObject *answer)
+{
+    if (PyBytes_Check(answer)) {
+        variant->refusal = strdup(PyBytes_AS_STRING(answer));
+        if (!variant->refusal)
+            PyErr_NoMemory();
+        return variant->refusal;
+    }
+    variant->main = described(answer, 0);
+    if (variant->main && PyList_GET_SIZE(answer) > 1)
+        variant->end = described(answer, 1);
+    bool is_numbered = call->kind == KIND_BEGIN_IN_TASK || call->kind == KIND_JOB_IN_TASK;
+    if (variant->main && variant->main->field_count != variant->count + (is_numbered ? NUMBERS : 0))
+        PyErr_SetString(PyExc_ValueError, "expected a field for each value");
+    return !PyErr_Occurred();
+}
+
 /* Describes the event for values of these types. */
 static const struct variant *add_variant(struct family *family, const struct call *call, PyObject *const *values,
                                          Py_ssize_t count)
 {
-    if (!describer)
-        return PyErr_SetString(PyExc_RuntimeError, "tompion was not imported as a whole"), NULL;
-    PyObject *tuple = PyTuple_New(count);
-    if (!tuple)
+    struct variant made = {0};
+    if (!set_types(&made, values, count)) {
+        note_refusal("there is no memory");
         return NULL;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Py_INCREF(values[i]);
-        PyTuple_SET_ITEM(tuple, i, values[i]);
     }
-    PyObject *list = PyObject_CallFunction(describer, "iOOOO", call->kind, call->name, or_none(call->level),
-                                           or_none(call->names), tuple);
-    Py_DECREF(tuple);
-    if (!list)
+    PyObject *answer = describe(call, values, count);
+    bool is_good = answer && set_events(&made, call, answer);
+    Py_XDECREF(answer);
+    /* The describer may have run code that came here, or another thread. */
+    if (is_good && !has_types(&made, values, count)) {
+        note_refusal("a list changed while its event was described");
+        is_good = false;
+    } else if (is_good && family->count == MAX_VARIANTS) {
+        note_refusal(TOO_MANY);
+        is_good = false;
+    }
+    if (!is_good) {
+        clear_types(&made);
+        free(made.refusal);
         return NULL;
-    struct variant *made = NULL;
-    PyTypeObject **types = calloc((size_t)count + 1, sizeof *types);
-    struct descriptor *main = described(list, 0);
-    struct descriptor *end = main && PyList_GET_SIZE(list) > 1 ? described(list, 1) : NULL;
-    /* The describer may have run code that came here. */
-    if (types && !PyErr_Occurred() && family->count < MAX_VARIANTS) {
-        for (Py_ssize_t i = 0; i < count; i++) {
-            types[i] = Py_TYPE(values[i]);
-            Py_INCREF(types[i]);
-        }
-        made = &family->variants[family->count];
-        *made = (struct variant){types, main, end};
-        family->count++;
-    } else {
-        free(types);
     }
-    Py_DECREF(list);
-    return made;
+    family->variants[family->count] = made;
+    return &family->variants[family->count++];
 }
 
 const struct variant *find_variant(const struct call *call, PyObject *const *values, Py_ssize_t count)
 {
     struct family *family = find_family(call);
+    const struct variant *found = NULL;
     if (!family)
         return NULL;
-    for (int i = 0; i < family->count; i++)
+    for (int i = 0; !found && i < family->count; i++)
         if (has_types(&family->variants[i], values, count))
-            return &family->variants[i];
-    if (family->count == MAX_VARIANTS) {
-        note_refusal("an event has values of more than 16 combinations of types");
+            found = &family->variants[i];
+    if (!found && family->count && family->variants[0].count != count) {
+        /* A mark: the names of all others say how many values there are. */
+        PyErr_Format(PyExc_ValueError, "the format %R has %zd conversions, found %zd arguments", or_none(call->names),
+                     family->variants[0].count, count);
         return NULL;
     }
-    return add_variant(family, call, values, count);
+    if (!found && family->count == MAX_VARIANTS) {
+        note_refusal(TOO_MANY);
+        return NULL;
+    }
+    if (!found)
+        found = add_variant(family, call, values, count);
+    if (found && !found->main) {
+        note_refusal(found->refusal);
+        return NULL;
+    }
+    return found;
 }
 
 /* ---- Functions of the module ---- */
@@ -194,8 +276,9 @@ static PyObject *record_call(const struct call *call, PyObject *const *values, P
             return NULL;
         Py_RETURN_NONE;
     }
-    if (is_enabled(variant->main))
-        record_values(variant->main, values);
+    uint32_t recordings;
+    if (is_enabled(variant->main) && !record_values(variant->main, values, EXACT, &recordings))
+        return NULL;
     Py_RETURN_NONE;
 }
 

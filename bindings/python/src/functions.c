@@ -27,6 +27,8 @@ struct function {
 };
 
 static struct function left_out __attribute__((__aligned__(16)));
+/* Stands for one that was not described, as if it had no events. The next entry asks for them. */
+static const struct function undescribed;
 static Py_ssize_t extra_index = -1;
 /* Number of this start, in the lowest bits of what code objects remember: a later start may choose
  * other functions. */
@@ -56,13 +58,14 @@ PyObject *make_function(PyObject *module, PyObject *list)
     return made ? PyCapsule_New(made, NULL, NULL) : PyErr_NoMemory();
 }
 
-/* Asks for a function's events, and keeps the answer in its code. Keeps a pending exception. */
+/* Asks for a function's events, and keeps the answer in its code. Keeps a pending exception. Null
+ * with an exception that is the program's, such as KeyboardInterrupt. */
 static const struct function *learn(PyObject *code)
 {
     const struct function *found = &left_out;
     PyObject *type, *error, *trace, *module = NULL, *answer = NULL;
     if (!describe || is_describing)
-        return found;
+        return &undescribed;
     is_describing = true;
     PyErr_Fetch(&type, &error, &trace);
     PyObject *globals = PyEval_GetGlobals();
@@ -71,26 +74,36 @@ static const struct function *learn(PyObject *code)
     answer = PyObject_CallFunctionObjArgs(describe, code, module ? module : Py_None, NULL);
     if (answer && PyCapsule_CheckExact(answer))
         found = PyCapsule_GetPointer(answer, NULL);
+    is_describing = false;
+    if (!answer && !note_refusal("a function could not be described")) {
+        Py_XDECREF(type);
+        Py_XDECREF(error);
+        Py_XDECREF(trace);
+        return NULL;
+    }
+    /* After a failure, the next entry asks again: there may be memory then, or less recursion. */
     if (!answer)
-        note_refusal("a function could not be described");
-    set_extra(code, extra_index, (void *)((uintptr_t)found | generation));
+        found = &undescribed;
+    else if (set_extra(code, extra_index, (void *)((uintptr_t)found | generation)) != 0)
+        PyErr_Clear();
     /* The capsule may go: what it points to stays. */
     Py_XDECREF(answer);
     PyErr_Restore(type, error, trace);
-    is_describing = false;
     return found;
 }
 
-static inline const struct function *function_of(PyObject *code)
+/* An exit of a function that is not known yet has no begin in the trace: it is not asked for. Null
+ * with an exception that is the program's. */
+static inline const struct function *function_of(PyObject *code, bool is_entry)
 {
     void *extra = NULL;
     if (get_extra(code, extra_index, &extra) != 0) {
         PyErr_Clear();
-        return &left_out;
+        return &undescribed;
     }
     uintptr_t remembered = (uintptr_t)extra;
     if (!extra || remembered % GENERATIONS != generation)
-        return learn(code);
+        return is_entry ? learn(code) : &undescribed;
     return (const struct function *)(remembered - generation);
 }
 
@@ -119,14 +132,16 @@ static PyObject *disable; /* sys.monitoring.DISABLE */
 /* Answer to an event: that it is not wanted for this code any more. */
 static PyObject *answer(const struct function *function, bool may_disable)
 {
-    PyObject *result = may_disable && function == &left_out && !is_describing ? disable : Py_None;
+    PyObject *result = may_disable && function == &left_out ? disable : Py_None;
     Py_INCREF(result);
     return result;
 }
 
 static PyObject *enter(PyObject *const *args, Py_ssize_t count, bool may_disable)
 {
-    const struct function *function = count ? function_of(args[0]) : &left_out;
+    const struct function *function = count ? function_of(args[0], true) : &undescribed;
+    if (!function)
+        return NULL;
     if (function->begin)
         record_empty(function->begin);
     return answer(function, may_disable);
@@ -134,7 +149,9 @@ static PyObject *enter(PyObject *const *args, Py_ssize_t count, bool may_disable
 
 static PyObject *leave(PyObject *const *args, Py_ssize_t count, bool may_disable)
 {
-    const struct function *function = count ? function_of(args[0]) : &left_out;
+    const struct function *function = count ? function_of(args[0], false) : &undescribed;
+    if (!function)
+        return NULL;
     if (function->end)
         record_empty(function->end);
     return answer(function, may_disable);
@@ -222,11 +239,13 @@ static int profile(PyObject *unused, PyFrameObject *frame, int what, PyObject *v
     if (what != PyTrace_CALL && what != PyTrace_RETURN)
         return 0;
     PyCodeObject *code = PyFrame_GetCode(frame);
-    const struct function *function = function_of((PyObject *)code);
+    const struct function *function = function_of((PyObject *)code, what == PyTrace_CALL);
+    Py_DECREF(code);
+    if (!function)
+        return -1;
     const struct descriptor *descriptor = what == PyTrace_CALL ? function->begin : function->end;
     if (descriptor)
         record_empty(descriptor);
-    Py_DECREF(code);
     return 0;
 }
 
@@ -250,7 +269,9 @@ PyObject *stop_functions(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    PyEval_SetProfile(NULL, NULL);
+    /* Another profiler may be there by now. */
+    if (PyThreadState_Get()->c_profilefunc == profile)
+        PyEval_SetProfile(NULL, NULL);
     Py_RETURN_NONE;
 }
 

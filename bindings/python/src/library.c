@@ -97,9 +97,12 @@ void library_register(struct descriptor *descriptor)
 
 PyObject *library_status(void)
 {
-    if (agent)
-        return Py_BuildValue("(sO)", path, Py_None);
-    return Py_BuildValue("(Os)", Py_None, reason);
+    const char *text = agent ? path : reason;
+    /* Paths may be no UTF-8. */
+    PyObject *decoded = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    if (!decoded)
+        return NULL;
+    return agent ? Py_BuildValue("(NO)", decoded, Py_None) : Py_BuildValue("(ON)", Py_None, decoded);
 }
 
 bool library_snapshot(void)

@@ -15,16 +15,21 @@
 static unsigned long long refused;
 static char first_refusal[256];
 
-void note_refusal(const char *reason)
+bool note_refusal(const char *reason)
 {
     if (refused++ == 0)
         PyOS_snprintf(first_refusal, sizeof first_refusal, "%s", reason);
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+        return false;
     PyErr_Clear();
+    return true;
 }
 
 PyObject *refusals(void)
 {
-    return Py_BuildValue("(Ks)", refused, first_refusal);
+    /* The reason may have been cut within a letter. */
+    PyObject *reason = PyUnicode_DecodeUTF8(first_refusal, (Py_ssize_t)strlen(first_refusal), "replace");
+    return reason ? Py_BuildValue("(KN)", refused, reason) : NULL;
 }
 
 /* ---- Fixed parts ---- */
@@ -47,19 +52,35 @@ static inline void put_bits(struct record *record, uint8_t code, uint64_t bits)
     put(record, &bits, integer_size(code));
 }
 
-/* An int as 64 bits, cut as by a cast. False with an exception. */
-static bool bits_of(PyObject *value, uint64_t *bits)
+/* The bits of an int that 64 bits can hold: signed ones, unsigned ones, or either in hexadecimal.
+ * Types that were not declared have no smaller integers. False with an exception. */
+static bool exact_bits_of(PyObject *number, uint8_t code, uint64_t *bits)
 {
-    if (PyLong_Check(value)) {
-        *bits = PyLong_AsUnsignedLongLongMask(value);
-        return *bits != (uint64_t)-1 || !PyErr_Occurred();
-    }
+    int overflow = 0;
+    long long small = PyLong_AsLongLongAndOverflow(number, &overflow);
+    bool is_signed = code <= CODE_I64, is_hexadecimal = code > CODE_U64;
+    *bits = (uint64_t)small;
+    if (overflow > 0 && !is_signed)
+        *bits = PyLong_AsUnsignedLongLong(number);
+    else if (overflow || (small < 0 && !is_signed && !is_hexadecimal))
+        PyErr_SetString(PyExc_OverflowError, small < 0 && !overflow ? "below 0" : "beyond 64 bits");
+    return !PyErr_Occurred();
+}
+
+/* An int as 64 bits: of declared types cut as by a cast, else refused if it is another one then.
+ * False with an exception. */
+static bool bits_of(const struct record *record, PyObject *value, uint8_t code, uint64_t *bits)
+{
     PyObject *index = PyNumber_Index(value);
-    if (!index)
-        return false;
-    *bits = PyLong_AsUnsignedLongLongMask(index);
-    Py_DECREF(index);
-    return *bits != (uint64_t)-1 || !PyErr_Occurred();
+    bool is_good = index;
+    if (index && record->is_exact) {
+        is_good = exact_bits_of(index, code, bits);
+    } else if (index) {
+        *bits = PyLong_AsUnsignedLongLongMask(index);
+        is_good = *bits != (uint64_t)-1 || !PyErr_Occurred();
+    }
+    Py_XDECREF(index);
+    return is_good;
 }
 
 /* i64: without a cut, so that a number is never another one in the trace. */
@@ -207,7 +228,7 @@ static const char *integers_of(struct record *record, PyObject *value, uint8_t e
     bool is_good = memory;
     for (size_t i = 0; is_good && i < *count; i++) {
         uint64_t bits;
-        is_good = bits_of(PyTuple_GET_ITEM(items, (Py_ssize_t)i), &bits);
+        is_good = bits_of(record, PyTuple_GET_ITEM(items, (Py_ssize_t)i), element, &bits);
         if (is_good)
             memcpy(memory + i * size, &bits, size);
     }
@@ -267,10 +288,10 @@ static bool put_enum(struct record *record, const struct field *field, PyObject 
     uint64_t bits;
     bool is_good;
     if (PyLong_Check(value)) {
-        is_good = bits_of(value, &bits);
+        is_good = bits_of(record, value, code, &bits);
     } else {
         PyObject *number = PyObject_GetAttrString(value, "value");
-        is_good = number && bits_of(number, &bits);
+        is_good = number && bits_of(record, number, code, &bits);
         Py_XDECREF(number);
     }
     if (is_good)
@@ -308,8 +329,9 @@ static bool put_field(struct record *record, const struct field *field, PyObject
     uint64_t bits;
     switch (field->code) {
     case CODE_I64:
-        return field->flags & FIELD_NETWORK ? bits_of(value, &bits) && (put(record, &bits, 8), true)
-                                            : put_i64(record, value);
+        if (!(field->flags & FIELD_NETWORK))
+            return put_i64(record, value);
+        return bits_of(record, value, field->code, &bits) && (put(record, &bits, 8), true);
     case CODE_F32:
     case CODE_F64:
         return put_float(record, field->code, value);
@@ -330,7 +352,7 @@ static bool put_field(struct record *record, const struct field *field, PyObject
     case CODE_ENUM:
         return put_enum(record, field, value);
     default:
-        if (!bits_of(value, &bits))
+        if (!bits_of(record, value, field->code, &bits))
             return false;
         put_bits(record, field->code, bits);
         return true;
@@ -415,11 +437,13 @@ void record_image(const struct descriptor *descriptor, const void *image, size_t
     descriptor->module.append(&descriptor->site, image, size);
 }
 
-/* Says which exception kept a value out. */
-static void refuse_value(void)
+/* Says which exception kept a value out. False if it has to reach the program. */
+static bool refuse_value(void)
 {
     char reason[256];
     PyObject *type, *error, *trace;
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return note_refusal("the program was interrupted meanwhile");
     PyErr_Fetch(&type, &error, &trace);
     PyObject *text = error ? PyObject_Str(error) : NULL;
     const char *words = text ? PyUnicode_AsUTF8(text) : NULL;
@@ -428,17 +452,20 @@ static void refuse_value(void)
     Py_XDECREF(type);
     Py_XDECREF(error);
     Py_XDECREF(trace);
-    note_refusal(reason);
+    /* Of an exception of str(), which may be the program's. */
+    return note_refusal(reason);
 }
 
-uint32_t record_values(const struct descriptor *descriptor, PyObject *const *values)
+bool record_values(const struct descriptor *descriptor, PyObject *const *values, bool is_exact, uint32_t *recordings)
 {
     struct record record;
-    uint32_t recordings = 0;
+    bool is_good = true;
+    *recordings = 0;
+    record.is_exact = is_exact;
     if (record_fill(&record, descriptor, values))
-        recordings = record_append(descriptor, &record);
+        *recordings = record_append(descriptor, &record);
     else
-        refuse_value();
+        is_good = refuse_value();
     record_release(&record);
-    return recordings;
+    return is_good;
 }

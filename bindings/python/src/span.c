@@ -12,8 +12,6 @@
 
 /* Depth to which one object may be entered again before it is left. */
 enum { MAX_DEPTH = 4 };
-/* Values behind the program's own in a task: span, parent, task. */
-enum { NUMBERS = 3 };
 
 struct span {
     PyObject_VAR_HEAD
@@ -84,7 +82,7 @@ PyObject *make_job(PyObject *module, PyObject *const *args, Py_ssize_t count, Py
     (void)module;
     PyObject *values[MAX_FIELDS];
     Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
-    if (count < 2 || count > 3 || !PyLong_Check(args[1]))
+    if (count < 2 || count > 3)
         return PyErr_Format(PyExc_TypeError, "expected job(name, deadline_ns, [level,] **fields)");
     if (named >= MAX_FIELDS)
         return PyErr_Format(PyExc_ValueError, "expected at most %d fields", MAX_FIELDS - 1);
@@ -95,38 +93,46 @@ PyObject *make_job(PyObject *module, PyObject *const *args, Py_ssize_t count, Py
     return new_span(call, values, named + 1);
 }
 
-/* Records the begin of a span with a new number. */
-static uint32_t begin_numbered(struct span *span, uint64_t number, uint64_t parent)
+/* Records the begin of a span with a new number. False with an exception that is the program's. */
+static bool begin_numbered(struct span *span, uint64_t number, uint64_t parent, uint32_t *recordings)
 {
     uint64_t numbers[NUMBERS] = {number, parent, running_task()};
     PyObject **places = span->values + Py_SIZE(span) - NUMBERS;
     for (int i = 0; i < NUMBERS; i++) {
         PyObject *made = PyLong_FromUnsignedLongLong(numbers[i]);
         if (!made) {
-            note_refusal("there is no memory");
-            return 0;
+            return note_refusal("there is no memory");
         }
         Py_XSETREF(places[i], made);
     }
-    return record_values(span->variant->main, span->values);
+    return record_values(span->variant->main, span->values, EXACT, recordings);
 }
 
-/* A span that is entered again within itself more than MAX_DEPTH times has no numbers left. */
-static void enter_numbered(struct span *span)
+/* A span that is entered again within itself more than MAX_DEPTH times has no numbers left. False
+ * with an exception; the span is not entered then. */
+static bool enter_numbered(struct span *span)
 {
     uint64_t *innermost = innermost_span();
     if (span->depth == MAX_DEPTH) {
         span->beyond++;
-        return;
+        return true;
+    }
+    uint64_t number = ++last_number, parent = innermost ? *innermost : 0;
+    uint32_t recordings = 0;
+    if (span->variant && is_enabled(span->variant->main) && !begin_numbered(span, number, parent, &recordings))
+        return false;
+    /* The values' code may have entered it, too. */
+    if (span->depth == MAX_DEPTH) {
+        span->beyond++;
+        return true;
     }
     int at = span->depth++;
-    span->numbers[at] = ++last_number;
-    span->parents[at] = innermost ? *innermost : 0;
-    span->recordings[at] = 0;
-    if (span->variant && is_enabled(span->variant->main))
-        span->recordings[at] = begin_numbered(span, span->numbers[at], span->parents[at]);
+    span->numbers[at] = number;
+    span->parents[at] = parent;
+    span->recordings[at] = recordings;
     if (innermost)
-        *innermost = span->numbers[at];
+        *innermost = number;
+    return true;
 }
 
 static void exit_numbered(struct span *span)
@@ -147,18 +153,20 @@ static PyObject *span_enter(PyObject *self, PyObject *unused)
 {
     (void)unused;
     struct span *span = (struct span *)self;
-    Py_INCREF(self);
-    if (span->is_numbered) {
-        enter_numbered(span);
-        return self;
-    }
     uint32_t recordings = 0;
-    if (span->variant && is_enabled(span->variant->main))
-        recordings = record_values(span->variant->main, span->values);
-    if (span->depth < MAX_DEPTH)
-        span->recordings[span->depth++] = recordings;
-    else
-        span->beyond++;
+    if (span->is_numbered) {
+        if (!enter_numbered(span))
+            return NULL;
+    } else {
+        if (span->variant && is_enabled(span->variant->main) &&
+            !record_values(span->variant->main, span->values, EXACT, &recordings))
+            return NULL;
+        if (span->depth < MAX_DEPTH)
+            span->recordings[span->depth++] = recordings;
+        else
+            span->beyond++;
+    }
+    Py_INCREF(self);
     return self;
 }
 
@@ -167,17 +175,19 @@ static PyObject *span_exit(PyObject *self, PyObject *const *args, Py_ssize_t cou
     (void)args;
     (void)count;
     struct span *span = (struct span *)self;
+    uint32_t recordings = 0;
     if (span->is_numbered) {
         exit_numbered(span);
     } else if (span->beyond) {
         /* Its begin was recorded, in which recordings is not known: in those of the deepest. */
         span->beyond--;
-        record_end(span->variant->end, span->recordings[MAX_DEPTH - 1]);
+        recordings = span->recordings[MAX_DEPTH - 1];
     } else if (span->depth) {
-        uint32_t recordings = span->recordings[--span->depth];
-        if (recordings)
-            record_end(span->variant->end, recordings);
+        recordings = span->recordings[--span->depth];
     }
+    /* Without a variant, no recording has the begin. */
+    if (recordings)
+        record_end(span->variant->end, recordings);
     Py_RETURN_FALSE;
 }
 
@@ -200,6 +210,8 @@ static PyObject *span_again(PyObject *self, PyObject *unused)
     return new_span(call, span->values, Py_SIZE(self) - behind);
 }
 
+/* There is no clear, as for tuples: a span's values are there from the start, so that what closes a
+ * cycle is another object, which can be cleared. */
 static int span_traverse(PyObject *self, visitproc visit, void *arg)
 {
     struct span *span = (struct span *)self;
@@ -209,21 +221,13 @@ static int span_traverse(PyObject *self, visitproc visit, void *arg)
     return 0;
 }
 
-static int span_clear(PyObject *self)
-{
-    struct span *span = (struct span *)self;
-    for (Py_ssize_t i = 0; i < Py_SIZE(self); i++)
-        Py_CLEAR(span->values[i]);
-    span->variant = NULL;
-    return 0;
-}
-
 static void span_dealloc(PyObject *self)
 {
     struct span *span = (struct span *)self;
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    span_clear(self);
+    for (Py_ssize_t i = 0; i < Py_SIZE(self); i++)
+        Py_XDECREF(span->values[i]);
     Py_XDECREF(span->call.name);
     Py_XDECREF(span->call.level);
     Py_XDECREF(span->call.names);
@@ -239,8 +243,8 @@ static PyMethodDef span_methods[] = {
 };
 
 static PyType_Slot span_slots[] = {
-    {Py_tp_dealloc, span_dealloc}, {Py_tp_traverse, span_traverse}, {Py_tp_clear, span_clear},
-    {Py_tp_call, span_call},       {Py_tp_methods, span_methods},   {0, NULL},
+    {Py_tp_dealloc, span_dealloc}, {Py_tp_traverse, span_traverse}, {Py_tp_call, span_call},
+    {Py_tp_methods, span_methods}, {0, NULL},
 };
 
 PyType_Spec span_spec = {

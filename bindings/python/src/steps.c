@@ -67,22 +67,24 @@ static void record_id(const struct descriptor *descriptor, uint64_t id)
         record_image(descriptor, &id, sizeof id);
 }
 
-/* Returns the task that this thread has run before. */
-static struct steps *resume(struct steps *steps)
+/* `outer` is the task that this thread has run before. False with an exception that is the
+ * program's, such as KeyboardInterrupt; the task is not run then. */
+static bool resume(struct steps *steps, struct steps **outer)
 {
     PyObject *start = steps->start;
     if (start) {
         steps->start = NULL;
         PyObject *result = PyObject_CallFunction(start, "K", (unsigned long long)steps->id);
-        if (!result)
-            note_refusal("a task's name is not known");
+        bool is_good = result || note_refusal("a task's name is not known");
         Py_XDECREF(result);
         Py_DECREF(start);
+        if (!is_good)
+            return false;
     }
-    struct steps *outer = running;
+    *outer = running;
     running = steps;
     record_id(resumed, steps->id);
-    return outer;
+    return true;
 }
 
 static void suspend(const struct steps *steps, struct steps *outer)
@@ -116,9 +118,12 @@ static PyObject *step(PyObject *self, const char *method, PyObject *args)
     PyObject *function = PyObject_GetAttrString(steps->coroutine, method);
     if (!function)
         return NULL;
-    struct steps *outer = resume(steps);
-    PyObject *result = PyObject_Call(function, args, NULL);
-    suspend(steps, outer);
+    struct steps *outer;
+    PyObject *result = NULL;
+    if (resume(steps, &outer)) {
+        result = PyObject_Call(function, args, NULL);
+        suspend(steps, outer);
+    }
     if (!result)
         record_outcome(steps, (uint8_t)outcome_of_exception());
     Py_DECREF(function);
@@ -153,9 +158,13 @@ static PyObject *steps_next(PyObject *self)
 static PySendResult steps_am_send(PyObject *self, PyObject *value, PyObject **result)
 {
     struct steps *steps = (struct steps *)self;
-    struct steps *outer = resume(steps);
-    PySendResult sent = PyIter_Send(steps->coroutine, value, result);
-    suspend(steps, outer);
+    struct steps *outer;
+    PySendResult sent = PYGEN_ERROR;
+    *result = NULL;
+    if (resume(steps, &outer)) {
+        sent = PyIter_Send(steps->coroutine, value, result);
+        suspend(steps, outer);
+    }
     if (sent != PYGEN_NEXT)
         record_outcome(steps, (uint8_t)(sent == PYGEN_RETURN ? RETURNED : outcome_of_exception()));
     return sent;

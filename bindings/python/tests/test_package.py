@@ -36,13 +36,14 @@ async def main(): return await asyncio.gather(asyncio.sleep(0, 5), asyncio.sleep
 assert asyncio.run(main()) == [5, 6]
 logging.getLogger("t").warning("message")
 for wrong in [lambda: tompion.event("no_colon"), lambda: tompion.event("t:e", tompion.Level.ERR, 5),
-              lambda: tompion.counter("t:c", "text"), lambda: tompion.mark("m", "%d %d", 1),
+              lambda: tompion.mark("m", "%d %d", 1), lambda: tompion.mark("marked", "n %d"),
               lambda: typed(1), lambda: typed(1, no="x")]:
     try:
         wrong()
     except (ValueError, TypeError):
         continue
     raise SystemExit("not refused")
+tompion.counter("t:c", True)
 {after}
 print(tompion.status())
 """
@@ -72,6 +73,46 @@ class Absent(Recorded):
         hidden = "import sys; sys.modules['tompion._tompion'] = None\n" + program
         said = self.run_program(hidden)
         self.assertRegex(said, r"^tompion records nothing: .*_tompion.*\n$")
+
+    def test_without_the_extension_no_value_makes_an_event_raise(self) -> None:
+        self.run_program("""
+            import sys
+            sys.modules['tompion._tompion'] = None
+            import tompion
+            for value in ["text", None, True, object()]:
+                tompion.counter("t:c", value)
+                tompion.event("t:e", value=value)
+                with tompion.job("t:job", value): pass
+        """)
+
+    def test_what_records_nothing_slows_nothing(self) -> None:
+        program = """
+            import sys, threading
+            {before}
+            import gc, logging, tompion
+            inner = logging.Logger.callHandlers
+            tompion.record_functions(); tompion.record_gc(); tompion.record_logging(); tompion.record_tasks()
+            assert tompion.status().library is None
+            assert threading._profile_hook is None, threading._profile_hook
+            assert sys.getprofile() is None and logging.Logger.callHandlers is inner
+            assert not [note for note in gc.callbacks if "tompion" in note.__module__], gc.callbacks
+        """
+        self.run_program(program.format(before="sys.modules['tompion._tompion'] = None"))
+        self.run_program(program.format(before=""), self.environment(TOMPION_DISABLE="1"))
+
+    def test_other_profilers_stay(self) -> None:
+        self.run_program("""
+            import sys, threading, tompion
+            def own(*_): pass
+            sys.setprofile(own); threading.setprofile(own)
+            tompion.stop_functions()
+            assert sys.getprofile() is own and threading._profile_hook is own
+            sys.setprofile(None); threading.setprofile(None)
+            tompion.record_functions(include=["none"])
+            sys.setprofile(own); threading.setprofile(own)
+            tompion.stop_functions()
+            assert sys.getprofile() is own and threading._profile_hook is own
+        """)
 
     @unittest.skipUnless(sys.version_info[:2] in {(3, 9), (3, 10), (3, 11), (3, 12)}, "_xxsubinterpreters is gone")
     def test_sub_interpreters_are_refused(self) -> None:

@@ -59,6 +59,40 @@ class Programs(Recorded):
         """)
         self.assertEqual(names(events), ["t:s_begin"] * 31 + ["t:s_end"] * 31)
 
+    def test_a_span_of_too_many_types_is_entered_within_itself(self) -> None:
+        events = self.record("""
+            import tompion
+            for number in range(17):
+                span = tompion.span("t:s", a=type(f"T{number}", (), {})())
+            with span, span, span, span, span, span:
+                tompion.event("t:within")
+        """)
+        self.assertEqual(names(events), ["t:within"])
+
+    def test_an_interrupt_of_a_begin_leaves_the_span_as_it_was(self) -> None:
+        events = self.record("""
+            import asyncio, tompion
+            class Once:
+                def __str__(self, left=[1]):
+                    if left: raise KeyboardInterrupt(left.pop())
+                    return "shown"
+            def enter():
+                span = tompion.span("t:s", a=Once())
+                try:
+                    with span: raise SystemExit("entered")
+                except KeyboardInterrupt: pass
+                with span: pass
+                return span
+            enter()
+            async def main(): enter()
+            tompion.record_tasks()
+            Once.__str__.__defaults__[0].append(1)
+            asyncio.run(main())
+        """)
+        found = [name for name in names(events) if name.startswith("t:")]
+        self.assertEqual(found, ["t:s_begin", "t:s_end"] * (len(found) // 2))
+        self.assertEqual(len(found), 4)
+
     def test_a_state_dump_is_what_a_recording_begins_with(self) -> None:
         events = self.record("""
             import tompion, time

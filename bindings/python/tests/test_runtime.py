@@ -119,6 +119,67 @@ class Runtime(Recorded):
         self.assertEqual((first["logger"], first["message"], first["function"]), ("app.db", "slow", "query"))
         self.assertTrue(first["file"].endswith("program.py") and first["line"] > 0)
 
+    def test_messages_that_can_not_be_made_reach_the_trace_and_no_program(self) -> None:
+        events = self.record("""
+            import logging, tompion
+            class Bad:
+                def __str__(self): raise KeyError("no text")
+            class Worse(Exception):
+                def __str__(self): raise self
+            class Worst:
+                def __str__(self): raise Worse
+            logging.raiseExceptions = False
+            tompion.record_logging()
+            logging.warning(Bad())
+            logging.warning("%s", Worst())
+        """)
+        messages = [found["message"] for found in fields(events, "logging:warning")]
+        self.assertEqual(messages, [
+            "<Bad: str() raises KeyError> (KeyError: 'no text')", "%s (Worse: <Worse: str() raises Worse>)"
+        ])  # fmt: skip
+
+    def test_interrupts_reach_the_program_when_a_function_or_task_is_new(self) -> None:
+        self.record("""
+            import asyncio, tompion
+            from tompion import _functions
+            def interrupt(*_): raise KeyboardInterrupt
+            def leaf(): return 1
+            def describe(code, module): return interrupt() if code is leaf.__code__ else None
+            _functions._describe_function = describe
+            tompion.event("t:good")
+            tompion.record_functions(include=["__main__.leaf"])
+            try: leaf()
+            except KeyboardInterrupt: pass
+            else: raise SystemExit("the function's interrupt is gone")
+            finally: tompion.stop_functions()
+            async def work(): return 1
+            steps = tompion._tompion.Steps(work(), interrupt)
+            try: steps.send(None)
+            except KeyboardInterrupt: pass
+            else: raise SystemExit("the task's interrupt is gone")
+            try: steps.send(None)
+            except StopIteration as end: assert end.value == 1
+            assert tompion.current_task() == 0
+            assert tompion.status().refused == 2, tompion.status()
+        """)
+
+    def test_a_function_that_was_not_described_is_asked_for_again(self) -> None:
+        events = self.record("""
+            import tompion
+            from tompion import _functions
+            def leaf(): return 1
+            good, left = _functions._describe_function, [1, 1]
+            def describe(code, module):
+                if code is leaf.__code__ and left: raise MemoryError(left.pop())
+                return good(code, module)
+            _functions._describe_function = describe
+            tompion.record_functions(include=["__main__.leaf"])
+            for _ in range(4): leaf()
+            tompion.stop_functions()
+        """)
+        found = [name for name in names(events) if name.startswith("python:__main__.leaf")]
+        self.assertEqual(found, ["python:__main__.leaf_begin", "python:__main__.leaf_end"] * 2)
+
     def test_tasks_are_resumed_and_suspended_by_turns(self) -> None:
         events = self.record("""
             import asyncio, tompion

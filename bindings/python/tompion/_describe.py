@@ -138,19 +138,10 @@ _NUMBER = _types.FieldType("context", _types.U64, flags=_types.CONTEXT)
 _NUMBERS = (("span", _NUMBER), ("parent", _NUMBER), ("task", _NUMBER))
 
 
-def by_values(
-    kind: int, name: str, level: int | None, names: Sequence[str] | str | None, values: Sequence[object]
+def _by_kinds(
+    kind: int, name: str, level: int | None, names: Sequence[str] | str | None, kinds: list[FieldType]
 ) -> list[tuple[bytes, tuple[bytes, ...]]]:
-    """Describes an event by its first values; the begin of a span with its end.
-
-    The extension calls it once for each call and each combination of types.
-    """
-    if kind == MARK:
-        return _mark(name, level, str(names), values)
-    kinds = [_types.of_value(value) for value in values]
     if kind == COUNTER:
-        if kinds[0].code not in (_types.I64, _types.F64):
-            raise TypeError(f"expected a number for the counter {name}, found {values[0]!r}")
         return [describe(kind, name, [("value", kinds[0])], level)]
     if kind == FLOW:
         return [describe(kind, name, [("id", _types.x64)], level)]
@@ -166,3 +157,43 @@ def by_values(
         describe(begin, name + "_begin", [*fields, *own], level),
         describe(END, name + "_end", own[:1], level),
     ]
+
+
+def _of_counter(value: object) -> FieldType:
+    found = _types.of_value(value)
+    if found is _types.boolean:
+        return _types.i64
+    if found.code not in (_types.I64, _types.F64):
+        raise TypeError(f"a counter's value is a number, found {type(value).__name__}")
+    return found
+
+
+def by_values(
+    kind: int, name: str, level: int | None, names: Sequence[str] | str | None, values: Sequence[object]
+) -> list[tuple[bytes, tuple[bytes, ...]]] | bytes:
+    """Describes an event by its first values; the begin of a span with its end.
+
+    The extension calls it once for each call and each combination of types. Returns bytes that say
+    why values of such types are not recorded, if they can't be. Raises for names that can't be.
+    """
+    if kind == MARK:
+        return _mark(name, level, str(names), values)
+    reason = b""
+    try:
+        kinds = [_of_counter(values[0])] if kind == COUNTER else [_types.of_value(value) for value in values]
+        return _by_kinds(kind, name, level, names, kinds)
+    except (MemoryError, RecursionError):
+        raise
+    except Exception as error:  # of a name, or of a value's type
+        reason = _reason(error)
+    _by_kinds(kind, name, level, names, [_types.i64] * len(values))
+    return reason
+
+
+def _reason(error: Exception) -> bytes:
+    try:
+        said = str(error)
+    except Exception as another:  # what a program's exception says is its own code
+        said = type(another).__name__
+    text = f"a value has no form in its field: {type(error).__name__}: {said}"
+    return text.encode("utf-8", "backslashreplace")[:240].replace(b"\0", b" ")

@@ -15,6 +15,7 @@ from typing import Any
 
 from . import _describe, _tompion
 from ._levels import Level
+from ._status import has_library
 
 #: Functions that are never recorded: this package's own, and those of imports.
 _ALWAYS_EXCLUDED = ("tompion", "tompion.*", "importlib._bootstrap*", "sitecustomize")
@@ -49,8 +50,12 @@ def _describe_function(code: types.CodeType, module: str | None) -> Any:
         left_out += 1
         return None
     level = Level.DEBUG_FUNCTION
-    begin = _describe.describe(_describe.BEGIN, f"python:{name}_begin", (), level)
-    end = _describe.describe(_describe.END, f"python:{name}_end", (), level)
+    try:
+        begin = _describe.describe(_describe.BEGIN, f"python:{name}_begin", (), level)
+        end = _describe.describe(_describe.END, f"python:{name}_end", (), level)
+    except ValueError:  # a module's name with control characters
+        left_out += 1
+        return None
     _known[name] = _tompion._function([begin, end])
     return _known[name]
 
@@ -92,6 +97,8 @@ def record_functions(include: Iterable[str] = ("*",), exclude: Iterable[str] = (
     Before Python 3.12: of this thread, and of threads that `threading` starts from now on.
     """
     global _include, _exclude
+    if not has_library():
+        return
     _include, _exclude = tuple(include), tuple(exclude)
     stop_functions()
     callbacks = _tompion._start_functions(_describe_function)
@@ -105,7 +112,9 @@ def stop_functions() -> None:
     """Ends what record_functions() has begun; before Python 3.12 in this and later threads."""
     global _tool
     if _tool is None:
-        threading.setprofile(None)  # type: ignore[arg-type]
+        # Another profiler's functions stay.
+        if threading._profile_hook is _start_thread:  # type: ignore[attr-defined]
+            threading.setprofile(None)  # type: ignore[arg-type]
         _tompion._stop_functions()
         return
     monitoring = sys.monitoring  # type: ignore[attr-defined]

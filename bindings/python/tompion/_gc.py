@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 
 from . import _describe, _tompion, _types
+from ._status import has_library
 
 _begin = _tompion.Event(
     *_describe.describe(_describe.BEGIN, "python:gc_begin", [("generation", _types.u8)]),
@@ -26,7 +27,7 @@ def _note(phase: str, info: dict[str, int]) -> None:
 
 def record_gc() -> None:
     """Records every collection of the cyclic garbage collector, from now on."""
-    if _note not in gc.callbacks:
+    if has_library() and _note not in gc.callbacks:
         gc.callbacks.append(_note)
 
 

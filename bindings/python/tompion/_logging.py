@@ -8,6 +8,7 @@ from typing import Any
 
 from . import _describe, _tompion, _types
 from ._levels import Level
+from ._status import has_library
 
 _FIELDS = (
     ("logger", _types.text),
@@ -30,16 +31,26 @@ _events = [
 ]
 
 
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as error:
+        return f"<{type(value).__name__}: str() raises {type(error).__name__}>"
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception as error:  # logging itself prints such an error and goes on
+        return f"{_text(record.msg)} ({type(error).__name__}: {_text(error)})"
+
+
 def emit(record: logging.LogRecord) -> None:
     """Records a message at the level of logging's that is the next below it."""
     for number, event in _events:
         if record.levelno >= number:
             if event.enabled:
-                try:
-                    message = record.getMessage()
-                except Exception as error:  # logging itself prints such an error and goes on
-                    message = f"{record.msg} ({type(error).__name__}: {error})"
-                event(record.name, message, record.pathname, record.lineno, record.funcName or "")
+                event(record.name, _message(record), record.pathname, record.lineno, record.funcName or "")
             return
 
 
@@ -54,7 +65,7 @@ class LogHandler(logging.Handler):
 def record_logging() -> None:
     """Records what any logger takes, without a handler: what handlers print stays the same."""
     inner = logging.Logger.callHandlers
-    if getattr(inner, "_tompion", False):
+    if getattr(inner, "_tompion", False) or not has_library():
         return
 
     @functools.wraps(inner)

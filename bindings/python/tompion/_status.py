@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+from . import _tompion
+
+
+def has_library() -> bool:
+    """Returns whether the native library is there. Without it, nothing is ever recorded."""
+    return _tompion._status()[0] is not None
+
 
 @dataclasses.dataclass(frozen=True)
 class Status:

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from . import _describe, _tompion, _types
+from ._status import has_library
 
 _OUTCOME = _types.enumeration("task_outcome", {"returned": 0, "raised": 1, "cancelled": 2}, _types.u8)
 _ID = ("async_id", _types.u64)
@@ -69,7 +70,7 @@ def record_tasks() -> None:
     """Records the tasks that are made from now on, in any event loop of asyncio's own."""
     loop = asyncio.BaseEventLoop
     inner = loop.create_task
-    if getattr(inner, "_tompion", False):
+    if getattr(inner, "_tompion", False) or not has_library():
         return
 
     @functools.wraps(inner)

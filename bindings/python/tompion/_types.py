@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import sys
+import weakref
 from collections.abc import Mapping
 from typing import Union
 
@@ -128,22 +130,29 @@ _TYPECODES = {"b": i8, "B": u8, "h": i16, "H": u16, "i": i32, "I": u32, "l": i64
 
 
 def of_value(value: object) -> FieldType:
-    """Returns the type by which a value is recorded whose type was not declared."""
+    """Returns the type by which a value is recorded whose type was not declared.
+
+    Looks at types alone, as src/elements.c does: a proxy's `__class__` and `__getattr__` are code.
+    """
     kind = type(value)
     found = _BUILTIN.get(kind)
     if found is not None:
         return found
-    if isinstance(value, enum.Enum):
-        has_numbers = all(isinstance(member.value, int) for member in kind)  # type: ignore[attr-defined]
+    if kind in weakref.ProxyTypes:
+        return text
+    if issubclass(kind, enum.Enum):
+        has_numbers = all(isinstance(member.value, int) for member in kind)
         return enumeration(kind.__name__, kind) if has_numbers else text
-    if isinstance(value, (list, tuple)):
-        is_integers = all(isinstance(item, int) for item in value)
-        return sequence(i64) if is_integers else text
-    typecode = getattr(value, "typecode", None)
-    if isinstance(typecode, str) and typecode in _TYPECODES and hasattr(value, "itemsize"):
-        return sequence(_TYPECODES[typecode])
+    for base in (list, tuple):
+        if issubclass(kind, base):
+            is_integers = all(issubclass(type(item), int) for item in base.__iter__(value))
+            return sequence(i64) if is_integers else text
+    arrays = sys.modules.get("array")
+    if arrays is not None and issubclass(kind, arrays.array):
+        typecode = arrays.array.typecode.__get__(value)
+        return sequence(_TYPECODES[typecode]) if typecode in _TYPECODES else text
     for base in (bool, int, float, str, bytes, bytearray):
-        if isinstance(value, base):
+        if issubclass(kind, base):
             return _BUILTIN[base]
     if hasattr(kind, "__index__"):
         return i64
