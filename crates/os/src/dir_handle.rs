@@ -584,7 +584,8 @@ fn is_on_proc(directory: &OwnedFd) -> io::Result<bool> {
     let mut found: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: the descriptor is open and the structure is live.
     check(unsafe { libc::fstatfs(directory.as_raw_fd(), &raw mut found) })?;
-    Ok(found.f_type == libc::PROC_SUPER_MAGIC)
+    // The C libraries have other types for it.
+    Ok(i128::from(found.f_type) == i128::from(libc::PROC_SUPER_MAGIC))
 }
 
 /// The names on a way, the first one last.
