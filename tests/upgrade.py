@@ -67,13 +67,13 @@ def start(command, work, log):
     )
 
 
-def faults_of(title, trace, reader, work):
-    """What is wrong with a trace, read by this version."""
-    printing = subprocess.Popen([reader.command, "print", "-e", "upgrade:tick", trace], stdout=subprocess.PIPE)
+def faults_of(title, trace, work):
+    """The faults of a trace, read by this build."""
+    printing = subprocess.Popen([OWN.command, "print", "-e", "upgrade:tick", trace], stdout=subprocess.PIPE)
     counted = subprocess.run([work / "checker"], stdin=printing.stdout, capture_output=True, text=True, check=True)
     printing.wait()
     found, wrong = map(int, counted.stdout.split())
-    stat = json.loads(subprocess.run([reader.command, "stat", "--json", trace], capture_output=True, text=True).stdout)
+    stat = json.loads(subprocess.run([OWN.command, "stat", "--json", trace], capture_output=True, text=True).stdout)
     facts = {"numbers": (found, EVENTS), "other lines": (wrong, 0), "lost": (stat["lost"]["total"], 0)}
     counts = trace / "counts.json"
     if counts.exists():
@@ -94,7 +94,7 @@ def continue_by(first, second, library, settings, work):
     recorder.wait()
     ended = start([second.command, "record", "--resume", "-o", trace], work, "second.log").wait(timeout=60)
     said = [] if ended == 0 else [f"{title}: record --resume ended with {ended}: {(work / 'second.log').read_text()[-500:]}"]
-    return said + faults_of(title, trace, BEGINNER, work)
+    return said + faults_of(title, trace, work)
 
 
 def take_session_over(first, second, work):
@@ -131,10 +131,10 @@ def take_session_over(first, second, work):
     traces = list((work / "traces").glob(f"{name}-*"))
     if len(traces) != 1:
         return [f"{title}: expected one trace, found {len(traces)}: {(work / 'serve.log').read_text()[-500:]}"]
-    return faults_of(title, traces[0], BEGINNER, work)
+    return faults_of(title, traces[0], work)
 
 
-BEGINNER = Version("own", BUILD)
+OWN = Version("own", BUILD)
 
 
 def main():
@@ -147,8 +147,8 @@ def main():
         compiled(work, "program", PROGRAM, "-I", ROOT / "include", "-L", BUILD, "-ltompion")
         compiled(work, "checker", CHECKER)
         faults, tried = [], 0
-        for first, second in ((other, BEGINNER), (BEGINNER, other)):
-            for library in (BEGINNER, other):
+        for first, second in ((other, OWN), (OWN, other)):
+            for library in (OWN, other):
                 for settings in SETTINGS:
                     faults += continue_by(first, second, library, settings, work)
                     tried += 1

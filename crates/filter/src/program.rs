@@ -65,8 +65,8 @@ pub trait Values {
     /// Returns the text of an operand. Bytes after a NUL are not part of it.
     fn text(&self, operand: &Operand) -> Option<&[u8]>;
 
-    /// Returns the fixed part of a record, from whose bytes [`Place::Fixed`] is loaded; `None` if
-    /// values come from elsewhere.
+    /// Returns the fixed part of a record, which [`Place::Fixed`] is loaded from; `None` if values
+    /// come from elsewhere.
     fn fixed_part(&self) -> Option<&[u8]> {
         None
     }

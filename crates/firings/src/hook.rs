@@ -77,8 +77,8 @@ impl Hook {
         Ok(())
     }
 
-    /// Whether a program runs. Waits for none. One by a grant whose time is over is killed, with
-    /// all of its process group.
+    /// Whether a program runs. It does not wait. A program by a grant is killed when its time is
+    /// over, with all of its process group.
     pub fn is_running(&mut self) -> bool {
         if let (Some(child), true) = (&mut self.running, self.end.is_some_and(|end| end <= Instant::now())) {
             // One that has just ended has no group.

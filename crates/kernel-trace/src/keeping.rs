@@ -23,10 +23,11 @@ use serde::{Deserialize, Serialize};
 use tompion_ctf::metadata::Uuid;
 use tompion_keeper::Keeper;
 use tompion_kernel::{
-    OBJECT,
+    OBJECT, Words,
     context::Contexts,
     decode::Vocabulary,
     objects::{Key, Kind},
+    probes::ProbeSpec,
     ring::Geometry,
     tracepoints::Catalog,
 };
@@ -113,9 +114,7 @@ impl SavedKernel {
 
     /// Whether it has probes in files.
     pub fn names_files(&self) -> bool {
-        let is_in_file =
-            |word: &String| ["uprobe", "uretprobe", "usdt"].iter().any(|kind| word.contains(kind));
-        self.words.iter().any(is_in_file)
+        Words::parse(&self.words).probes.iter().any(|probe| ProbeSpec::names_file(probe))
     }
 
     /// Reads the state below a recording's; none if there is none. Errors are lines for people.
@@ -367,6 +366,20 @@ mod tests {
             line.starts_with("expected kernel events of this tompion (") && !line.contains('\n'),
             "{line}"
         );
+    }
+
+    #[test]
+    fn only_probes_in_files_name_files() {
+        let names_files = |word: &str| {
+            let words = vec!["sched_switch".into(), word.into()];
+            SavedKernel { words, ..SavedKernel::default() }.names_files()
+        };
+        for word in ["uprobe:/bin/sh:main", "uretprobe:sh:main(ret: i32)", "usdt:sh:shop:sale"] {
+            assert!(names_files(word), "{word}");
+        }
+        for word in ["kprobe:do_exit", "uprobe", "syscall_entry_uretprobe", "*"] {
+            assert!(!names_files(word), "{word}");
+        }
     }
 
     #[test]

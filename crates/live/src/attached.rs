@@ -33,7 +33,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const IDLE_TIME: Duration = Duration::from_millis(3500);
 /// Begin of descriptions of CTF 1.8: the protocol's version 2.4 has no others.
 const SIGNATURE: &[u8] = b"/* CTF 1.8";
-/// End of a declaration, whose inner ones are indented; a description is sent up to one.
+/// End of a declaration: inner ones are indented. A description is sent up to one.
 const DECLARATION_END: &[u8] = b"\n};\n";
 /// Bit of the ids of streams that are descriptions.
 const IS_METADATA: u64 = 1 << 32;

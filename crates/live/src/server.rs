@@ -90,12 +90,12 @@ impl LiveServer {
         if !self.serves_everyone && Peer::of(&stream) != Peer::OwnUser {
             return log::warn!("a reader of another user was refused");
         }
-        let Some(place) = Place::take(&self.readers, address) else {
+        let Some(slot) = Slot::take(&self.readers, address) else {
             return log::warn!("a reader of {address} was refused: there are too many");
         };
         let folders = self.folders.clone();
         let serve = move || {
-            let _place = place;
+            let _slot = slot;
             if let Err(refusal) = serve(&stream, &folders) {
                 log::debug!("a reader: {refusal}");
             }
@@ -105,10 +105,10 @@ impl LiveServer {
     }
 }
 
-/// Place of a reader among those that there may be.
-struct Place(Readers, IpAddr);
+/// Slot of a reader, given up when this is dropped.
+struct Slot(Readers, IpAddr);
 
-impl Place {
+impl Slot {
     fn take(readers: &Readers, address: IpAddr) -> Option<Self> {
         let mut all = readers.lock().unwrap_or_else(PoisonError::into_inner);
         let own = all.get(&address).copied().unwrap_or(0);
@@ -121,7 +121,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match all.get_mut(&self.1) {
@@ -258,15 +258,15 @@ mod tests {
     fn one_address_leaves_places_to_others() {
         let readers = Readers::default();
         let address = |last| IpAddr::from([192, 0, 2, last]);
-        let mut places: Vec<_> = (0..100).filter_map(|_| Place::take(&readers, address(1))).collect();
-        assert_eq!(places.len(), MAX_READERS_OF_ADDRESS);
-        assert!(Place::take(&readers, address(2)).is_some());
-        places.pop();
-        assert!(Place::take(&readers, address(1)).is_some());
-        let local = (0..100).filter_map(|_| Place::take(&readers, IpAddr::from([127, 0, 0, 1])));
-        places.extend(local.collect::<Vec<_>>());
-        assert_eq!(places.len(), MAX_READERS);
-        drop(places);
+        let mut slots: Vec<_> = (0..100).filter_map(|_| Slot::take(&readers, address(1))).collect();
+        assert_eq!(slots.len(), MAX_READERS_OF_ADDRESS);
+        assert!(Slot::take(&readers, address(2)).is_some());
+        slots.pop();
+        assert!(Slot::take(&readers, address(1)).is_some());
+        let local = (0..100).filter_map(|_| Slot::take(&readers, IpAddr::from([127, 0, 0, 1])));
+        slots.extend(local.collect::<Vec<_>>());
+        assert_eq!(slots.len(), MAX_READERS);
+        drop(slots);
         assert!(readers.lock().expect("readers").is_empty());
     }
 }

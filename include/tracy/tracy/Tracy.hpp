@@ -86,6 +86,7 @@ class ScopedZone {
 
 /* A mutex that says when threads wait for it, have it, and release it. */
 template <class T> class Lockable {
+  protected:
     T lock_;
 
   public:
@@ -116,55 +117,28 @@ template <class T> class Lockable {
 };
 
 /* The same with readers. */
-template <class T> class SharedLockable {
-    T lock_;
-
+template <class T> class SharedLockable : public Lockable<T> {
   public:
-    explicit SharedLockable(const tompion_tracy_source *source)
-    {
-        CustomName(source->name, strlen(source->name));
-    }
-    SharedLockable(const SharedLockable &) = delete;
-    SharedLockable &operator=(const SharedLockable &) = delete;
+    explicit SharedLockable(const tompion_tracy_source *source) : Lockable<T>(source) {}
 
-    void lock()
-    {
-        tompion_tracy_lock(this, tompion_tracy_WAIT);
-        lock_.lock();
-        tompion_tracy_lock(this, tompion_tracy_ACQUIRED);
-    }
-    void unlock()
-    {
-        lock_.unlock();
-        tompion_tracy_lock(this, tompion_tracy_RELEASED);
-    }
-    bool try_lock()
-    {
-        const bool acquired = lock_.try_lock();
-        if (acquired)
-            tompion_tracy_lock(this, tompion_tracy_ACQUIRED);
-        return acquired;
-    }
     void lock_shared()
     {
         tompion_tracy_lock(this, tompion_tracy_WAIT_SHARED);
-        lock_.lock_shared();
+        this->lock_.lock_shared();
         tompion_tracy_lock(this, tompion_tracy_ACQUIRED_SHARED);
     }
     void unlock_shared()
     {
-        lock_.unlock_shared();
+        this->lock_.unlock_shared();
         tompion_tracy_lock(this, tompion_tracy_RELEASED_SHARED);
     }
     bool try_lock_shared()
     {
-        const bool acquired = lock_.try_lock_shared();
+        const bool acquired = this->lock_.try_lock_shared();
         if (acquired)
             tompion_tracy_lock(this, tompion_tracy_ACQUIRED_SHARED);
         return acquired;
     }
-    void Mark(const tompion_tracy_source *) const {}
-    void CustomName(const char *name, size_t size) const { tompion_tracy_lock_named(this, name, size); }
 };
 
 template <class T>

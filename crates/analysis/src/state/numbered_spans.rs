@@ -1,5 +1,5 @@
 //! Spans that belong to a piece of work and not to a thread: their events have a number, in the
-//! context field `span`. Programs whose tasks move between threads record such spans.
+//! context field `span`. Programs with tasks that move between threads record them.
 //!
 //! They may overlap, and end on another thread. Each is reported on the thread that began it, on a
 //! track that no other one has at that time.

@@ -70,10 +70,20 @@ const KINDS: [(&str, &str); 5] = [
     ("kretprobe", "kretprobe:FUNCTION(NAME: TYPE)"),
 ];
 
+/// Whether a kind of probe, with which a text may begin, is one in the kernel.
+fn is_of_kernel(kind: &str) -> bool {
+    kind.starts_with('k')
+}
+
 impl ProbeSpec {
     /// Whether a text asks for a probe, rather than for events by their names.
     pub fn is_one(text: &str) -> bool {
         text.split_once(':').is_some_and(|(kind, _)| KINDS.iter().any(|(name, _)| *name == kind))
+    }
+
+    /// Whether a text asks for a probe in a file, rather than in the kernel.
+    pub fn names_file(text: &str) -> bool {
+        Self::is_one(text) && !is_of_kernel(text)
     }
 
     /// Returns the probe that a text asks for. Whether there is such a place, [`find`](Self::find)
@@ -94,7 +104,7 @@ impl ProbeSpec {
             }
             None => (rest, None),
         };
-        let (kernel, at_return) = (kind.starts_with('k'), kind.ends_with("retprobe"));
+        let (kernel, at_return) = (is_of_kernel(kind), kind.ends_with("retprobe"));
         let place = if kind == "usdt" {
             let (rest, name) = place.rsplit_once(':').ok_or_else(wrong)?;
             let (binary, provider) = rest.rsplit_once(':').ok_or_else(wrong)?;
